@@ -1,0 +1,34 @@
+# Everything a newcomer needs: `make run` serves, `make test` proves. Both set up .venv by themselves.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: help setup run test lint unit clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP)
+
+setup: $(STAMP)  ## make .venv with all that is needed
+
+run: setup  ## serve on SQLite at http://127.0.0.1:8700
+	$(BIN)/homing serve $(ARGS)
+
+lint: setup  ## style, types, layers
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest
+
+test: lint unit  ## all of it, as CI runs it
+
+clean:  ## remove what was set up
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""The flow: publish, dispatch, attempt, settle, sweep."""

@@ -1,0 +1,183 @@
+"""The error tree: one root, and a class's docstring is its message.
+
+HomingError
+├── BadRequest                400  the request cannot be read
+├── NotAuthorized             401  no key, or a wrong one
+├── NotFound                  404
+├── Conflict                  409
+│   ├── EventConflict              another event has this id
+│   ├── StillPending               a pending delivery cannot be replayed
+│   ├── AlreadyFinished            a finished delivery cannot be cancelled
+│   └── SubscriptionGone           a deleted subscription cannot be sent to
+├── Gone                      410  past retention
+├── TooLarge                  413
+├── Invalid                   422  the request can be read, and a field of it is wrong
+├── Unavailable               503
+│   ├── StoreUnavailable           the store cannot commit now
+│   └── ShuttingDown
+├── BadSetting                     a setting stops the start
+├── DataInUse                      another process holds the data directory
+└── Stale                          what was read has changed; read again (never leaves the engine)
+    ├── StaleCatalog
+    └── StaleEndpoints
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FieldProblem(tuple[str, str]):
+    """Which field is wrong, and why: ``("events[3].type", "must be 1 to 256 …")``."""
+
+    __slots__ = ()
+
+    def __new__(cls, field: str, reason: str) -> FieldProblem:
+        return super().__new__(cls, (field, reason))
+
+    @property
+    def field(self) -> str:
+        return self[0]
+
+    @property
+    def reason(self) -> str:
+        return self[1]
+
+
+class HomingError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, detail: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
+        self.title = (type(self).__doc__ or "").strip()
+        self.detail = detail
+        self.problems = problems
+        super().__init__(f"{self.title} {detail}".strip())
+
+
+class BadRequest(HomingError):
+    """The request cannot be read."""
+
+    code = "bad_request"
+    http_status = 400
+
+
+class NotAuthorized(HomingError):
+    """This needs a valid key."""
+
+    code = "not_authorized"
+    http_status = 401
+
+
+class NotFound(HomingError):
+    """There is nothing with this id."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class Conflict(HomingError):
+    """This does not fit what is already there."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class EventConflict(Conflict):
+    """Another event already has this id."""
+
+    code = "event_conflict"
+
+
+class StillPending(Conflict):
+    """The delivery is still pending."""
+
+    code = "still_pending"
+
+
+class AlreadyFinished(Conflict):
+    """The delivery is already finished."""
+
+    code = "already_finished"
+
+
+class SubscriptionGone(Conflict):
+    """The subscription of this delivery no longer exists."""
+
+    code = "subscription_gone"
+
+
+class Gone(HomingError):
+    """The data of this event is past retention."""
+
+    code = "gone"
+    http_status = 410
+
+
+class TooLarge(HomingError):
+    """The request is too large."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class Invalid(HomingError):
+    """A field of the request is wrong."""
+
+    code = "invalid"
+    http_status = 422
+
+
+class Unavailable(HomingError):
+    """This cannot be done right now; try again shortly."""
+
+    code = "unavailable"
+    http_status = 503
+
+
+class StoreUnavailable(Unavailable):
+    """The store cannot commit right now."""
+
+    code = "store_unavailable"
+
+
+class ShuttingDown(Unavailable):
+    """The server is shutting down."""
+
+    code = "shutting_down"
+
+
+class BadSetting(HomingError):
+    """A setting is wrong."""
+
+    code = "bad_setting"
+
+
+class DataInUse(HomingError):
+    """Another process uses this data."""
+
+    code = "data_in_use"
+
+
+class Stale(HomingError):
+    """What was read has changed meanwhile."""
+
+    code = "stale"
+
+
+class StaleCatalog(Stale):
+    """Subscriptions have changed since they were read."""
+
+    code = "stale_catalog"
+
+
+class StaleEndpoints(Stale):
+    """Endpoints have changed since they were read."""
+
+    code = "stale_endpoints"
+
+    def __init__(self, endpoint_ids: frozenset[int]) -> None:
+        super().__init__()
+        self.endpoint_ids = endpoint_ids

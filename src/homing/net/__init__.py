@@ -1,0 +1,1 @@
+"""The outside world: sockets, names, time."""

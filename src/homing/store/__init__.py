@@ -1,0 +1,1 @@
+"""All SQL: one schema and one set of operations on SQLite and PostgreSQL."""
