@@ -1,0 +1,258 @@
+"""When an endpoint is disabled, frozen and enabled, and how fast it may be sent to.
+
+Two kinds of rule watch an endpoint. A **rate** (over 70 % of more than 100 attempts) finds the one
+that mostly fails; **failures in a row** find the one that has just died after a long good life,
+where a rate over all attempts would move too slowly. Disabled heals by itself: one probe in ten
+minutes, and the first success enables. Frozen does not: it is for what has failed thousands of
+times over days, and only a person ends it. Rules are looked at after failures only, the freezing
+ones first, so a hopeless endpoint is frozen also where it could merely be disabled.
+
+An outcome counts whenever it finishes, in whatever state the endpoint is by then: attempts in
+flight are never called back. A late success at a frozen endpoint is therefore counted and changes
+no state; at a disabled one it enables, exactly as a probe's would.
+
+``Ramp`` is slow start: an endpoint that comes back has one slot, and earns more by successes.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homing.model import Health, State
+
+WARNED_RATE = 1
+WARNED_CONSECUTIVE = 2
+WARNED_NO_SUCCESS = 4
+
+
+class HealthRules(Struct, frozen=True):
+    """The numbers of the rules; they belong to the installation, or to a tenant."""
+
+    rate_after_attempts: int = 100
+    failure_percent: int = 70
+    consecutive_disable: int = 2_000
+    consecutive_freeze: int = 2_000
+    freeze_after_ms: int = 72 * 3_600_000
+    consecutive_freeze_always: int = 50_000
+    probe_every_ms: int = 600_000
+
+
+class Change(Struct, frozen=True):
+    """A change of state: by which rule, with which numbers."""
+
+    before: State
+    after: State
+    rule: str
+    numbers: dict[str, int]
+
+
+class HalfWay(Struct, frozen=True):
+    """A warning: half of the limit of a rule is reached."""
+
+    rule: str
+    numbers: dict[str, int]
+
+
+class Verdict(Struct, frozen=True):
+    """What an outcome or a person makes of an endpoint's health."""
+
+    health: Health
+    change: Change | None = None
+    warning: HalfWay | None = None
+
+
+def after_success(health: Health, *, now: int) -> Verdict:
+    """Count a success; a disabled endpoint becomes enabled, a frozen one stays frozen."""
+    counted = replace(
+        health,
+        attempts=health.attempts + 1,
+        consecutive_failures=0,
+        first_attempt_at=_first(health, now),
+        last_success_at=now,
+        warned=health.warned & WARNED_RATE,
+    )
+    if health.state is not State.DISABLED:
+        return Verdict(counted)
+    numbers = {"disabled_ms": now - health.since}
+    return Verdict(
+        replace(
+            counted,
+            state=State.ENABLED,
+            since=now,
+            enabled_since=now,
+            attempts=0,
+            failures=0,
+            warned=0,
+        ),
+        Change(State.DISABLED, State.ENABLED, "success", numbers),
+    )
+
+
+def after_failure(health: Health, rules: HealthRules, *, now: int) -> Verdict:
+    """Count a failure and look at the rules: freeze first, then disable, then warn."""
+    counted = replace(
+        health,
+        attempts=health.attempts + 1,
+        failures=health.failures + 1,
+        consecutive_failures=health.consecutive_failures + 1,
+        first_attempt_at=_first(health, now),
+    )
+    if health.state is State.FROZEN:
+        return Verdict(counted)
+    change = _freezing(counted, rules, now=now)
+    if change is None and health.state is State.ENABLED:
+        change = _disabling(counted, rules)
+    if change is not None:
+        return Verdict(replace(counted, state=change.after, since=now), change)
+    bit, warning = _half_way(counted, rules, now=now)
+    if warning is None:
+        return Verdict(counted)
+    return Verdict(replace(counted, warned=counted.warned | bit), warning=warning)
+
+
+def enable(health: Health, *, now: int) -> Verdict:
+    """Enabled by a person, from any state: the counters of the rules start again.
+
+    Enabling an enabled endpoint is no change: only the counters start again. Its
+    ``enabled_since`` stays, so that nothing fresh becomes a retry.
+    """
+    reset = replace(
+        health,
+        attempts=0,
+        failures=0,
+        consecutive_failures=0,
+        manual_enable_at=now,
+        warned=0,
+    )
+    if health.state is State.ENABLED:
+        return Verdict(reset)
+    return Verdict(
+        replace(reset, state=State.ENABLED, since=now, enabled_since=now),
+        Change(health.state, State.ENABLED, "enabled_by_person", _counts(health)),
+    )
+
+
+def freeze(health: Health, *, now: int) -> Verdict:
+    """Frozen by a person; freezing a frozen endpoint changes nothing."""
+    if health.state is State.FROZEN:
+        return Verdict(health)
+    return Verdict(
+        replace(health, state=State.FROZEN, since=now),
+        Change(health.state, State.FROZEN, "frozen_by_person", _counts(health)),
+    )
+
+
+def _first(health: Health, now: int) -> int:
+    return now if health.first_attempt_at is None else health.first_attempt_at
+
+
+def _counts(health: Health) -> dict[str, int]:
+    return {
+        "attempts": health.attempts,
+        "failures": health.failures,
+        "consecutive_failures": health.consecutive_failures,
+    }
+
+
+def _without_success_ms(health: Health, now: int) -> int:
+    marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
+    return now - max(mark for mark in marks if mark is not None)
+
+
+def _freezing(health: Health, rules: HealthRules, *, now: int) -> Change | None:
+    row = health.consecutive_failures
+    if row >= rules.consecutive_freeze_always:
+        numbers = {"consecutive_failures": row, "limit": rules.consecutive_freeze_always}
+        return Change(health.state, State.FROZEN, "hopeless", numbers)
+    if row > rules.consecutive_freeze:
+        alone_ms = _without_success_ms(health, now)
+        if alone_ms > rules.freeze_after_ms:
+            numbers = _no_success_numbers(row, alone_ms, rules)
+            return Change(health.state, State.FROZEN, "no_success", numbers)
+    return None
+
+
+def _disabling(health: Health, rules: HealthRules) -> Change | None:
+    if _rate_over(health, rules, parts=1):
+        numbers = _rate_numbers(health, rules)
+        return Change(State.ENABLED, State.DISABLED, "failure_rate", numbers)
+    row = health.consecutive_failures
+    if row >= rules.consecutive_disable:
+        numbers = {"consecutive_failures": row, "limit": rules.consecutive_disable}
+        return Change(State.ENABLED, State.DISABLED, "consecutive_failures", numbers)
+    return None
+
+
+def _half_way(health: Health, rules: HealthRules, *, now: int) -> tuple[int, HalfWay | None]:
+    """The first warning not given yet; a second one on the same failure waits for the next.
+
+    What leads to disabling is of no interest any more once the endpoint is disabled.
+    """
+    row = health.consecutive_failures
+    if health.state is State.ENABLED:
+        if not health.warned & WARNED_RATE and _rate_over(health, rules, parts=2):
+            return WARNED_RATE, HalfWay("failure_rate", _rate_numbers(health, rules))
+        if not health.warned & WARNED_CONSECUTIVE and 2 * row >= rules.consecutive_disable:
+            numbers = {"consecutive_failures": row, "limit": rules.consecutive_disable}
+            return WARNED_CONSECUTIVE, HalfWay("consecutive_failures", numbers)
+    if not health.warned & WARNED_NO_SUCCESS and row > rules.consecutive_freeze // 2:
+        alone_ms = _without_success_ms(health, now)
+        if 2 * alone_ms > rules.freeze_after_ms:
+            numbers = _no_success_numbers(row, alone_ms, rules)
+            return WARNED_NO_SUCCESS, HalfWay("no_success", numbers)
+    return 0, None
+
+
+def _rate_over(health: Health, rules: HealthRules, *, parts: int) -> bool:
+    """Whether the failure rate is over the limit (``parts`` = 1) or over half of it (2)."""
+    return (
+        health.attempts > rules.rate_after_attempts
+        and parts * 100 * health.failures > rules.failure_percent * health.attempts
+    )
+
+
+def _rate_numbers(health: Health, rules: HealthRules) -> dict[str, int]:
+    return {
+        "attempts": health.attempts,
+        "failures": health.failures,
+        "limit_percent": rules.failure_percent,
+    }
+
+
+def _no_success_numbers(row: int, alone_ms: int, rules: HealthRules) -> dict[str, int]:
+    return {
+        "consecutive_failures": row,
+        "limit": rules.consecutive_freeze,
+        "without_success_ms": alone_ms,
+        "limit_ms": rules.freeze_after_ms,
+    }
+
+
+class Ramp(Struct, frozen=True):
+    """Slow start: how many slots an endpoint has in a lane, and its successes in a row."""
+
+    slots: int = 1
+    streak: int = 0
+
+
+_ONE_SLOT = Ramp()
+
+
+def ramp_up(ramp: Ramp, *, limit: int) -> Ramp:
+    """After a success: as many in a row as it has slots double them, up to the limit."""
+    if ramp.slots >= limit:
+        return ramp if ramp.slots == limit else Ramp(limit)
+    if ramp.streak + 1 < ramp.slots:
+        return Ramp(ramp.slots, ramp.streak + 1)
+    return Ramp(min(ramp.slots * 2, limit))
+
+
+def ramp_reset() -> Ramp:
+    """After a timeout or connect failure, and at every enable: one slot."""
+    return _ONE_SLOT
+
+
+def ramp_break(ramp: Ramp) -> Ramp:
+    """After any other failure: the successes in a row end, the slots stay."""
+    return Ramp(ramp.slots) if ramp.streak else ramp

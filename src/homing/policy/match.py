@@ -1,0 +1,125 @@
+"""Which subscriptions an event goes to.
+
+Publishing asks this for every event, so the index never scans the subscriptions: an event type is
+looked up as it is, and then by each of its dotted prefixes (``a.b.c`` has ``a`` and ``a.b``), and
+what subscribed to all comes along. The cost is a few dictionary lookups plus the size of the
+answer, however many subscriptions there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+
+from homing.model import Subscription
+
+ALL = "*"
+
+_by_id = attrgetter("id")
+
+
+def type_matches(pattern: str, event_type: str) -> bool:
+    """Exact, ``*`` for all, or ``a.*`` for all that begins with ``a.`` (not ``a`` itself)."""
+    if pattern == ALL:
+        return True
+    if pattern.endswith(".*"):
+        prefix = pattern[:-1]
+        return event_type.startswith(prefix) and len(event_type) > len(prefix)
+    return pattern == event_type
+
+
+class _Shelf:
+    """The active subscriptions of one tenant, each list in order of id."""
+
+    __slots__ = ("all", "exact", "prefix")
+
+    def __init__(self) -> None:
+        self.exact: dict[str, list[Subscription]] = {}
+        self.prefix: dict[str, list[Subscription]] = {}
+        self.all: list[Subscription] = []
+
+    def put(self, subscription: Subscription) -> None:
+        for pattern in set(subscription.types):
+            row = self._row(pattern)
+            row.insert(bisect_left(row, subscription.id, key=_by_id), subscription)
+
+    def take(self, subscription: Subscription) -> None:
+        for pattern in set(subscription.types):
+            row = self._row(pattern)
+            del row[bisect_left(row, subscription.id, key=_by_id)]
+            if not row:
+                self._forget(pattern)
+
+    def _row(self, pattern: str) -> list[Subscription]:
+        if pattern == ALL:
+            return self.all
+        if pattern.endswith(".*"):
+            return self.prefix.setdefault(pattern[:-2], [])
+        return self.exact.setdefault(pattern, [])
+
+    def _forget(self, pattern: str) -> None:
+        if pattern.endswith(".*"):
+            self.prefix.pop(pattern[:-2], None)
+        else:
+            self.exact.pop(pattern, None)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.exact or self.prefix or self.all)
+
+
+class Index:
+    """Subscriptions, findable by tenant and event type."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[str, _Shelf] = {}
+        self._known: dict[int, Subscription] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Take it in; one with the same id is replaced. Inactive or deleted ones match nothing."""
+        self.remove(subscription.id)
+        if not subscription.active or subscription.deleted_at is not None:
+            return
+        self._known[subscription.id] = subscription
+        self._shelves.setdefault(subscription.tenant, _Shelf()).put(subscription)
+
+    def replace(self, subscription: Subscription) -> None:
+        """The subscription as it is now."""
+        self.add(subscription)
+
+    def remove(self, subscription_id: int) -> None:
+        """Forget it; unknown ids are fine."""
+        subscription = self._known.pop(subscription_id, None)
+        if subscription is None:
+            return
+        shelf = self._shelves[subscription.tenant]
+        shelf.take(subscription)
+        if shelf.empty:
+            del self._shelves[subscription.tenant]
+
+    def match(
+        self, tenant: str, event_type: str, *, not_to_endpoint: int | None = None
+    ) -> list[Subscription]:
+        """The active subscriptions it goes to, each once, in order of id."""
+        shelf = self._shelves.get(tenant)
+        if shelf is None:
+            return []
+        rows = [row] if (row := shelf.exact.get(event_type)) else []
+        if shelf.prefix:
+            dot = event_type.find(".")
+            last = len(event_type) - 1
+            while -1 < dot < last:
+                if row := shelf.prefix.get(event_type[:dot]):
+                    rows.append(row)
+                dot = event_type.find(".", dot + 1)
+        if shelf.all:
+            rows.append(shelf.all)
+        if not rows:
+            return []
+        if len(rows) == 1:
+            found = list(rows[0])
+        else:
+            found = sorted({one.id: one for row in rows for one in row}.values(), key=_by_id)
+        if not_to_endpoint is None:
+            return found
+        return [one for one in found if one.endpoint_id != not_to_endpoint]

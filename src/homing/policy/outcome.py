@@ -1,0 +1,64 @@
+"""What an answer, or the lack of one, means: delivered, failed, or our own trouble.
+
+Delivered is a 2xx status, and nothing else is. There is no list of statuses that end a delivery
+early: a 404 or a 410 may be a deployment in progress, and is retried like any other failure.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from homing.model import Failure, Outcome
+
+OURS: frozenset[Failure] = frozenset(
+    {
+        Failure.OUR_DNS,
+        Failure.OUR_NETWORK,
+        Failure.OUR_LIMITS,
+        Failure.OUR_TLS,
+        Failure.OUR_FAULT,
+    }
+)
+
+
+def judge(code: int | None, failure: Failure | None) -> Outcome:
+    """What an attempt means; a status that arrived counts, whatever happened after it."""
+    if code is not None:
+        return Outcome.DELIVERED if 200 <= code <= 299 else Outcome.FAILED
+    assert failure is not None, "an answer is a status code or a failure"
+    return Outcome.OURS if failure in OURS else Outcome.FAILED
+
+
+def resets_ramp(failure: Failure | None) -> bool:
+    """Whether it puts the endpoint back to one slot: a timeout or connect failure does."""
+    match failure:
+        case (
+            Failure.TIMEOUT
+            | Failure.CONNECT_TIMEOUT
+            | Failure.REFUSED
+            | Failure.UNREACHABLE
+            | Failure.TLS
+            | Failure.DNS
+        ):
+            return True
+        case (
+            None
+            | Failure.RESET
+            | Failure.CLOSED
+            | Failure.BAD_ANSWER
+            | Failure.ANSWER_TOO_LARGE
+            | Failure.FORBIDDEN_ADDRESS
+            | Failure.OUR_DNS
+            | Failure.OUR_NETWORK
+            | Failure.OUR_LIMITS
+            | Failure.OUR_TLS
+            | Failure.OUR_FAULT
+        ):
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def wants_hold(code: int | None) -> bool:
+    """Whether ``Retry-After`` is read on this status."""
+    return code in {429, 503}

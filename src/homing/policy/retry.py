@@ -1,0 +1,245 @@
+"""When a delivery is attempted again, and when it no longer is.
+
+A schedule gives every retry a number *n* and a time. There are two ways to count that time:
+
+- from the **first failure** (t₀): retry n is due at t₀ + offset(n). The whole timetable is known
+  from the first failure on; a delivery that could not go for a while (endpoint disabled, our own
+  downtime) rejoins it at the next time ahead, and the times it missed are skipped, not made up.
+  "About 48 hours" then means 48 hours, whatever happened in between.
+- from the **previous failure**: retry n is due some delay after the attempt before it failed. Here
+  n counts the retries made, and waiting moves the whole rest of the timetable.
+
+Both end with a window counted from t₀, after which nothing is due. A probe of a disabled endpoint
+and trouble of our own are attempts too, but they spend no retry: neither may use up the 48 hours.
+
+Jitter only ever adds, and for retry n it is a part of the wait since retry n − 1, so that with
+rising delays a jittered retry still comes before the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homing.model import Delivery
+
+OURS_FIRST_MS = 5_000
+OURS_MOST_MS = 60_000
+RETRY_AFTER_MOST_MS = 3_600_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_LONG_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+# The three forms of RFC 9110, §5.6.7; the last two are obsolete, and still must be read.
+_HTTP_DATES = tuple(
+    re.compile(form, re.ASCII)
+    for form in (
+        rf"{_DAY}, (?P<day>\d\d) {_MONTH} (?P<year>\d{{4}}) {_TIME} GMT",
+        rf"{_LONG_DAY}, (?P<day>\d\d)-{_MONTH}-(?P<year>\d\d) {_TIME} GMT",
+        rf"{_DAY} {_MONTH} (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",
+    )
+)
+
+
+class Anchor(StrEnum):
+    """What the delays of a schedule are counted from."""
+
+    FIRST_FAILURE = "first_failure"
+    PREVIOUS_FAILURE = "previous_failure"
+
+
+class Schedule(Struct, frozen=True):
+    """The times of a delivery's retries, as data.
+
+    ``delays_ms[n - 1]`` belongs to retry n: with ``FIRST_FAILURE`` its offset from t₀, with
+    ``PREVIOUS_FAILURE`` its delay after the failure before it.
+    """
+
+    name: str
+    delays_ms: tuple[int, ...]
+    anchor: Anchor
+    window_ms: int
+    jitter: float = 0.0
+    deadline_ms: int = 5000
+
+
+class _Step(Struct, frozen=True, gc=False):
+    """A retry that lies ahead, before jitter and window."""
+
+    n: int
+    due_at: int
+    delay_ms: int  # since the retry before it: what jitter is a part of
+
+
+def exponential(base_ms: int, retries: int) -> tuple[int, ...]:
+    """``((2 ** n) - 1) * base_ms`` for n = 1 … retries."""
+    return tuple(((1 << n) - 1) * base_ms for n in range(1, retries + 1))
+
+
+def window_end(accepted_at_or_t0: int, schedule: Schedule) -> int:
+    """The last moment at which anything may be due, counted from t₀ (or from acceptance)."""
+    return accepted_at_or_t0 + schedule.window_ms
+
+
+def after_failure(
+    delivery: Delivery,
+    schedule: Schedule,
+    *,
+    now: int,
+    enabled_since: int,
+    chance: float = 0.0,
+    retry_after_at: int | None = None,
+) -> Delivery | None:
+    """The row as it waits for its next retry, or None: no n ahead, dropped as exhausted."""
+    t0 = delivery.t0
+    if t0 is None:  # Accepted before its endpoint was enabled: it was held back first.
+        t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
+    step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
+    if step is None:
+        return None
+    end = window_end(t0, schedule)
+    due_at = min(step.due_at + int(chance * schedule.jitter * step.delay_ms), end)
+    if due_at <= now:
+        return None
+    if retry_after_at is not None:
+        due_at = min(max(due_at, retry_after_at), end)
+    return replace(
+        delivery,
+        attempts=delivery.attempts + 1,
+        ours=0,
+        t0=t0,
+        retry=step.n,
+        due_at=due_at,
+        expires_at=end,
+    )
+
+
+def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> Delivery:
+    """The row after a probe failed: it has spent nothing.
+
+    If the probe was its first attempt, its timetable begins with its acceptance. If then no
+    retry lies ahead it stays due as it was: overdue, for the moment the endpoint is enabled.
+    """
+    attempts = delivery.attempts + 1
+    if delivery.t0 is not None:
+        return replace(delivery, attempts=attempts, ours=0)
+    t0 = delivery.accepted_at
+    end = window_end(t0, schedule)
+    step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
+    tried = replace(delivery, attempts=attempts, ours=0, t0=t0, expires_at=end)
+    if step is None or min(step.due_at, end) <= now:
+        return tried
+    return replace(tried, retry=step.n, due_at=min(step.due_at, end))
+
+
+def after_ours(delivery: Delivery, *, now: int) -> Delivery:
+    """The row after trouble of our own: again in 5 s, doubling to 60 s; no retry is spent."""
+    wait_ms = min(OURS_FIRST_MS << min(delivery.ours, 8), OURS_MOST_MS)
+    return replace(
+        delivery,
+        attempts=delivery.attempts + 1,
+        ours=delivery.ours + 1,
+        due_at=now + wait_ms,
+    )
+
+
+def held_past_window(delivery: Delivery, *, enabled_since: int) -> bool:
+    """Whether it was held back until its window ended; merely being late is not that."""
+    return delivery.expires_at <= enabled_since
+
+
+def remaining(delivery: Delivery, schedule: Schedule) -> tuple[tuple[int, int], ...]:
+    """(n, due time) of the retries ahead, beginning with the one it waits for.
+
+    They are the times if every attempt is made the moment it is due and fails then. For a
+    delivery that has no t₀ yet, its first failure is taken to come when that attempt is due:
+    ``due_at``, which for a fresh delivery is its acceptance.
+    """
+    ahead: list[tuple[int, int]] = []
+    n, at = delivery.retry, delivery.due_at
+    t0 = delivery.t0
+    if t0 is None:
+        t0 = at
+    elif n == 0:
+        return ()
+    else:
+        ahead.append((n, at))
+    end = window_end(t0, schedule)
+    while step := _ahead(schedule, t0=t0, retry=n, now=at):
+        due_at = min(step.due_at, end)
+        if due_at <= at:
+            break
+        n, at = step.n, due_at
+        ahead.append((n, at))
+    return tuple(ahead)
+
+
+def retry_after_at(value: str, *, now: int) -> int | None:
+    """The time that a ``Retry-After`` header asks for, at most 1 h ahead.
+
+    None for what cannot be read and for what is not ahead.
+    """
+    text = value.strip(" \t")
+    at: int | None
+    if text.isascii() and text.isdigit():
+        digits = text.lstrip("0")
+        at = now + (RETRY_AFTER_MOST_MS if len(digits) > 9 else int(digits or "0") * 1000)
+    else:
+        at = _http_date(text, now=now)
+    if at is None or at <= now:
+        return None
+    return min(at, now + RETRY_AFTER_MOST_MS)
+
+
+def _ahead(schedule: Schedule, *, t0: int, retry: int, now: int) -> _Step | None:
+    """The next retry after a failure now; strictly after it."""
+    delays = schedule.delays_ms
+    match schedule.anchor:
+        case Anchor.FIRST_FAILURE:
+            index = bisect_right(delays, now - t0)
+            if index == len(delays):
+                return None
+            before = delays[index - 1] if index else 0
+            return _Step(index + 1, t0 + delays[index], delays[index] - before)
+        case Anchor.PREVIOUS_FAILURE:
+            if retry >= len(delays):
+                return None
+            return _Step(retry + 1, now + delays[retry], delays[retry])
+        case _ as never:
+            assert_never(never)
+
+
+def _http_date(text: str, *, now: int) -> int | None:
+    for form in _HTTP_DATES:
+        if found := form.fullmatch(text):
+            break
+    else:
+        return None
+    year = int(found["year"])
+    if len(found["year"]) == 2:  # RFC 9110: more than 50 years ahead means the past century.
+        this_year = (_EPOCH + timedelta(milliseconds=now)).year
+        year += this_year // 100 * 100
+        if year > this_year + 50:
+            year -= 100
+    try:
+        at = datetime(
+            year,
+            _MONTHS.index(found["month"]) + 1,
+            int(found["day"]),
+            int(found["hour"]),
+            int(found["minute"]),
+            min(int(found["second"]), 59),  # 60 is a leap second
+            tzinfo=UTC,
+        )
+    except ValueError:
+        return None
+    return (at - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,133 @@
+"""The normal form of a URL: what is stored, shown, compared and dialled.
+
+An endpoint is a URL of a tenant, so two spellings of one URL must be one text; and what was checked
+must be exactly what is dialled. Hence one strict parser of our own, in place of a lenient one in
+front of a different lenient one: what it does not understand it refuses with a reason. Only the
+parts whose meaning cannot change are normalised (scheme, host, default port, fragment, empty path);
+path, percent-encoding and query are the receiver's and stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv6Address
+
+import idna
+
+from homing.errors import FieldProblem, Invalid
+from homing.model import Target
+
+URL_CHARS_MOST = 2048
+HOST_CHARS_MOST = 253
+
+_PORTS = {"http": 80, "https": 443}
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_OCTET = re.compile(r"0|[1-9][0-9]{0,2}")
+
+
+def parse_url(text: str) -> tuple[str, Target]:
+    """The normal form and its parts; raises Invalid with the reason."""
+    if len(text) > URL_CHARS_MOST:
+        raise _refused(f"must be at most {URL_CHARS_MOST} characters")
+    if _UNSAFE.search(text):
+        raise _refused("must not contain whitespace, control characters or backslashes")
+    scheme, colon, rest = text.partition("://")
+    scheme = scheme.lower()
+    if not colon or scheme not in _PORTS:
+        raise _refused("must begin with http:// or https://")
+    rest = rest.partition("#")[0]
+    found = re.search(r"[/?]", rest)
+    cut = found.start() if found else len(rest)
+    authority, path = rest[:cut], rest[cut:]
+    if not path.isascii():
+        raise _refused("must percent-encode what is not ASCII in its path and query")
+    if "@" in authority:
+        raise _refused("must not contain a user name or password")
+    host, port_text = _split_authority(authority)
+    port = _port(port_text, default=_PORTS[scheme])
+    shown_host = f"[{host}]" if ":" in host else host
+    shown = shown_host if port == _PORTS[scheme] else f"{shown_host}:{port}"
+    path = path if path.startswith("/") else "/" + path
+    normal = f"{scheme}://{shown}{path}"
+    if len(normal) > URL_CHARS_MOST:
+        raise _refused(f"must be at most {URL_CHARS_MOST} characters")
+    return normal, Target(scheme=scheme, host=host, port=port, path=path, authority=shown)
+
+
+def _split_authority(authority: str) -> tuple[str, str]:
+    """The host in its normal form, and the text of the port."""
+    if authority.startswith("["):
+        inside, bracket, rest = authority[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise _refused("must have an IPv6 address in one pair of brackets")
+        return _ipv6(inside), rest[1:]
+    host, _, port = authority.partition(":")
+    if not host:
+        raise _refused("must have a host")
+    return _host(host), port
+
+
+def _port(text: str, *, default: int) -> int:
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535):
+        raise _refused("must have a port of 1 to 65535")
+    return int(text)
+
+
+def _ipv6(text: str) -> str:
+    if "%" in text:
+        raise _refused("must not contain a zone id")
+    try:
+        address = IPv6Address(text)
+    except AddressValueError:
+        raise _refused("must have an IPv6 address in its brackets") from None
+    if address.ipv4_mapped is not None:  # Python versions disagree on how to write this one.
+        number = int(address.ipv4_mapped)
+        return f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}"
+    return address.compressed
+
+
+def _host(text: str) -> str:
+    """A name or IPv4 address: ASCII, lower-cased, without the trailing dot."""
+    host = text.lower() if text.isascii() else _to_ascii(text)
+    host = host.removesuffix(".")
+    if not host:
+        raise _refused("must have a host")
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(labels)
+    if len(host) > HOST_CHARS_MOST:
+        raise _refused(f"must have a host of at most {HOST_CHARS_MOST} characters")
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise _refused(
+                "must have a host of labels with letters, digits and inner hyphens, 1 to 63 each"
+            )
+    return host
+
+
+def _ipv4(labels: list[str]) -> str:
+    """Only the four plain numbers: other spellings are read differently by different systems."""
+    plain = all(_OCTET.fullmatch(label) and int(label) <= 255 for label in labels)
+    if len(labels) != 4 or not plain:
+        raise _refused("must write an IPv4 address as four decimal numbers without leading zeros")
+    return ".".join(labels)
+
+
+def _to_ascii(text: str) -> str:
+    """IDNA 2008 with the mapping of UTS 46, label by label: ASCII labels stay as they are."""
+    try:
+        mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
+        return ".".join(
+            label if label.isascii() else idna.alabel(label).decode("ascii")
+            for label in mapped.split(".")
+        )
+    except UnicodeError:
+        raise _refused("must have a host that is a valid international name") from None
+
+
+def _refused(reason: str) -> Invalid:
+    return Invalid(problems=(FieldProblem("url", reason),))

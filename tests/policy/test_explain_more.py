@@ -1,0 +1,211 @@
+"""Finished deliveries, times and changes of state are sentences too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
+from homing.policy.explain import explain, explain_change
+from policy.build import DAY, HOUR, MINUTE, NOW
+from policy.samples import (
+    BACK,
+    DISABLED,
+    ENABLED,
+    FROZEN,
+    HELD,
+    LAST,
+    NEVER,
+    OURS,
+    OVERDUE,
+    REPLAY,
+    RETRYING,
+    facts,
+)
+
+FINISHED: list[Any] = [
+    pytest.param(
+        {"status": Status.DELIVERED, "delivery": replace(NEVER, attempts=1)},
+        "Delivered at 13:40, 10 min after it was accepted: its first attempt was answered with "
+        "success.",
+        id="delivered at once",
+    ),
+    pytest.param(
+        {"status": Status.DELIVERED, "delivery": replace(RETRYING, attempts=6)},
+        "Delivered at 13:40, 10 min after it was accepted: attempt 6 was answered with success.",
+        id="delivered by a retry",
+    ),
+    pytest.param(
+        {
+            "status": Status.DROPPED,
+            "reason": Reason.EXHAUSTED,
+            "delivery": replace(LAST, attempts=12),
+        },
+        "Dropped at 13:40 after 12 attempts: the last one failed and no retry lay ahead; it can "
+        "be replayed.",
+        id="exhausted",
+    ),
+    pytest.param(
+        {
+            "status": Status.DROPPED,
+            "reason": Reason.EXPIRED,
+            "delivery": replace(RETRYING, attempts=1, expires_at=NOW - 21 * MINUTE),
+        },
+        "Dropped at 13:40 after 1 attempt: its endpoint was disabled or frozen until its window "
+        "ended at 13:39; it can be replayed.",
+        id="expired",
+    ),
+    pytest.param(
+        {"status": Status.CANCELLED, "reason": Reason.BY_PERSON, "delivery": RETRYING},
+        "Cancelled at 13:40 after 5 attempts: a person cancelled it.",
+        id="cancelled by a person",
+    ),
+    pytest.param(
+        {"status": Status.CANCELLED, "reason": Reason.SUBSCRIPTION_DELETED, "delivery": NEVER},
+        "Cancelled at 13:40 after no attempt: its subscription was deleted.",
+        id="its subscription was deleted",
+    ),
+    pytest.param(
+        {
+            "status": Status.CANCELLED,
+            "reason": Reason.BY_PERSON,
+            "delivery": RETRYING,
+            "arrived": True,
+        },
+        "Cancelled at 13:40 after 5 attempts: a person cancelled it; an attempt that was in "
+        "flight at that time did arrive.",
+        id="cancelled, and it arrived",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given_facts", "sentence"), FINISHED)
+@pytest.mark.parametrize("endpoint", [ENABLED, DISABLED, FROZEN, None])
+def test_a_finished_delivery_says_when_after_how_many_attempts_and_why(
+    given_facts: dict[str, Any], sentence: str, endpoint: Endpoint | None
+) -> None:
+    finished = facts(finished_at=NOW - 20 * MINUTE, endpoint=endpoint, **given_facts)
+    assert explain(finished, now=NOW) == sentence
+
+
+@pytest.mark.parametrize(
+    ("due_after", "text"),
+    [
+        pytest.param(2 * MINUTE - 1, "14:01:59", id="under two minutes: with seconds"),
+        pytest.param(2 * MINUTE, "14:02", id="two minutes: without"),
+        pytest.param(9 * HOUR, "23:00", id="later today"),
+        pytest.param(10 * HOUR, "13 Nov 00:00", id="tomorrow: with the date"),
+        pytest.param(50 * DAY, "1 Jan 2027 14:00", id="next year: with the year"),
+    ],
+)
+def test_a_time_is_as_exact_as_its_distance_asks_for(due_after: int, text: str) -> None:
+    row = replace(RETRYING, due_at=NOW + due_after)
+    assert f"retry 5 of 11 is due {text};" in explain(facts(delivery=row), now=NOW)
+
+
+CHANGES: list[Any] = [
+    pytest.param(
+        (State.ENABLED, State.DISABLED, "failure_rate"),
+        {"attempts": 1_010, "failures": 810, "limit_percent": 70},
+        "",
+        "Disabled (was enabled): 810 of 1,010 attempts failed, which is more than 70 %.",
+        id="by the rate",
+    ),
+    pytest.param(
+        (State.ENABLED, State.DISABLED, "consecutive_failures"),
+        {"consecutive_failures": 2_000, "limit": 2_000},
+        "",
+        "Disabled (was enabled): 2,000 attempts in a row failed; the limit is 2,000.",
+        id="by failures in a row",
+    ),
+    pytest.param(
+        (State.DISABLED, State.FROZEN, "no_success"),
+        {
+            "consecutive_failures": 2_001,
+            "limit": 2_000,
+            "without_success_ms": 72 * HOUR + 20 * MINUTE,
+            "limit_ms": 72 * HOUR,
+        },
+        "",
+        "Frozen (was disabled): 2,001 attempts in a row failed and nothing succeeded for "
+        "72 h 20 min; the limits are 2,000 and 72 h.",
+        id="by time without success",
+    ),
+    pytest.param(
+        (State.DISABLED, State.FROZEN, "hopeless"),
+        {"consecutive_failures": 50_000, "limit": 50_000},
+        "",
+        "Frozen (was disabled): 50,000 attempts in a row failed; the limit is 50,000.",
+        id="hopeless",
+    ),
+    pytest.param(
+        (State.DISABLED, State.ENABLED, "success"),
+        {"disabled_ms": 20 * MINUTE},
+        "",
+        "Enabled (was disabled): an attempt was answered with success after 20 min.",
+        id="by a success",
+    ),
+    pytest.param(
+        (State.FROZEN, State.ENABLED, "enabled_by_person"),
+        {},
+        "key ops-1",
+        "Enabled (was frozen): enabled by key ops-1.",
+        id="by a named person",
+    ),
+    pytest.param(
+        (State.ENABLED, State.FROZEN, "frozen_by_person"),
+        {},
+        "",
+        "Frozen (was enabled): frozen by a person.",
+        id="by somebody",
+    ),
+    pytest.param(
+        (State.ENABLED, State.FROZEN, "moon"),
+        {},
+        "sun",
+        "Frozen (was enabled): moon, by sun.",
+        id="by a rule unknown here",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "numbers", "by", "sentence"), CHANGES)
+def test_a_change_of_state_is_a_sentence(
+    change: tuple[State, State, str], numbers: dict[str, int], by: str, sentence: str
+) -> None:
+    assert explain_change(*change, numbers, by) == sentence
+
+
+@given(
+    st.sampled_from(Status),
+    st.sampled_from([None, *Reason]),
+    st.sampled_from([NEVER, RETRYING, LAST, OVERDUE, REPLAY, OURS]),
+    st.sampled_from([None, ENABLED, HELD, BACK, DISABLED, FROZEN]),
+    st.sampled_from([None, *Lane]),
+    st.integers(-3 * DAY, 3 * DAY),
+)
+def test_whatever_the_facts_there_is_one_sentence(
+    status: Status,
+    reason: Reason | None,
+    delivery: Delivery,
+    endpoint: Endpoint | None,
+    in_flight: Lane | None,
+    later: int,
+) -> None:
+    finished = None if status is Status.PENDING else NOW
+    given_facts = facts(
+        status=status,
+        reason=reason,
+        delivery=delivery,
+        endpoint=endpoint,
+        in_flight=in_flight,
+        finished_at=finished,
+    )
+    sentence = explain(given_facts, now=NOW + later)
+    assert sentence.endswith(".")
+    assert sentence.count(". ") == 0
+    assert "None" not in sentence
