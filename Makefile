@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit clean
+.PHONY: help setup run test lint unit docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ unit: setup
 	$(BIN)/pytest
 
 test: lint unit  ## all of it, as CI runs it
+
+docs: setup  ## write the reference pages that are made from the code
+	$(BIN)/homing reference docs/reference
 
 clean:  ## remove what was set up
 	rm -rf $(VENV)

@@ -7,14 +7,20 @@ one ``send(None)``: inline in tests and simulation, on the writer's thread when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 Row = tuple[Any, ...]
+Dialect = Literal["sqlite", "postgres"]
+T = TypeVar("T")
 
 
 class Tx(Protocol):
-    """Named statements of ``sql/*.sql``, run inside one transaction."""
+    """Named statements of ``sql/*.sql``, run inside one transaction.
+
+    A list given as a parameter arrives as a JSON array on SQLite (``json_each(:ids)``) and as an
+    array on PostgreSQL (``ANY(:ids::bigint[])``).
+    """
 
     async def all(self, name: str, /, **params: Any) -> list[Row]:
         """Run a statement and give its rows."""
@@ -23,7 +29,55 @@ class Tx(Protocol):
         """Run a statement and give its first row."""
 
     async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
-        """Run a batch statement once for all rows; what it returns for them, in any order."""
+        """Run a batch statement once for all rows; what it returns for them, in any order.
+
+        A row's values stand in the order in which the SQLite text first names its parameters.
+        """
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         """Append rows with all the columns of a table, in the schema's order."""
+
+
+class Mark(NamedTuple):
+    """Which batch a transaction writes, so that a commit whose reply was lost is recognised."""
+
+    node: int
+    kind: str
+    number: int
+
+
+class RunAgain(Exception):
+    """Another process came first: the transaction is undone and the operation run once more."""
+
+
+class Db(Protocol):
+    """A database that runs operations, each in one transaction."""
+
+    dialect: Dialect
+
+    @property
+    def statements(self) -> int:
+        """How many have been executed so far."""
+
+    async def run(
+        self,
+        operation: Callable[[Tx], Awaitable[T]],
+        *,
+        mark: Mark | None = None,
+        read: bool = False,
+        look: bool = False,
+    ) -> T:
+        """Commit what the operation does, or nothing of it.
+
+        The operation may be run more than once: it must not change anything but the database.
+        With ``read`` it only reads, for people, and never delays a commit. With ``look`` it only
+        reads, briefly, for the hot path. Raises StoreUnavailable when the database cannot do it.
+        """
+
+    async def remove_days(self, *, before: int, limit: int) -> int:
+        """Remove whole days past retention where rows are kept by day; about how many rows went.
+
+        At most ``limit`` rows are touched one by one.
+        """
+
+    async def close(self) -> None: ...

@@ -34,6 +34,8 @@ CREATE TABLE subscription (
 );
 CREATE INDEX subscription_version ON subscription (version);
 CREATE INDEX subscription_tenant ON subscription (tenant, id) WHERE deleted_at IS NULL;
+CREATE INDEX subscription_endpoint ON subscription (endpoint_id);
+CREATE INDEX subscription_deleted ON subscription (deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE endpoint (
     id                   INTEGER PRIMARY KEY,

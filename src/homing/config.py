@@ -1,0 +1,347 @@
+"""Settings: every one with its default, unit, range and one sentence; wrong ones stop the start.
+
+They come from ``homing.toml``, then the environment (``HOMING_`` and the name in capitals), then
+flags: the later wins. What is unknown or out of range is an error that says where it came from,
+never a silent default. This is the only module that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from homing.config_tables import (
+    DAY_MS,
+    TenantSettings,
+    read_health,
+    read_policies,
+    read_tenants,
+)
+from homing.errors import BadSetting
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.retry import Schedule
+
+ENV_PREFIX = "HOMING_"
+ENV_CONFIG = "HOMING_CONFIG"
+DEFAULT_FILE = "homing.toml"
+MIB = 1024 * 1024
+
+_HIDDEN = frozenset(("admin_key", "database_url"))  # never repeated in errors or shown
+_LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+
+Slots = Annotated[int, Meta(ge=1, le=65_536, extra={"unit": "slots"})]
+
+
+def _about(sentence: str, **extra: str) -> Meta:
+    return Meta(description=sentence, extra=extra or None)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All that an operator may set."""
+
+    listen: Annotated[
+        str,
+        _about("Where the API listens; port 0 takes a free one.", allowed="host:port"),
+    ] = "127.0.0.1:8700"
+    data: Annotated[
+        str, _about("The directory of the database and the admin key.", allowed="a path")
+    ] = "./homing-data"
+    database_url: Annotated[
+        str,
+        _about(
+            "The PostgreSQL database to use; empty: SQLite in the data directory.",
+            allowed="empty, or postgresql://…",
+        ),
+    ] = ""
+    admin_key: Annotated[
+        str,
+        _about(
+            "The key of the API; empty: the one in the data directory, made at the first start.",
+            allowed="empty, or 16 to 256 visible ASCII characters",
+        ),
+    ] = ""
+    allow_private: Annotated[
+        bool, _about("Whether private and loopback addresses may be sent to.")
+    ] = False
+    policy: Annotated[
+        str,
+        _about(
+            "The retry policy of whoever names none.",
+            allowed=f"one of {', '.join(PRESETS)}, or a table [policies.NAME]",
+        ),
+    ] = WORKFRONT.name
+    ca_file: Annotated[
+        str,
+        _about(
+            "A file of CA certificates to trust when sending; empty: the system's.",
+            allowed="empty, or a path",
+        ),
+    ] = ""
+    fresh_slots: Annotated[Slots, _about("First attempts in flight at a time.")] = 512
+    retry_slots: Annotated[Slots, _about("Retries in flight at a time.")] = 256
+    endpoint_slots: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_024,
+            description="Attempts in flight at one endpoint, per lane; not more than a lane has.",
+            extra={"unit": "slots"},
+        ),
+    ] = 16
+    memory_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=1024 * 1024 * MIB,
+            description="Event data held in memory for deliveries that are about to go.",
+            extra={"unit": "bytes"},
+        ),
+    ] = 64 * MIB
+    grace_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=600_000,
+            description="How long a stop waits for attempts in flight.",
+            extra={"unit": "ms"},
+        ),
+    ] = 30_000
+    retention_days: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3_650,
+            description="How long events, attempts and finished deliveries are kept.",
+            extra={"unit": "days"},
+        ),
+    ] = 30
+    node: Annotated[
+        int,
+        Meta(ge=0, le=127, description="The number of this process, different on each machine."),
+    ] = 0
+    writer: Annotated[
+        Literal["thread", "inline"],
+        _about("Where SQLite commits run: in a thread of their own, or in the event loop."),
+    ] = "thread"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _about("The least level that is logged.")
+    ] = "info"
+    log_format: Annotated[
+        Literal["console", "json"], _about("How log lines are written to standard error.")
+    ] = "console"
+
+    policies: Mapping[str, Schedule] = MappingProxyType({})
+    health: HealthRules = HealthRules()
+    tenants: Mapping[str, TenantSettings] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"Settings(listen={self.listen!r}, data={self.data!r})"
+
+    @property
+    def host(self) -> str:
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.listen.rpartition(":")[2])
+
+    @property
+    def retention_ms(self) -> int:
+        return self.retention_days * DAY_MS
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """Every policy that can be named: the presets and the operator's own."""
+        return {**PRESETS, **self.policies}
+
+    @property
+    def tenant_policies(self) -> dict[str, str]:
+        return {name: one.policy for name, one in self.tenants.items() if one.policy is not None}
+
+    @property
+    def tenant_health(self) -> dict[str, HealthRules]:
+        return {name: one.health for name, one in self.tenants.items() if one.health is not None}
+
+
+# --- the table of settings ------------------------------------------------------------------
+
+TABLES = ("policies", "health", "tenants")
+
+
+class Setting(Struct, frozen=True):
+    """One setting as the reference shows it and as errors speak of it."""
+
+    name: str
+    type: Any
+    default: Any
+    unit: str
+    allowed: str
+    sentence: str
+
+    @property
+    def env(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def settings_table() -> tuple[Setting, ...]:
+    """Every setting that a file, the environment or a flag may give."""
+    return tuple(
+        _setting(field)
+        for field in msgspec.structs.fields(Settings)
+        if field.encode_name not in TABLES
+    )
+
+
+def _setting(field: msgspec.structs.FieldInfo) -> Setting:
+    sentence, unit, allowed = "", "", ""
+    low: Any = None
+    high: Any = None
+    for meta in getattr(field.type, "__metadata__", ()):
+        extra = meta.extra or {}
+        sentence = meta.description or sentence
+        unit = extra.get("unit", unit)
+        allowed = extra.get("allowed", allowed)
+        low, high = meta.ge if meta.ge is not None else low, meta.le or high
+    bare = getattr(field.type, "__origin__", field.type)
+    choices = getattr(bare, "__args__", ())
+    if choices:
+        allowed = " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
+    elif bare is bool:
+        allowed = "true or false"
+    elif low is not None:
+        allowed = f"{low} to {high}" + (f" {unit}" if unit else "")
+    return Setting(field.name, field.type, field.default, unit, allowed, sentence)
+
+
+_TABLE = {setting.name: setting for setting in settings_table()}
+
+
+# --- loading --------------------------------------------------------------------------------
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings from file, environment and flags; raises BadSetting."""
+    env = dict(os.environ if environ is None else environ)
+    path, told = _config_path(config, env)
+    table = _read_toml(path, told=told)
+    given: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, value in table.items():
+        if name in TABLES:
+            continue
+        _take(given, sources, name, value, source=str(path), strict=True)
+    for variable, text in sorted(env.items()):
+        if not variable.startswith(ENV_PREFIX) or variable == ENV_CONFIG:
+            continue
+        name = variable.removeprefix(ENV_PREFIX).lower()
+        if name not in _TABLE or variable != _TABLE[name].env:
+            raise BadSetting(f"{variable} (from the environment) is not the name of a setting.")
+        _take(given, sources, name, text, source=variable, strict=False)
+    for name, value in (flags or {}).items():
+        if value is not None:
+            _take(given, sources, name, value, source=_TABLE[name].flag, strict=False)
+    settings = Settings(
+        **given,
+        policies=read_policies(table.get("policies", {}), str(path)),
+        health=read_health(table.get("health", {}), HealthRules(), "health", str(path)),
+    )
+    tenants = read_tenants(
+        table.get("tenants", {}),
+        policies=settings.schedules,
+        health=settings.health,
+        source=str(path),
+    )
+    settings = msgspec.structs.replace(settings, tenants=tenants)
+    _check(settings, sources)
+    return settings
+
+
+def _config_path(config: str | None, env: Mapping[str, str]) -> tuple[Path, bool]:
+    """The file, and whether it was asked for by name (then it must be there)."""
+    named = config if config is not None else env.get(ENV_CONFIG)
+    return (Path(named), True) if named else (Path(DEFAULT_FILE), False)
+
+
+def _read_toml(path: Path, *, told: bool) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if told:
+            raise BadSetting(f"The file {path} is not there.") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"The file {path} cannot be read: {error}.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"The file {path} is not TOML: {error}.") from None
+
+
+def _take(
+    given: dict[str, Any],
+    sources: dict[str, str],
+    name: str,
+    value: Any,
+    *,
+    source: str,
+    strict: bool,
+) -> None:
+    setting = _TABLE.get(name)
+    if setting is None:
+        raise BadSetting(f"{name} (from {source}) is not the name of a setting.")
+    if not strict and isinstance(value, str):
+        value = value.strip()
+    try:
+        given[name] = msgspec.convert(value, setting.type, strict=strict)
+    except msgspec.ValidationError:
+        raise _bad(name, value, source) from None
+    sources[name] = source
+
+
+def _bad(name: str, value: Any, source: str, allowed: str = "") -> BadSetting:
+    shown = "****" if name in _HIDDEN else repr(value)
+    rule = allowed or _TABLE[name].allowed
+    return BadSetting(f"{name} = {shown} (from {source}) must be {rule}.")
+
+
+def _check(settings: Settings, sources: Mapping[str, str]) -> None:
+    """What types cannot say: forms of text, and limits that know each other."""
+
+    def bad(name: str, allowed: str = "") -> BadSetting:
+        source = sources.get(name, "its default")
+        return _bad(name, getattr(settings, name), source, allowed)
+
+    found = _LISTEN.fullmatch(settings.listen)
+    if found is None or int(found["port"]) > 65_535:
+        raise bad("listen")
+    if not settings.data:
+        raise bad("data")
+    if settings.database_url and not re.match(r"postgres(ql)?://", settings.database_url):
+        raise bad("database_url")
+    if settings.admin_key and not re.fullmatch(r"[!-~]{16,256}", settings.admin_key):
+        raise bad("admin_key")
+    if settings.policy not in settings.schedules:
+        raise bad("policy", f"one of {', '.join(settings.schedules)}")
+    most = min(settings.fresh_slots, settings.retry_slots)
+    if settings.endpoint_slots > most:
+        raise bad("endpoint_slots", f"1 to {most} slots: not more than a lane has")
+    if settings.ca_file and not Path(settings.ca_file).is_file():
+        raise bad("ca_file", "a file that is there")

@@ -1,0 +1,114 @@
+"""One attempt: its request, from the subscription as it is now, and what came of it.
+
+All that does not change from one attempt to the next (address, header lines, HMAC states) is
+prepared once per version of a subscription. A second block of header lines with the secrets
+masked is built beside the first: it is what the log shows.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from homing import __version__
+from homing.model import Lane, Outcome, Subscription, Target, Work, show_id
+from homing.policy.formats import body
+from homing.policy.outcome import judge
+from homing.policy.signature import Signer
+from homing.policy.url import parse_url
+from homing.ports import Answer, Request
+
+_MASKED = b"****"
+_USER_AGENT = f"user-agent: homing/{__version__}\r\n".encode()
+
+
+class Made(Struct, frozen=True, gc=False):
+    """An attempt that has its answer and waits to be settled."""
+
+    work: Work
+    endpoint_id: int  # it was sent to; the subscription may have moved on since
+    lane: Lane
+    number: int
+    started_at: int
+    finished_at: int
+    header_lines: bytes
+    answer: Answer
+
+    @property
+    def outcome(self) -> Outcome:
+        return judge(self.answer.code, self.answer.failure)
+
+
+class Letter:
+    """One subscription's requests."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.version = subscription.version
+        self._target: Target = parse_url(subscription.url)[1]
+        self._endpoint_id = subscription.endpoint_id
+        self._format = subscription.format
+        self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
+        own, masked = [], []
+        if subscription.token is not None:
+            own.append(b"authorization: Bearer " + subscription.token.encode() + b"\r\n")
+            masked.append(b"authorization: Bearer " + _MASKED + b"\r\n")
+        for name, value in subscription.headers:
+            own.append(name.encode() + b": " + value.encode() + b"\r\n")
+            masked.append(name.encode() + b": " + _MASKED + b"\r\n")
+        self._own, self._masked = b"".join(own), b"".join(masked)
+
+    def write(
+        self, work: Work, *, number: int, now: int, deadline_ms: int
+    ) -> tuple[Request, bytes]:
+        """The request of attempt ``number``, and its header lines as they may be logged."""
+        delivery, event = work.delivery, work.event
+        content, content_type = body(event, self._format)
+        webhook_id = show_id("dlv", delivery.root_id).encode()
+        timestamp = b"%d" % (now // 1000)
+        signature = b" ".join(
+            signer.sign(webhook_id, timestamp, content)
+            for signer, until in self._signers
+            if until is None or now < until
+        )
+        lines = b"".join(
+            (
+                b"content-type: ",
+                content_type,
+                b"\r\n",
+                _USER_AGENT,
+                b"webhook-id: ",
+                webhook_id,
+                b"\r\nwebhook-timestamp: ",
+                timestamp,
+                b"\r\nwebhook-signature: ",
+                signature,
+                b"\r\nhoming-event-type: ",
+                event.type.encode(),
+                b"\r\nhoming-delivery: ",
+                show_id("dlv", delivery.id).encode(),
+                b"\r\nhoming-attempt: %d\r\n" % number,
+            )
+        )
+        request = Request(
+            pool_key=self._endpoint_id,
+            target=self._target,
+            header_block=lines + self._own,
+            body=content,
+            deadline_ms=deadline_ms,
+        )
+        return request, lines + self._masked
+
+
+class Letters:
+    """The letters in use, made anew when a subscription has changed."""
+
+    def __init__(self, *, most: int = 10_000) -> None:
+        self._letters: dict[int, Letter] = {}
+        self._most = most
+
+    def of(self, subscription: Subscription) -> Letter:
+        letter = self._letters.get(subscription.id)
+        if letter is None or letter.version != subscription.version:
+            if len(self._letters) >= self._most:
+                self._letters.clear()
+            letter = self._letters[subscription.id] = Letter(subscription)
+        return letter

@@ -1,0 +1,349 @@
+"""Chooses what goes next: endpoints by time in a heap, tenants and endpoints by turns in each lane.
+
+The heap holds endpoints, never deliveries: a million held back behind one URL are one entry.
+Rows come from the store for many endpoints in one statement, a few for each. A slot is taken when
+an attempt starts and given back when its outcome is settled, so what the last outcome decided
+(disabled, held, one slot again) is known before the next attempt begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from homing.engine.attempt import Letters, Made
+from homing.engine.core import Core
+from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
+from homing.engine.load import Loader
+from homing.engine.station import Station
+from homing.model import Endpoint, Lane, Reason, Status, Subscription, Work
+from homing.policy.health import Ramp
+from homing.policy.retry import held_past_window
+from homing.policy.turns import Turns
+from homing.ports import Answer, DueAnswer, EndpointStart
+
+LANES = (Lane.FRESH, Lane.RETRY)
+
+
+class Dispatcher:
+    """Stations, lanes and the heap. Everything here runs on the event loop, in small steps."""
+
+    def __init__(self, core: Core) -> None:
+        self._sender, self._clock, self._catalog = core.sender, core.clock, core.catalog
+        self._options = options = core.options
+        self._loader = Loader(core.flow, core.clock, on_start=self.know, on_rows=self._loaded)
+        self._letters = Letters()
+        self.stations: dict[int, Station] = {}
+        self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
+        self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
+        self.airborne = 0  # attempts made and not yet settled, probes included
+        self._grounded = asyncio.Event()
+        self.ready_count = 0
+        self.ready_bytes = 0
+        self.paused = False  # the store cannot settle: nothing new starts
+        self.draining = False
+        self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
+        self._heap: list[tuple[int, int, Station]] = []
+        self._tick = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+        # Set by the engine: where answers, and stations whose time has come, go.
+        self.on_made: Callable[[Made], None]
+        self.on_unsendable: Callable[[Stray | Ended], None]
+        self.on_time: Callable[[Station, int], None]
+        self.may_expire: Callable[[int], bool]
+
+    # --- what comes in ---------------------------------------------------------------------
+
+    def know(self, start: EndpointStart) -> Station:
+        """Take an endpoint over as the store has it."""
+        station = self.stations.get(start.endpoint.id)
+        if station is None:
+            station = self.stations[start.endpoint.id] = Station(start.endpoint)
+        else:
+            self.changed(start.endpoint)
+        station.more_fresh = station.more_fresh or start.first
+        if start.first:
+            station.due_later(start.endpoint.created_at)
+        if start.next_due is not None:
+            station.due_later(start.next_due)
+        self.look(station)
+        return station
+
+    def accept(self, works: Iterable[Work]) -> None:
+        """Fresh deliveries, just committed: they go on in memory where there is room."""
+        for work in works:
+            delivery = work.delivery
+            station = self.stations.get(delivery.endpoint_id)
+            if station is None:
+                self._loader.endpoint(delivery.endpoint_id)
+                continue
+            if self._takes_fresh(station, work):
+                station.fresh.append(work)
+                self._count(work, +1)
+            else:
+                station.more_fresh = True
+                station.due_later(delivery.due_at)
+            self.look(station)
+
+    def _takes_fresh(self, station: Station, work: Work) -> bool:
+        return (
+            not station.more_fresh  # else it would overtake what is in the store
+            and not station.loading
+            and station.enabled
+            and work.delivery.accepted_at >= station.endpoint.health.enabled_since
+            and self.ready_count < self._options.ready_max
+            and self.ready_bytes < self._options.ready_bytes_max
+        )
+
+    def in_store(self, endpoint_id: int, due_at: int) -> None:
+        """The store has a delivery for this endpoint that is due then."""
+        station = self.stations.get(endpoint_id)
+        if station is None:
+            self.read_again(endpoint_id)
+            return
+        station.due_later(due_at)
+        self.look(station)
+
+    def all_in_store(self, endpoint_id: int) -> None:
+        """The store has deliveries for this endpoint that were not here before (they moved)."""
+        station = self.stations.get(endpoint_id)
+        if station is not None:
+            station.more_fresh = True
+        self.in_store(endpoint_id, self._clock.now())
+
+    def read_again(self, endpoint_id: int) -> None:
+        """Its row was changed by somebody else."""
+        self._loader.endpoint(endpoint_id)
+
+    def forget_subscription(self, subscription_id: int, endpoint_id: int) -> None:
+        """Take its deliveries off the queue: they will move, or be cancelled, in the store."""
+        station = self.stations.get(endpoint_id)
+        if station is None:
+            return
+        for lane in LANES:
+            self._filter(
+                station, lane, lambda work: work.delivery.subscription_id != subscription_id
+            )
+        self.look(station)
+
+    def forget_delivery(self, delivery_id: int, endpoint_id: int) -> None:
+        """It was cancelled in the store."""
+        station = self.stations.get(endpoint_id)
+        if station is None:
+            return
+        if station.loading:
+            station.settled_meanwhile.add(delivery_id)
+        for lane in LANES:
+            self._filter(station, lane, lambda work: work.delivery.id != delivery_id)
+        self.look(station)
+
+    def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> None:
+        queue = station.queue(lane)
+        gone = [work for work in queue if not keep(work)]
+        if gone:
+            kept = [work for work in queue if keep(work)]
+            queue.clear()
+            queue.extend(kept)
+            for work in gone:
+                self._count(work, -1)
+
+    def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
+        """An endpoint's row was committed. ``enabled``: it was enabled just now."""
+        station = self.stations.get(endpoint.id)
+        if station is None:
+            self.read_again(endpoint.id)
+            return
+        held_before = not station.enabled
+        station.endpoint = endpoint
+        if enabled or (held_before and station.enabled):
+            station.ramp = Ramp()
+            station.more_fresh = True  # What waited is looked for again, in its new lane.
+            station.due_later(self._clock.now())
+        if not station.enabled:
+            for work in station.put_back():
+                self._count(work, -1)
+            if not held_before:
+                station.expire_at = 0
+        self.look(station)
+
+    # --- what goes out ---------------------------------------------------------------------
+
+    def look(self, station: Station) -> None:
+        """Put a station where it belongs now: lanes, hunger, heap."""
+        now = self._clock.now()
+        for lane in LANES:
+            turns = self._turns[lane]
+            if station.ready(lane, now):
+                turns.add(station.endpoint.tenant, station)
+                self._pump_soon()
+            else:
+                turns.discard(station.endpoint.tenant, station)
+        if station.wants_rows(now):
+            self._loader.rows(station)
+        at = station.next_time(now, report_every_ms=REPORT_EVERY_MS)
+        if at != station.wake_at:
+            station.wake_at = at
+            if at is not None:
+                self._tick += 1
+                heapq.heappush(self._heap, (at, self._tick, station))
+                self._set_timer()
+        if len(self.stations) > self._options.stations_max and station.idle:
+            self.stations.pop(station.endpoint.id, None)
+
+    def _pump_soon(self) -> None:
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Start all that may start now."""
+        self._soon = None
+        if self.paused or self.draining:
+            return
+        self._wake_due()
+        for lane in LANES:
+            turns = self._turns[lane]
+            while self.flying[lane] < self.slots[lane]:
+                station = turns.next()
+                if station is None:
+                    break
+                self._start(station, lane)
+
+    def _start(self, station: Station, lane: Lane) -> None:
+        now = self._clock.now()
+        work = station.queue(lane).popleft()
+        self._count(work, -1)
+        delivery = work.delivery
+        subscription = self._catalog.get(delivery.subscription_id)
+        late = held_past_window(delivery, enabled_since=station.endpoint.health.enabled_since)
+        if subscription is None or subscription.endpoint_id != station.endpoint.id:
+            station.in_flight[delivery.id] = lane  # Known, until it is settled.
+            self.on_unsendable(Stray(delivery))
+        elif late and self.may_expire(now):
+            station.in_flight[delivery.id] = lane
+            self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED))
+        else:
+            station.flying[lane] += 1
+            self.flying[lane] += 1
+            self.send(station, work, lane, subscription)
+        self.look(station)
+
+    def send(self, station: Station, work: Work, lane: Lane, subscription: Subscription) -> None:
+        """Make one attempt; its answer goes to ``on_made``."""
+        delivery = work.delivery
+        now = self._clock.now()
+        number = delivery.attempts + 1
+        request, lines = self._letters.of(subscription).write(
+            work, number=number, now=now, deadline_ms=self.deadline_of(subscription)
+        )
+        station.in_flight[delivery.id] = lane
+        self.airborne += 1
+        endpoint_id = station.endpoint.id
+
+        def done(answer: Answer) -> None:
+            self.on_made(
+                Made(
+                    work=work,
+                    endpoint_id=endpoint_id,
+                    lane=lane,
+                    number=number,
+                    started_at=now,
+                    finished_at=self._clock.now(),
+                    header_lines=lines,
+                    answer=answer,
+                )
+            )
+
+        self._sender.send(request, done)
+
+    def deadline_of(self, subscription: Subscription) -> int:
+        if subscription.deadline_ms is not None:
+            return subscription.deadline_ms
+        return self._options.schedule_of(subscription, tenant=subscription.tenant).deadline_ms
+
+    def landed(self, station: Station, delivery_id: int, lane: Lane | None) -> None:
+        """An outcome is settled: its slot is free again."""
+        station.in_flight.pop(delivery_id, None)
+        if station.loading:
+            station.settled_meanwhile.add(delivery_id)
+        if lane is None:
+            return
+        self.airborne -= 1
+        if not self.airborne:
+            self._grounded.set()
+        if lane is Lane.PROBE:
+            station.probing = False
+        else:
+            station.flying[lane] -= 1
+            self.flying[lane] -= 1
+            if self._turns[lane]:
+                self._pump_soon()
+
+    async def grounded(self) -> None:
+        """Until nothing is in flight; for a dispatcher that starts nothing new."""
+        while self.airborne:
+            self._grounded.clear()
+            await self._grounded.wait()
+
+    def _count(self, work: Work, sign: int) -> None:
+        self.ready_count += sign
+        self.ready_bytes += sign * len(work.event.data)
+
+    def pause(self) -> None:
+        """The store cannot settle: nothing new starts."""
+        self.paused = True
+        self._loader.pause()
+
+    def resume(self) -> None:
+        """The store settles again."""
+        self.paused = False
+        self._pump_soon()
+        self._loader.resume()
+
+    # --- time ------------------------------------------------------------------------------
+
+    def _wake_due(self) -> None:
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now:
+            at, _, station = heapq.heappop(self._heap)
+            if station.wake_at != at or self.stations.get(station.endpoint.id) is not station:
+                continue  # It has been put elsewhere since.
+            station.wake_at = None
+            self.on_time(station, now)
+            self.look(station)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            wait_ms = max(self._heap[0][0] - self._clock.now(), 0)
+            self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._pump_soon)
+
+    def stop(self) -> None:
+        """No more timers, no more loads."""
+        self.draining = True
+        self._loader.pause()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _loaded(self, station: Station, known: set[int], answer: DueAnswer) -> None:
+        """Rows have come: those that are not here already go into the queues."""
+        if answer.next_due is not None:
+            station.due_later(answer.next_due)
+        if station.enabled:
+            self._queue(station.fresh, answer.fresh, known)
+            self._queue(station.retry, answer.retry, known)
+        elif answer.fresh or answer.retry:
+            station.more_fresh = True
+            station.due_later(self._clock.now())
+        self.look(station)
+
+    def _queue(self, queue: deque[Work], works: Sequence[Work], known: set[int]) -> None:
+        for work in works:
+            if work.delivery.id not in known:
+                queue.append(work)
+                self._count(work, +1)

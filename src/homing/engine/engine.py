@@ -1,0 +1,284 @@
+"""The engine as the rest of the program sees it: publish, subscribe, operate, and its pulse.
+
+Here the parts are put together: publish → dispatch → attempt → settle, with probes and sweeps
+beside. Each part knows the next one only by the function it is given here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+from msgspec import Struct
+
+from homing.engine.catalog import Catalog
+from homing.engine.core import Core
+from homing.engine.decide import REPORT_EVERY_MS, Report
+from homing.engine.dispatch import LANES, Dispatcher
+from homing.engine.notices import Notices
+from homing.engine.operate import Operator
+from homing.engine.options import EngineOptions
+from homing.engine.probe import Prober
+from homing.engine.publish import Publisher
+from homing.engine.replay import Replayer
+from homing.engine.settle import Settler
+from homing.engine.stage import Stage
+from homing.engine.station import Station
+from homing.engine.sweep import Sweeper
+from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, State, Subscription
+from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.policy.health import HealthRules
+from homing.policy.retry import Schedule
+from homing.ports import (
+    AdminStore,
+    Clock,
+    FlowStore,
+    Receipt,
+    ReplayFilter,
+    ReplayJob,
+    Sender,
+    ViewStore,
+)
+
+log = structlog.get_logger("homing.engine")
+
+START_PAGE = 1_000
+
+
+class Pulse(Struct, frozen=True):
+    """How the engine is, at this moment; counters count since the start of the process."""
+
+    draining: bool
+    store_ok: bool  # the last commit went through
+    slots: dict[str, int]  # per lane: fresh, retry
+    in_flight: dict[str, int]  # per lane: fresh, retry, probe
+    ready: dict[str, int]  # deliveries in memory that could go at once, per lane
+    due_since: int | None  # the oldest time at which something was due while its slot was free
+    unsettled: int  # outcomes waiting to be written
+    endpoints: dict[str, int]  # endpoints at work, per state
+    published: int  # events
+    accepted: int  # deliveries
+    finished: dict[str, int]  # per status
+    attempts: dict[tuple[str, str], int]  # per (lane, outcome)
+    commits: dict[str, int]  # per kind: publish, settle
+    memory_bytes: int  # event data held for the fresh lane
+
+
+class Engine:
+    """Everything between the API and the world. Made by ``Engine.start``."""
+
+    def __init__(self, core: Core) -> None:
+        self._core, self._clock, self._options = core, core.clock, core.options
+        self._dispatcher = dispatcher = Dispatcher(core)
+        self._publisher = Publisher(core)
+        self._settler = settler = Settler(core, dispatcher)
+        self._sweeper = sweeper = Sweeper(core, dispatcher, settler)
+        self._prober = Prober(core, dispatcher, settler, may_expire=sweeper.may_expire)
+        self._replayer = Replayer(core, dispatcher)
+        self._operator = Operator(core, dispatcher, settler, sweeper)
+        self._publish_ok = True
+        self._publisher.on_accepted = dispatcher.accept
+        self._publisher.on_commit = self._committed
+        settler.on_accepted = dispatcher.accept
+        dispatcher.on_made = settler.add
+        dispatcher.on_unsendable = settler.add
+        dispatcher.on_time = self._on_time
+        dispatcher.may_expire = sweeper.may_expire
+
+    @classmethod
+    async def start(
+        cls,
+        *,
+        flow: FlowStore,
+        admin: AdminStore,
+        views: ViewStore,
+        sender: Sender,
+        clock: Clock,
+        options: EngineOptions,
+    ) -> Engine:
+        """Take up everything where the last process left it."""
+        ids = Ids(node=options.node, after=await flow.last_id())
+        catalog = Catalog(admin)
+        stage = Stage(catalog=catalog, ids=ids, options=options)
+        engine = cls(
+            Core(
+                flow=flow,
+                admin=admin,
+                views=views,
+                sender=sender,
+                clock=clock,
+                options=options,
+                ids=ids,
+                catalog=catalog,
+                stage=stage,
+                notices=Notices(stage),
+            )
+        )
+        await engine._recover()
+        return engine
+
+    async def _recover(self) -> None:
+        await self._core.catalog.refresh()
+        after, found = 0, 0
+        while page := await self._core.flow.start_page(after, START_PAGE):
+            for start in page:
+                self._dispatcher.know(start)
+            after, found = page[-1].endpoint.id, found + len(page)
+        self._sweeper.start()
+        await self._replayer.go_on()
+        log.info("started", endpoints_with_pending=found)
+
+    async def stop(self, *, grace_ms: int) -> None:
+        """Stop accepting, finish what is in flight, settle."""
+        self._dispatcher.stop()
+        await self._publisher.drain()
+        self._replayer.stop()
+        try:
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._dispatcher.grounded()
+                await self._settler.idle()
+        except TimeoutError:
+            log.warning("stopped before all was settled; it will be attempted again")
+        self._sweeper.stop()
+        await self._core.sender.close()
+        log.info("stopped", still_in_flight=self._dispatcher.airborne)
+
+    def _committed(self, ok: bool) -> None:
+        self._publish_ok = ok
+
+    def _on_time(self, station: Station, now: int) -> None:
+        """A station's time has come: tell of drops, drop what has expired, probe."""
+        endpoint = station.endpoint
+        report_at = endpoint.dropped_reported_at + REPORT_EVERY_MS
+        if endpoint.dropped_unreported and now >= report_at and not station.reporting:
+            station.reporting = True
+            self._settler.add(Report(endpoint.id))
+        if station.enabled or not station.in_store:
+            return
+        if now >= station.expire_at and not station.sweeping:
+            self._sweeper.expire(station)
+        probe_at = endpoint.next_probe_at
+        if probe_at is not None and now >= probe_at and not station.probing:
+            self._prober.probe(station)
+
+    # --- what publishers and people do -------------------------------------------------------
+
+    async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
+        """Accept all or none; when it returns, all of it is on disk.
+
+        Raises EventConflict (its problems name the indexes), StoreUnavailable, ShuttingDown.
+        """
+        return await self._publisher.publish(drafts)
+
+    async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
+        return await self._operator.subscribe(draft)
+
+    async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
+        """Replace what people set; its secrets stay where the draft has none."""
+        return await self._operator.change(subscription_id, draft)
+
+    async def unsubscribe(self, subscription_id: int) -> None:
+        """No attempt starts after this returns; what is pending is cancelled."""
+        await self._operator.unsubscribe(subscription_id)
+
+    async def test_send(self, subscription_id: int) -> Attempt:
+        """One signed attempt now, in every state, logged, counting for nothing."""
+        return await self._operator.test_send(subscription_id)
+
+    async def enable(self, endpoint_id: int, *, by: str) -> Endpoint:
+        return await self._operator.enable(endpoint_id, by=by)
+
+    async def freeze(self, endpoint_id: int, *, by: str) -> Endpoint:
+        return await self._operator.freeze(endpoint_id, by=by)
+
+    async def cancel(self, delivery_id: int) -> Delivery:
+        return await self._operator.cancel(delivery_id)
+
+    async def replay(self, delivery_id: int) -> Delivery:
+        return await self._replayer.replay(delivery_id)
+
+    async def count_replay(self, conditions: ReplayFilter) -> tuple[int, bool]:
+        """How many deliveries a bulk replay would take; False: at least so many."""
+        return await self._replayer.count(conditions)
+
+    async def start_replay(self, conditions: ReplayFilter) -> ReplayJob:
+        return await self._replayer.start(conditions)
+
+    async def cancel_replay(self, job_id: int) -> ReplayJob:
+        return await self._replayer.cancel(job_id)
+
+    async def replay_job(self, job_id: int) -> ReplayJob:
+        return await self._replayer.job(job_id)
+
+    # --- what people see ---------------------------------------------------------------------
+
+    def in_flight(self, delivery_id: int) -> Lane | None:
+        for station in self._dispatcher.stations.values():
+            lane = station.in_flight.get(delivery_id)
+            if lane is not None:
+                return lane
+        return None
+
+    def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
+        return self._options.schedule_of(subscription, tenant=tenant)
+
+    def rules_of(self, tenant: str) -> HealthRules:
+        return self._options.rules_of(tenant)
+
+    def pulse(self) -> Pulse:
+        dispatcher, now = self._dispatcher, self._clock.now()
+        endpoints: Counter[str] = Counter({state.value: 0 for state in State})
+        ready: Counter[str] = Counter({lane.value: 0 for lane in LANES})
+        probes, due_since = 0, None
+        for station in dispatcher.stations.values():
+            endpoints[station.endpoint.health.state.value] += 1
+            probes += station.probing
+            for lane in LANES:
+                ready[lane.value] += len(station.queue(lane))
+            since = _due_since(station, dispatcher, now)
+            if since is not None and (due_since is None or since < due_since):
+                due_since = since
+        return Pulse(
+            draining=dispatcher.draining,
+            store_ok=self._settler.store_ok and self._publish_ok,
+            slots={lane.value: dispatcher.slots[lane] for lane in LANES},
+            in_flight={
+                **{lane.value: dispatcher.flying[lane] for lane in LANES},
+                Lane.PROBE.value: probes,
+            },
+            ready=dict(ready),
+            due_since=due_since,
+            unsettled=self._settler.unsettled,
+            endpoints=dict(endpoints),
+            published=self._publisher.published,
+            accepted=self._publisher.accepted + self._replayer.accepted,
+            finished=dict(self._settler.finished),
+            attempts=dict(self._settler.attempts),
+            commits={"publish": self._publisher.commits, "settle": self._settler.commits},
+            memory_bytes=dispatcher.ready_bytes,
+        )
+
+
+def _due_since(station: Station, dispatcher: Dispatcher, now: int) -> int | None:
+    """Since when something of this station could have gone, and has not."""
+    if not station.enabled or now < station.endpoint.hold_until:
+        return None
+    times: list[int] = []
+    for lane in LANES:
+        free = (
+            dispatcher.flying[lane] < dispatcher.slots[lane]
+            and station.flying[lane] < station.ramp.slots
+        )
+        if not free:
+            continue
+        queue = station.queue(lane)
+        if queue:
+            times.append(queue[0].delivery.due_at)
+        elif lane is Lane.RETRY and station.next_due is not None and station.next_due <= now:
+            times.append(station.next_due)
+    if not times:
+        return None
+    floor = max(station.endpoint.hold_until, station.endpoint.health.enabled_since)
+    return max(min(times), floor)

@@ -1,0 +1,129 @@
+"""Reads from the store what the dispatcher lacks: rows of many endpoints in one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+
+import structlog
+
+from homing.engine.station import Station
+from homing.errors import HomingError
+from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
+
+log = structlog.get_logger("homing.load")
+
+LOAD_MOST = 256  # endpoints in one statement
+AGAIN_MS = 1_000  # after a store that did not answer
+
+
+class Loader:
+    """One load at a time; what is asked for meanwhile, or after one failed, goes into the next."""
+
+    def __init__(
+        self,
+        flow: FlowStore,
+        clock: Clock,
+        *,
+        on_start: Callable[[EndpointStart], object],
+        on_rows: Callable[[Station, set[int], DueAnswer], None],
+    ) -> None:
+        self._flow, self._clock = flow, clock
+        self._on_start, self._on_rows = on_start, on_rows
+        self._hungry: dict[Station, None] = {}  # want rows
+        self._unknown: dict[int, None] = {}  # endpoints to read
+        self._paused = False
+        self._task: asyncio.Task[None] | None = None
+
+    def endpoint(self, endpoint_id: int) -> None:
+        """Read this endpoint, for the first time or again."""
+        self._unknown[endpoint_id] = None
+        self._go()
+
+    def rows(self, station: Station) -> None:
+        """Read the next rows of this one."""
+        self._hungry[station] = None
+        self._go()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._go()
+
+    def _go(self) -> None:
+        if self._task is None and not self._paused and (self._hungry or self._unknown):
+            self._task = asyncio.get_running_loop().create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            while (self._hungry or self._unknown) and not self._paused:
+                if self._unknown:
+                    await self._load_endpoints()
+                if self._hungry:
+                    await self._load_rows()
+        except Exception as error:
+            log.error("rows could not be read", error=str(error), exc_info=_bug(error))
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)
+        else:
+            self._task = None
+
+    def _again(self) -> None:
+        self._task = None
+        self._go()
+
+    async def _load_endpoints(self) -> None:
+        ids = list(islice(self._unknown, LOAD_MOST))
+        for endpoint_id in ids:  # Before the look: what is asked for during it is not lost.
+            del self._unknown[endpoint_id]
+        try:
+            starts = await self._flow.endpoints(ids)
+        except Exception:
+            self._unknown.update(dict.fromkeys(ids))
+            raise
+        for start in starts:
+            self._on_start(start)
+
+    async def _load_rows(self) -> None:
+        now = self._clock.now()
+        asks: list[DueAsk] = []
+        asked: list[tuple[Station, set[int], bool, int | None]] = []
+        for station in list(islice(self._hungry, LOAD_MOST)):
+            del self._hungry[station]
+            if station.wants_rows(now):
+                asks.append(_ask(station))
+                asked.append((station, station.known(), station.more_fresh, station.next_due))
+                station.begin_load()
+        if not asks:
+            return
+        try:
+            answers = await self._flow.due(asks, now=now)
+        except Exception:
+            for station, _, more_fresh, next_due in asked:
+                station.end_load()
+                station.restore(more_fresh=more_fresh, next_due=next_due)
+                self._hungry[station] = None
+            raise
+        for ask, (station, before, _, _), answer in zip(asks, asked, answers, strict=True):
+            known = before | station.end_load()
+            # Where no fresh rows were asked for, all there are of them are here already.
+            station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
+            self._on_rows(station, known, answer)
+
+
+def _bug(error: Exception) -> bool:
+    """Errors of our tree speak for themselves; of others the trace is wanted."""
+    return not isinstance(error, HomingError)
+
+
+def _ask(station: Station) -> DueAsk:
+    want = 2 * station.ramp.slots
+    here = len(station.in_flight)
+    return DueAsk(
+        endpoint_id=station.endpoint.id,
+        enabled_since=station.endpoint.health.enabled_since,
+        fresh=want + here + len(station.fresh) if station.more_fresh else 0,
+        retry=want + here + len(station.retry),
+    )

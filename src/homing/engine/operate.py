@@ -1,0 +1,258 @@
+"""What people do: subscribe, change, delete; enable, freeze, cancel; send a test."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import msgspec
+
+from homing.engine.attempt import Letters
+from homing.engine.core import Core
+from homing.engine.dispatch import Dispatcher
+from homing.engine.settle import Settler
+from homing.engine.stage import rfc3339
+from homing.engine.sweep import Sweeper
+from homing.errors import NotFound, StaleEndpoints
+from homing.model import (
+    Attempt,
+    Decided,
+    Delivery,
+    Endpoint,
+    Event,
+    Health,
+    Lane,
+    Outcome,
+    Secret,
+    State,
+    Subscription,
+    Transition,
+    Work,
+    bucket_of,
+    show_id,
+)
+from homing.policy import health
+from homing.policy.admission import SubscriptionDraft
+from homing.policy.outcome import judge
+from homing.policy.signature import new_secret
+from homing.ports import Answer, NewEvent
+
+CHORE_WAIT_S = 2.0  # a change waits so long for its chores, which go on after it
+
+
+class Operator:
+    """Commands. Endpoints change under the settler's lock, so no outcome is overwritten."""
+
+    def __init__(
+        self, core: Core, dispatcher: Dispatcher, settler: Settler, sweeper: Sweeper
+    ) -> None:
+        self._flow, self._admin, self._sender = core.flow, core.admin, core.sender
+        self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
+        self._notices, self._dispatcher = core.notices, dispatcher
+        self._settler, self._sweeper = settler, sweeper
+        self._letters = Letters()
+
+    # --- subscriptions -----------------------------------------------------------------------
+
+    async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
+        now = self._clock.now()
+        secret = draft.secret or new_secret(secrets.token_bytes(32))
+        subscription = Subscription(
+            id=self._ids.take(now),
+            tenant=draft.tenant,
+            endpoint_id=0,
+            url=draft.url,
+            types=draft.types,
+            format=draft.format,
+            secrets=(Secret(secret),),
+            created_at=now,
+            updated_at=now,
+            version=0,
+            token=draft.token,
+            headers=draft.headers,
+            policy=draft.policy,
+            deadline_ms=draft.deadline_ms,
+            active=draft.active,
+            description=draft.description,
+        )
+        made = await self._admin.create_subscription(
+            subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
+        )
+        await self._catalog.refresh()
+        return made
+
+    async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
+        old = self._catalog.get(subscription_id)
+        if old is None:
+            raise NotFound
+        now = self._clock.now()
+        subscription = msgspec.structs.replace(
+            old,
+            url=draft.url,
+            types=draft.types,
+            format=draft.format,
+            secrets=(Secret(draft.secret),) if draft.secret else old.secrets,
+            updated_at=now,
+            token=draft.token,
+            headers=draft.headers,
+            policy=draft.policy,
+            deadline_ms=draft.deadline_ms,
+            active=draft.active,
+            description=draft.description,
+        )
+        async with self._settler.lock:
+            changed = await self._admin.change_subscription(
+                subscription,
+                endpoint=self._new_endpoint(old.tenant, draft.url, now),
+                chore_id=self._ids.take(now),
+            )
+            await self._catalog.refresh()
+        if changed.endpoint_id != old.endpoint_id:
+            await self._chores()
+        return changed
+
+    async def unsubscribe(self, subscription_id: int) -> None:
+        now = self._clock.now()
+        async with self._settler.lock:
+            gone = await self._admin.delete_subscription(
+                subscription_id, now=now, chore_id=self._ids.take(now)
+            )
+            await self._catalog.refresh()
+        self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
+        await self._chores()
+
+    async def _chores(self) -> None:
+        await asyncio.wait([self._sweeper.do_chores()], timeout=CHORE_WAIT_S)
+
+    def _new_endpoint(self, tenant: str, url: str, now: int) -> Endpoint:
+        return Endpoint(
+            id=self._ids.take(now),
+            bucket=bucket_of(tenant, url),
+            tenant=tenant,
+            url=url,
+            created_at=now,
+            generation=0,
+            health=Health(state=State.ENABLED, since=now, enabled_since=now),
+        )
+
+    # --- endpoints ---------------------------------------------------------------------------
+
+    async def enable(self, endpoint_id: int, *, by: str) -> Endpoint:
+        """Enabled, and the counters of the rules are zero; what is overdue is due at once."""
+        return await self._set(endpoint_id, State.ENABLED, by)
+
+    async def freeze(self, endpoint_id: int, *, by: str) -> Endpoint:
+        """Frozen: nothing is attempted until a person enables it."""
+        return await self._set(endpoint_id, State.FROZEN, by)
+
+    async def _set(self, endpoint_id: int, state: State, by: str) -> Endpoint:
+        while True:
+            async with self._settler.lock:
+                try:
+                    return await self._set_once(endpoint_id, state, by)
+                except StaleEndpoints:
+                    continue
+
+    async def _set_once(self, endpoint_id: int, state: State, by: str) -> Endpoint:
+        starts = await self._flow.endpoints([endpoint_id])
+        if not starts:
+            raise NotFound
+        endpoint, now = starts[0].endpoint, self._clock.now()
+        enabling = state is State.ENABLED
+        verdict = (health.enable if enabling else health.freeze)(endpoint.health, now=now)
+        endpoint = msgspec.structs.replace(
+            endpoint,
+            health=verdict.health,
+            next_probe_at=None,
+            hold_until=0 if enabling else endpoint.hold_until,
+        )
+        transition: Transition | None = None
+        notices: tuple[NewEvent, ...] = ()
+        if verdict.change is not None:
+            endpoint = msgspec.structs.replace(endpoint, rule=verdict.change.rule)
+            transition = Transition(
+                id=self._ids.take(now),
+                endpoint_id=endpoint.id,
+                at=now,
+                before=verdict.change.before,
+                after=verdict.change.after,
+                rule=verdict.change.rule,
+                numbers=verdict.change.numbers,
+                by=by,
+            )
+            notices = (self._notices.changed(endpoint, verdict.change, by=by, now=now),)
+        written = await self._admin.set_endpoint(endpoint, transition=transition, notices=notices)
+        self._dispatcher.changed(written, enabled=enabling)
+        for new in notices:
+            self._dispatcher.accept(Work(delivery, new.event) for delivery in new.deliveries)
+        return written
+
+    # --- deliveries --------------------------------------------------------------------------
+
+    async def cancel(self, delivery_id: int) -> Delivery:
+        cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
+        self._dispatcher.forget_delivery(cancelled.id, cancelled.endpoint_id)
+        self._settler.finished["cancelled"] += 1
+        return cancelled
+
+    async def test_send(self, subscription_id: int) -> Attempt:
+        """One signed attempt now, in every state, logged, counting for nothing."""
+        subscription = self._catalog.get(subscription_id)
+        if subscription is None:
+            raise NotFound
+        now = self._clock.now()
+        work = self._test_work(subscription, now)
+        request, lines = self._letters.of(subscription).write(
+            work, number=1, now=now, deadline_ms=self._dispatcher.deadline_of(subscription)
+        )
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._sender.send(request, answered.set_result)
+        answer = await answered
+        outcome = judge(answer.code, answer.failure)
+        attempt = Attempt(
+            delivery_id=work.delivery.id,
+            number=1,
+            endpoint_id=subscription.endpoint_id,
+            subscription_id=subscription.id,
+            lane=Lane.TEST,
+            started_at=now,
+            finished_at=self._clock.now(),
+            outcome=outcome,
+            code=answer.code,
+            failure=answer.failure,
+            detail=answer.detail,
+            address=answer.address,
+            phases=answer.phases,
+            request_headers=lines,
+            answer_headers=answer.headers,
+            excerpt=b"" if outcome is Outcome.DELIVERED else answer.excerpt[:1024],
+            decided=Decided.NOTHING,
+        )
+        await self._admin.log_test(attempt)
+        return attempt
+
+    def _test_work(self, subscription: Subscription, now: int) -> Work:
+        number = self._ids.take(now)
+        delivery = Delivery(
+            id=number,
+            bucket=bucket_of(subscription.tenant, subscription.url),
+            tenant=subscription.tenant,
+            endpoint_id=subscription.endpoint_id,
+            subscription_id=subscription.id,
+            event_id=number,
+            root_id=number,
+            accepted_at=now,
+            due_at=now,
+            expires_at=now,
+        )
+        data = {"test": True, "subscription": show_id("sub", subscription.id)}
+        event = Event(
+            id=number,
+            tenant=subscription.tenant,
+            key=show_id("evt", number),
+            type="homing.test",
+            time=rfc3339(now),
+            accepted_at=now,
+            data=msgspec.json.encode(data),
+        )
+        return Work(delivery, event)

@@ -1,0 +1,50 @@
+"""What the engine is told at start: its limits, and which policy holds for whom."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from homing.model import Subscription
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.retry import Schedule
+
+HOUR_MS = 3_600_000
+
+
+class EngineOptions(Struct, frozen=True):
+    """Limits of the engine, and the policies by name and by tenant."""
+
+    fresh_slots: int = 512
+    retry_slots: int = 256
+    probe_slots: int = 64
+    endpoint_slots: int = 16
+    ready_max: int = 20_000  # deliveries held in memory, ready to go
+    ready_bytes_max: int = 64 * 1024 * 1024  # of event data among them
+    stations_max: int = 20_000  # idle endpoints kept in memory
+    publish_events_max: int = 2_000  # in one commit
+    request_deliveries_max: int = 100_000
+    retention_ms: int = 30 * 24 * HOUR_MS
+    quiet_ms: int = HOUR_MS  # nothing expires so soon after a start or a step of the clock
+    node: int = 0
+    schedules: dict[str, Schedule] = field(default_factory=lambda: dict(PRESETS))
+    policy: str = WORKFRONT.name
+    tenant_policies: dict[str, str] = field(default_factory=dict)
+    health: HealthRules = HealthRules()
+    tenant_health: dict[str, HealthRules] = field(default_factory=dict)
+
+    def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
+        """The subscription's policy, else its tenant's, else the installation's."""
+        name = subscription.policy if subscription is not None else None
+        for candidate in (name, self.tenant_policies.get(tenant), self.policy):
+            if candidate is not None and candidate in self.schedules:
+                return self.schedules[candidate]
+        return WORKFRONT
+
+    def rules_of(self, tenant: str) -> HealthRules:
+        return self.tenant_health.get(tenant, self.health)
+
+    @property
+    def window_min_ms(self) -> int:
+        """No delivery expires younger than this."""
+        return min(schedule.window_ms for schedule in self.schedules.values())

@@ -1,0 +1,184 @@
+"""Publishing: match, write the event with all its deliveries in one commit, answer, hand over.
+
+Group commit without a window: a commit starts as soon as none is running, and everything that
+arrives while one runs goes into the next. One caller's conflict never fails the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+from msgspec import Struct
+
+from homing.engine.core import Core
+from homing.engine.stage import content_hash
+from homing.errors import (
+    EventConflict,
+    FieldProblem,
+    HomingError,
+    ShuttingDown,
+    StaleCatalog,
+    TooLarge,
+)
+from homing.model import Work
+from homing.policy.admission import EventDraft
+from homing.ports import NewEvent, Receipt, Refusal
+
+log = structlog.get_logger("homing.publish")
+
+
+class _Waiting(Struct, eq=False):
+    """One call of ``publish``: its distinct events, and for each draft which of them it is."""
+
+    drafts: list[EventDraft]
+    index: list[int]
+    answer: asyncio.Future[list[Receipt]]
+
+
+class Publisher:
+    """The group commit of publishing."""
+
+    def __init__(self, core: Core) -> None:
+        self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
+        self._ids, self._stage, self._options = core.ids, core.stage, core.options
+        self._waiting: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.closed = False
+        self.commits = 0
+        self.published = 0
+        self.accepted = 0
+        self.on_accepted: Callable[[list[Work]], None]
+        self.on_commit: Callable[[bool], None]
+
+    async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
+        """Accept all or none; when it returns, all of it is on disk."""
+        if self.closed:
+            raise ShuttingDown
+        distinct, index = self._distinct(drafts)
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(distinct, index, loop.create_future())
+        self._waiting.append(waiting)
+        if self._task is None:
+            self._task = loop.create_task(self._commit_all())
+        receipts = await waiting.answer
+        return [receipts[place] for place in index]
+
+    def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
+        """The same id twice in one batch: equal is one event, else a conflict that names both."""
+        distinct: list[EventDraft] = []
+        index: list[int] = []
+        seen: dict[tuple[str, str], tuple[int, int]] = {}
+        problems: list[FieldProblem] = []
+        for number, draft in enumerate(drafts):
+            place = len(distinct)
+            if draft.key is not None:
+                first, place = seen.setdefault((draft.tenant, draft.key), (number, place))
+                if first != number:
+                    if content_hash(draft) != content_hash(distinct[place]):
+                        reason = f"has the same id as events[{first}] but another content"
+                        problems.append(FieldProblem(f"events[{number}].id", reason))
+                    index.append(place)
+                    continue
+            distinct.append(draft)
+            index.append(place)
+        if problems:
+            raise EventConflict(problems=tuple(problems))
+        return distinct, index
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit(self._take())
+        finally:
+            self._task = None
+
+    def _take(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        events = 0
+        while self._waiting and (
+            not group or events + len(self._waiting[0].drafts) <= self._options.publish_events_max
+        ):
+            group.append(self._waiting.popleft())
+            events += len(group[-1].drafts)
+        return group
+
+    async def _commit(self, group: list[_Waiting]) -> None:
+        try:
+            group, staged, answers = await self._write(group)
+        except HomingError as error:
+            self.on_commit(False)
+            for waiting in group:
+                _fail(waiting, error)
+            return
+        except Exception:
+            log.exception("a publish failed")
+            for waiting in group:
+                _fail(waiting, HomingError())
+            return
+        self.on_commit(True)
+        self.commits += 1
+        works: list[Work] = []
+        for waiting, events, answer in zip(group, staged, answers, strict=True):
+            if isinstance(answer, Refusal):
+                _fail(waiting, _conflict(waiting, answer))
+                continue
+            for new, receipt in zip(events, answer, strict=True):
+                if receipt.new:
+                    self.published += 1
+                    self.accepted += receipt.deliveries
+                    works.extend(Work(delivery, new.event) for delivery in new.deliveries)
+            if not waiting.answer.done():
+                waiting.answer.set_result(answer)
+        self.on_accepted(works)
+
+    async def _write(
+        self, group: list[_Waiting]
+    ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
+        while True:
+            now = self._clock.now()
+            kept, staged = [], []
+            for waiting in group:
+                events = [self._stage.event(draft, now=now) for draft in waiting.drafts]
+                count = sum(len(event.deliveries) for event in events)
+                if count > self._options.request_deliveries_max:
+                    most = self._options.request_deliveries_max
+                    detail = f"It would make {count:,} deliveries; at most {most:,} are allowed."
+                    _fail(waiting, TooLarge(detail))
+                    continue
+                kept.append(waiting)
+                staged.append(events)
+            if not kept:
+                return [], [], []
+            try:
+                answers = await self._flow.publish(
+                    staged, catalog_version=self._catalog.version, number=self._ids.take(now)
+                )
+            except StaleCatalog:
+                await self._catalog.refresh()
+                continue
+            return kept, staged, answers
+
+    async def drain(self) -> None:
+        """Refuse new calls and finish those that are waiting."""
+        self.closed = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def _fail(waiting: _Waiting, error: HomingError) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_exception(error)
+
+
+def _conflict(waiting: _Waiting, refusal: Refusal) -> EventConflict:
+    problems = tuple(
+        FieldProblem(
+            f"events[{waiting.index.index(place)}].id",
+            f"{waiting.drafts[place].key} is the id of an event with another content",
+        )
+        for place in refusal.conflicts
+    )
+    return EventConflict(problems=problems)

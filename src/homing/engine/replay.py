@@ -1,0 +1,165 @@
+"""Replays: a new delivery that a person makes from an old one, singly or as a stored job.
+
+A job walks history once in order of id; its progress and the deliveries it makes are written in
+the same commit, so an interrupted job goes on where it was and never takes the same one twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+
+from homing.engine.core import Core
+from homing.engine.dispatch import Dispatcher
+from homing.engine.load import AGAIN_MS
+from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone
+from homing.model import Delivery, Status, id_floor
+from homing.policy.retry import window_end
+from homing.ports import ReplayFilter, ReplayJob
+
+log = structlog.get_logger("homing.replay")
+
+STEP = 500
+COUNT_MOST = 100_000  # history rows looked at for a dry run
+
+
+class Replayer:
+    """Makes replays."""
+
+    def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
+        self._admin, self._views, self._clock = core.admin, core.views, core.clock
+        self._catalog, self._ids, self._stage = core.catalog, core.ids, core.stage
+        self._dispatcher, self._options = dispatcher, core.options
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.accepted = 0
+
+    async def replay(self, delivery_id: int) -> Delivery:
+        """One finished delivery again: current URL, retry lane, new window."""
+        old = await self._views.delivery(delivery_id)
+        if old is None:
+            raise NotFound
+        if old.status is Status.PENDING:
+            raise StillPending
+        new = self._again(old.delivery, self._clock.now())
+        if new is None:
+            raise SubscriptionGone
+        written = await self._admin.replay(delivery_id, new=new)
+        self.accepted += 1
+        self._dispatcher.in_store(written.endpoint_id, written.due_at)
+        return written
+
+    def _again(self, old: Delivery, now: int) -> Delivery | None:
+        """None if its subscription is gone."""
+        subscription = self._catalog.get(old.subscription_id)
+        if subscription is None:
+            return None
+        schedule = self._options.schedule_of(subscription, tenant=old.tenant)
+        return Delivery(
+            id=self._ids.take(now),
+            bucket=self._stage.bucket(subscription),
+            tenant=old.tenant,
+            endpoint_id=subscription.endpoint_id,
+            subscription_id=old.subscription_id,
+            event_id=old.event_id,
+            root_id=old.root_id,
+            accepted_at=now,
+            due_at=now,
+            expires_at=window_end(now, schedule),
+            replay=True,
+        )
+
+    # --- jobs --------------------------------------------------------------------------------
+
+    def _job(self, conditions: ReplayFilter) -> ReplayJob:
+        now = self._clock.now()
+        after = 0
+        if conditions.since is not None:
+            # What finished since then was accepted at most a long window before.
+            longest = max(schedule.window_ms for schedule in self._options.schedules.values())
+            after = id_floor(max(conditions.since - 2 * longest, 0))
+        number = self._ids.take(now)
+        return ReplayJob(
+            id=number,
+            filter=conditions,
+            created_at=now,
+            state="running",
+            upto_id=number,  # what it makes itself lies after it
+            after_id=after,
+        )
+
+    async def count(self, conditions: ReplayFilter) -> tuple[int, bool]:
+        return await self._admin.count_replay(self._job(conditions), limit=COUNT_MOST)
+
+    async def start(self, conditions: ReplayFilter) -> ReplayJob:
+        job = self._job(conditions)
+        await self._admin.save_replay_job(job)
+        self._spawn(job)
+        return job
+
+    async def job(self, job_id: int) -> ReplayJob:
+        job = await self._admin.replay_job(job_id)
+        if job is None:
+            raise NotFound
+        return job
+
+    async def cancel(self, job_id: int) -> ReplayJob:
+        job = await self._admin.cancel_replay_job(job_id)
+        if job is None:
+            raise NotFound
+        return job
+
+    async def go_on(self) -> None:
+        """Take up the jobs that an earlier process left running."""
+        for job in await self._admin.running_replay_jobs():
+            self._spawn(job)
+
+    def _spawn(self, job: ReplayJob) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, job: ReplayJob) -> None:
+        while job.state == "running":
+            try:
+                stepped = await self._step(job)
+            except HomingError as error:
+                log.warning("a replay waits for the store", error=str(error))
+                await asyncio.sleep(AGAIN_MS / 1000)
+                stepped = await self._reread(job)
+            if stepped is None:
+                return
+            job = stepped
+
+    async def _reread(self, job: ReplayJob) -> ReplayJob | None:
+        """As it is stored: a step whose reply was lost may have been written."""
+        try:
+            return await self._admin.replay_job(job.id)
+        except HomingError:
+            return job
+
+    async def _step(self, job: ReplayJob) -> ReplayJob | None:
+        """As it is after one more step; None when it is gone."""
+        found, looked_upto, all_seen = await self._admin.candidates(job, limit=STEP)
+        now = self._clock.now()
+        made = [self._again(finished.delivery, now) for finished in found]
+        new = [delivery for delivery in made if delivery is not None]
+        after = msgspec.structs.replace(
+            job,
+            after_id=looked_upto,
+            looked_at=job.looked_at + len(found),
+            replayed=job.replayed + len(new),
+            skipped=job.skipped + len(made) - len(new),
+            state="done" if all_seen else "running",
+        )
+        if not await self._admin.replay_step(job, after=after, new=new):
+            return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
+        self.accepted += len(new)
+        for delivery in new:
+            self._dispatcher.in_store(delivery.endpoint_id, delivery.due_at)
+        return after
+
+    def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()

@@ -1,0 +1,196 @@
+"""Settling: the outcomes of a batch of attempts, decided and written in one commit.
+
+A commit starts as soon as none is running; what finishes meanwhile goes into the next. While the
+store cannot commit, no new attempt starts; finished outcomes wait here and are settled first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from homing.engine.attempt import Made
+from homing.engine.core import Core
+from homing.engine.decide import Decision, Ended, Item, Report, Stray
+from homing.engine.dispatch import Dispatcher
+from homing.errors import HomingError, StaleEndpoints
+from homing.model import Outcome, Work, show_id
+from homing.policy.health import ramp_break, ramp_reset, ramp_up
+from homing.policy.outcome import resets_ramp
+from homing.ports import SettleBatch
+
+log = structlog.get_logger("homing.settle")
+
+BATCH_MOST = 1_000
+AGAIN_MS = (100, 200, 500, 1_000, 2_000)
+
+
+class Settler:
+    """The group commit of outcomes."""
+
+    def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
+        self._core, self._dispatcher = core, dispatcher
+        self._flow, self._clock = core.flow, core.clock
+        self._items: list[Item] = []
+        self._task: asyncio.Task[None] | None = None
+        self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
+        self._stale: frozenset[int] = frozenset()  # endpoints to read again
+        self.store_ok = True
+        self.commits = 0
+        self.finished: Counter[str] = Counter()
+        self.attempts: Counter[tuple[str, str]] = Counter()
+        self.on_accepted: Callable[[list[Work]], None]
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Item) -> None:
+        self._items.append(item)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._settle_all())
+
+    async def idle(self) -> None:
+        """Until all that was added is written."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _settle_all(self) -> None:
+        try:
+            while self._items:
+                items, self._items = self._items[:BATCH_MOST], self._items[BATCH_MOST:]
+                async with self.lock:
+                    await self._settle(items)
+        finally:
+            self._task = None
+
+    async def _settle(self, items: list[Item]) -> None:
+        """Until it is written, whatever goes wrong: an outcome that was seen is never given up."""
+        number = self._core.ids.take(self._clock.now())
+        batch: SettleBatch | None = None
+        failures = 0
+        while True:
+            try:
+                if batch is None:
+                    decision = await self._decide(items)
+                    batch = decision.batch(number)
+                # The same batch with the same number again, so that it is written once.
+                gone = await self._flow.settle(batch)
+            except StaleEndpoints as stale:
+                batch = None
+                self._stale = stale.endpoint_ids
+            except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
+                self._failed(error, first=failures == 0)
+                await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
+                failures += 1
+            else:
+                self._worked()
+                self._apply(items, decision, gone)
+                return
+
+    def _failed(self, error: Exception, *, first: bool) -> None:
+        self.store_ok = False
+        self._dispatcher.pause()
+        if first:
+            trace = not isinstance(error, HomingError)
+            log.error(
+                "outcomes cannot be written; no new attempt starts",
+                error=str(error),
+                exc_info=trace,
+            )
+
+    def _worked(self) -> None:
+        self.commits += 1
+        if not self.store_ok:
+            self.store_ok = True
+            log.info("the store settles again")
+            self._dispatcher.resume()
+
+    async def _decide(self, items: list[Item]) -> Decision:
+        wanted = {_endpoint_of(item) for item in items}
+        stations = self._dispatcher.stations
+        unread = {id_ for id_ in wanted if id_ not in stations} | self._stale
+        if unread:
+            for start in await self._flow.endpoints(sorted(unread)):
+                self._dispatcher.know(start)
+            self._stale = frozenset()
+        endpoints = {id_: stations[id_].endpoint for id_ in wanted if id_ in stations}
+        decision = Decision(endpoints, self._core)
+        decision.take(items)
+        return decision
+
+    # --- after the commit --------------------------------------------------------------------
+
+    def _apply(self, items: list[Item], decision: Decision, gone: frozenset[int]) -> None:
+        batch = decision.batch(0)
+        for endpoint in batch.endpoints:
+            self._dispatcher.changed(endpoint, enabled=endpoint.id in decision.enabled)
+        for item in items:
+            self._land(item)
+        for row in batch.waiting:
+            if row.id not in gone:
+                self._dispatcher.in_store(row.endpoint_id, row.due_at)
+        for ended in batch.finished:
+            if ended.delivery.id not in gone:
+                self.finished[ended.status.value] += 1
+        for new in batch.notices:
+            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        for attempt in batch.attempts:
+            self.attempts[attempt.lane.value, attempt.outcome.value] += 1
+            level = log.debug if attempt.outcome is Outcome.DELIVERED else log.info
+            level(
+                "attempt",
+                delivery=show_id("dlv", attempt.delivery_id),
+                number=attempt.number,
+                endpoint=show_id("ep", attempt.endpoint_id),
+                lane=attempt.lane.value,
+                outcome=attempt.outcome.value,
+                code=attempt.code,
+                failure=attempt.failure,
+                ms=attempt.phases.total_us // 1000,
+                decided=attempt.decided.value,
+                retry=attempt.retry,
+                due_at=attempt.due_at,
+            )
+        for change in batch.transitions:
+            log.warning(
+                "endpoint changed",
+                endpoint=show_id("ep", change.endpoint_id),
+                before=change.before.value,
+                after=change.after.value,
+                rule=change.rule,
+                **change.numbers,
+            )
+
+    def _land(self, item: Item) -> None:
+        station = self._dispatcher.stations.get(_endpoint_of(item))
+        if station is None:
+            return
+        match item:
+            case Made():
+                outcome = item.outcome
+                if outcome is Outcome.DELIVERED:
+                    station.ramp = ramp_up(station.ramp, limit=self._core.options.endpoint_slots)
+                elif resets_ramp(item.answer.failure):
+                    station.ramp = ramp_reset()
+                else:
+                    station.ramp = ramp_break(station.ramp)
+                self._dispatcher.landed(station, item.work.delivery.id, item.lane)
+            case Ended() | Stray():
+                self._dispatcher.landed(station, item.delivery.id, None)
+            case Report():
+                station.reporting = False
+        self._dispatcher.look(station)
+
+
+def _endpoint_of(item: Item) -> int:
+    match item:
+        case Made():
+            return item.endpoint_id
+        case Ended() | Stray():
+            return item.delivery.endpoint_id
+        case Report():
+            return item.endpoint_id

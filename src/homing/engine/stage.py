@@ -1,0 +1,73 @@
+"""Turns what was published into rows: an id, and a delivery for every subscription that matches."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+
+from homing.engine.catalog import Catalog
+from homing.engine.options import EngineOptions
+from homing.model import Delivery, Event, Ids, Subscription, bucket_of, show_id
+from homing.policy.admission import EventDraft
+from homing.policy.retry import window_end
+from homing.ports import NewEvent
+
+
+def content_hash(draft: EventDraft) -> bytes:
+    """What must be equal for the same id to be the same event: type, the time given, data."""
+    head = f"{draft.type}\0{draft.time or ''}\0".encode()
+    return hashlib.blake2b(head + draft.data, digest_size=16).digest()
+
+
+def rfc3339(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+class Stage:
+    """Makes events with their deliveries, ready to be written."""
+
+    def __init__(self, *, catalog: Catalog, ids: Ids, options: EngineOptions) -> None:
+        self._catalog, self._ids, self._options = catalog, ids, options
+        self._buckets: dict[int, int] = {}
+
+    def event(self, draft: EventDraft, *, now: int, not_to_endpoint: int | None = None) -> NewEvent:
+        number = self._ids.take(now)
+        event = Event(
+            id=number,
+            tenant=draft.tenant,
+            key=draft.key or show_id("evt", number),
+            type=draft.type,
+            time=draft.time or rfc3339(now),
+            accepted_at=now,
+            data=draft.data,
+        )
+        matches = self._catalog.match(draft.tenant, draft.type, not_to_endpoint=not_to_endpoint)
+        deliveries = tuple(self._delivery(event, match, now) for match in matches)
+        return NewEvent(event=event, content_hash=content_hash(draft), deliveries=deliveries)
+
+    def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
+        number = self._ids.take(now)
+        schedule = self._options.schedule_of(subscription, tenant=event.tenant)
+        return Delivery(
+            id=number,
+            bucket=self.bucket(subscription),
+            tenant=event.tenant,
+            endpoint_id=subscription.endpoint_id,
+            subscription_id=subscription.id,
+            event_id=event.id,
+            root_id=number,
+            accepted_at=now,
+            due_at=now,
+            expires_at=window_end(now, schedule),
+        )
+
+    def bucket(self, subscription: Subscription) -> int:
+        """Of the subscription's endpoint."""
+        bucket = self._buckets.get(subscription.endpoint_id)
+        if bucket is None:
+            if len(self._buckets) > self._options.stations_max:
+                self._buckets.clear()
+            bucket = bucket_of(subscription.tenant, subscription.url)
+            self._buckets[subscription.endpoint_id] = bucket
+        return bucket

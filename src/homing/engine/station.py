@@ -1,0 +1,160 @@
+"""An endpoint as the dispatcher has it in memory.
+
+The store holds every pending delivery; a station holds the few that are next. What it knows of
+the rest is two facts: whether the store has fresh ones (``more_fresh``), and when the earliest of
+the others is due (``next_due``). Both are kept exact by what this process publishes and settles,
+and by every load. A row is *known* while it is queued or in flight here; a load leaves out the
+known ones, and also those that were settled while it ran, because it may have read them before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from homing.model import Endpoint, Lane, State, Work
+from homing.policy.health import Ramp
+
+
+class Station:
+    """One endpoint at work."""
+
+    __slots__ = (
+        "endpoint",
+        "expire_at",
+        "flying",
+        "fresh",
+        "in_flight",
+        "loading",
+        "more_fresh",
+        "next_due",
+        "probing",
+        "ramp",
+        "reporting",
+        "retry",
+        "settled_meanwhile",
+        "sweeping",
+        "wake_at",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.ramp = Ramp()
+        self.fresh: deque[Work] = deque()
+        self.retry: deque[Work] = deque()
+        self.in_flight: dict[int, Lane] = {}  # delivery id → how it went out
+        self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
+        self.probing = False  # a probe is being taken or is in flight
+        self.sweeping = False  # its expired deliveries are being looked for
+        self.reporting = False  # its drops are being reported
+        self.more_fresh = False
+        self.next_due: int | None = None
+        self.loading = False
+        self.settled_meanwhile: set[int] = set()  # while loading
+        self.expire_at = 0  # when it is held: look for expired deliveries then
+        self.wake_at: int | None = None
+
+    @property
+    def enabled(self) -> bool:
+        return self.endpoint.health.state is State.ENABLED
+
+    @property
+    def in_store(self) -> bool:
+        """Whether the store has deliveries for it that are not here."""
+        return self.more_fresh or self.next_due is not None
+
+    @property
+    def idle(self) -> bool:
+        return not (
+            self.in_store
+            or self.fresh
+            or self.retry
+            or self.in_flight
+            or self.loading
+            or self.probing
+            or self.endpoint.dropped_unreported
+        )
+
+    def queue(self, lane: Lane) -> deque[Work]:
+        return self.fresh if lane is Lane.FRESH else self.retry
+
+    def ready(self, lane: Lane, now: int) -> bool:
+        """Something is queued, and it may go."""
+        return (
+            bool(self.queue(lane))
+            and self.flying[lane] < self.ramp.slots
+            and self.enabled
+            and now >= self.endpoint.hold_until
+        )
+
+    def wants_rows(self, now: int) -> bool:
+        """The store has something that could go, and the queue here runs low."""
+        if self.loading or not self.enabled or now < self.endpoint.hold_until:
+            return False
+        low = self.ramp.slots
+        if self.more_fresh and len(self.fresh) < low:
+            return True
+        return self.next_due is not None and self.next_due <= now and len(self.retry) < low
+
+    def due_later(self, at: int) -> None:
+        """A delivery in the store falls due then."""
+        if self.next_due is None or at < self.next_due:
+            self.next_due = at
+
+    def known(self) -> set[int]:
+        ids = set(self.in_flight)
+        ids.update(work.delivery.id for work in self.fresh)
+        ids.update(work.delivery.id for work in self.retry)
+        return ids
+
+    def begin_load(self) -> None:
+        """From here on what the store has is what the answer says, and what is told meanwhile."""
+        self.loading = True
+        self.settled_meanwhile.clear()
+        self.more_fresh, self.next_due = False, None
+
+    def end_load(self) -> set[int]:
+        """The ids that the answer may hold although they are known or settled."""
+        self.loading = False
+        ids = self.known() | self.settled_meanwhile
+        self.settled_meanwhile.clear()
+        return ids
+
+    def restore(self, *, more_fresh: bool, next_due: int | None) -> None:
+        """What was known of the store before a look at it that failed."""
+        self.more_fresh = self.more_fresh or more_fresh
+        if next_due is not None:
+            self.due_later(next_due)
+
+    def put_back(self) -> list[Work]:
+        """Forget what is queued: it stays in the store, and will be read again."""
+        works = [*self.fresh, *self.retry]
+        if self.fresh:
+            self.more_fresh = True
+        for work in works:
+            self.due_later(work.delivery.due_at)
+        self.fresh.clear()
+        self.retry.clear()
+        return works
+
+    def next_time(self, now: int, *, report_every_ms: int) -> int | None:
+        """When it next has something to do by itself, None if never.
+
+        What is under way already (a load, a probe, a sweep, a report) needs no time; nor do rows
+        that are due while the queue is full: the next free slot asks for them.
+        """
+        endpoint = self.endpoint
+        times: list[int] = []
+        if endpoint.dropped_unreported and not self.reporting:
+            times.append(endpoint.dropped_reported_at + report_every_ms)
+        match endpoint.health.state:
+            case State.ENABLED:
+                if self.next_due is not None and (self.next_due > now or endpoint.hold_until > now):
+                    times.append(max(self.next_due, endpoint.hold_until))
+                if endpoint.hold_until > now and (self.fresh or self.retry or self.more_fresh):
+                    times.append(endpoint.hold_until)
+            case State.DISABLED | State.FROZEN:
+                if self.in_store and not self.sweeping:
+                    times.append(self.expire_at)
+                if self.in_store and not self.probing and endpoint.next_probe_at is not None:
+                    times.append(endpoint.next_probe_at)
+        return min(times) if times else None

@@ -1,0 +1,173 @@
+"""What time and people leave to be tidied: expiry, retention, and the chores of a change.
+
+Everything is done in bounded steps. Nothing expires in the first hour after a start or a step of
+the clock: our own downtime alone drops nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from homing.engine.core import Core
+from homing.engine.decide import Ended
+from homing.engine.dispatch import Dispatcher
+from homing.engine.load import AGAIN_MS
+from homing.engine.options import HOUR_MS
+from homing.engine.settle import Settler
+from homing.engine.station import Station
+from homing.errors import HomingError, StaleCatalog
+from homing.model import Reason, Status, id_floor, id_time
+from homing.ports import Chore
+
+log = structlog.get_logger("homing.sweep")
+
+STEP = 500  # rows looked at in one step
+RETENTION_EVERY_MS = HOUR_MS
+
+
+class Sweeper:
+    """Expiry by endpoint, retention by the hour, chores when they arise."""
+
+    def __init__(self, core: Core, dispatcher: Dispatcher, settler: Settler) -> None:
+        self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
+        self._catalog, self._options = core.catalog, core.options
+        self._dispatcher, self._settler = dispatcher, settler
+        self._started_at = core.clock.now()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._chores: asyncio.Task[None] | None = None
+
+    # --- expiry ------------------------------------------------------------------------------
+
+    def quiet_until(self) -> int:
+        """Nothing expires before this time."""
+        since = max(self._started_at, self._clock.stepped_at() or 0)
+        return since + self._options.quiet_ms
+
+    def may_expire(self, now: int) -> bool:
+        return now >= self.quiet_until()
+
+    def expire(self, station: Station) -> None:
+        """It is held back, and the window of one of its deliveries may have ended."""
+        station.sweeping = True
+        self._spawn(self._expire(station))
+
+    async def _expire(self, station: Station) -> None:
+        station.expire_at = self._clock.now() + AGAIN_MS  # Unless all goes well.
+        try:
+            station.expire_at = await self._expire_all(station)
+        except HomingError as error:
+            log.warning("expired deliveries could not be read", error=str(error))
+        finally:
+            station.sweeping = False
+            self._dispatcher.look(station)
+
+    async def _expire_all(self, station: Station) -> int:
+        """Drop what has expired; the time to look again."""
+        now = self._clock.now()
+        if not self.may_expire(now):
+            return self.quiet_until()
+        young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
+        soonest = now + self._options.window_min_ms
+        after = 0
+        while True:
+            rows, last, next_at = await self._flow.expired(
+                station.endpoint.id, now=now, after_id=after, limit=STEP
+            )
+            for row in rows:
+                if row.id not in station.in_flight:
+                    self._settler.add(Ended(row, Status.DROPPED, Reason.EXPIRED))
+            if next_at is not None:
+                soonest = min(soonest, next_at)
+            if any(row.id in station.in_flight for row in rows):
+                soonest = now + AGAIN_MS
+            if rows:
+                await self._settler.idle()
+            if last is None:
+                return max(soonest, now + 1)
+            if last >= young:
+                return max(min(soonest, id_time(last) + self._options.window_min_ms), now + 1)
+            after = last
+
+    # --- retention ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._spawn(self._keep_retention())
+        self.do_chores()
+
+    async def _keep_retention(self) -> None:
+        while True:
+            await asyncio.sleep(RETENTION_EVERY_MS / 1000)
+            before = self._clock.now() - self._options.retention_ms
+            try:
+                removed = 0
+                while step := await self._flow.remove_history(before=before, limit=STEP):
+                    removed += step
+                    await asyncio.sleep(0.01)
+                if removed:
+                    log.info("history past retention removed", rows=removed)
+            except HomingError as error:
+                log.warning("history could not be removed", error=str(error))
+
+    # --- chores ------------------------------------------------------------------------------
+
+    def do_chores(self) -> asyncio.Task[None]:
+        """Begin, or go on with, what changes have left behind."""
+        if self._chores is None or self._chores.done():
+            self._chores = self._spawn(self._do_chores())
+        return self._chores
+
+    async def _do_chores(self) -> None:
+        while True:
+            try:
+                chores = await self._admin.chores()
+                for chore in chores:
+                    await self._step(chore)
+                if not chores:
+                    return
+            except StaleCatalog:
+                await self._refreshed()
+            except HomingError as error:
+                log.warning("a chore waits for the store", error=str(error))
+                await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _refreshed(self) -> None:
+        try:
+            await self._catalog.refresh()
+        except HomingError:
+            await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _step(self, chore: Chore) -> None:
+        """Under the lock: what is in flight is exactly what a settle will move by itself."""
+        async with self._settler.lock:
+            subscription = self._catalog.get(chore.subscription_id)
+            target = None
+            if subscription is not None:
+                starts = await self._flow.endpoints([subscription.endpoint_id])
+                target = starts[0].endpoint if starts else None
+            self._dispatcher.forget_subscription(chore.subscription_id, chore.endpoint_id)
+            station = self._dispatcher.stations.get(chore.endpoint_id)
+            step = await self._admin.do_chore(
+                chore,
+                target=target,
+                except_ids=frozenset(station.in_flight if station is not None else ()),
+                now=self._clock.now(),
+                limit=STEP,
+            )
+        if step.touched and target is not None:
+            self._dispatcher.all_in_store(target.id)
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()

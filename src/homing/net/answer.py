@@ -1,0 +1,184 @@
+"""The answer reader: bytes of a receiver in, a status code or a failure out. No I/O here.
+
+A receiver may send anything. What is kept is bounded whatever it sends: a head of 64 KiB (interim
+answers included), 16 KiB of body, 128 KiB of wire bytes in all (chunk framing and trailers are not
+body), 20 interim answers. The status line and headers decide; once they are in, nothing
+that follows changes the code, it only decides whether the connection may be used again.
+
+llhttp does the parsing, strictly: both Content-Length and Transfer-Encoding, folded headers or two
+lengths are not an answer. One leniency is granted, lines that end in a bare LF, because receivers
+written by hand do that, every other client accepts it, and no second answer is ever read from a
+connection in doubt, so nothing can be smuggled.
+"""
+
+from __future__ import annotations
+
+import re
+
+import httptools
+
+from homing.model import Failure
+
+HEAD_BYTES_MAX = 64 * 1024
+HEADERS_KEPT_BYTES_MAX = 16 * 1024
+BODY_BYTES_MAX = 16 * 1024
+WIRE_BYTES_MAX = 128 * 1024
+EXCERPT_BYTES_MAX = 1024
+INTERIM_MAX = 20
+RETRY_AFTER_CHARS_MAX = 128
+
+_KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
+
+
+class AnswerReader:
+    """Reads the answers of one connection, one after the other."""
+
+    __slots__ = (
+        "_body_bytes",
+        "_complete",
+        "_header_lines",
+        "_headers_bytes",
+        "_interim",
+        "_parser",
+        "_wire_bytes",
+        "code",
+        "detail",
+        "excerpt",
+        "failure",
+        "keep_alive_s",
+        "retry_after",
+        "reusable",
+    )
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self.next()
+
+    def next(self) -> None:
+        """Be ready for the answer to the next request."""
+        self.code: int | None = None
+        self.failure: Failure | None = None
+        self.detail = ""
+        self.excerpt = b""
+        self.retry_after: str | None = None
+        self.keep_alive_s: int | None = None  # how long the receiver says it keeps an idle one
+        self.reusable = False
+        self._complete = False
+        self._header_lines: list[bytes] = []
+        self._headers_bytes = 0
+        self._body_bytes = 0
+        self._wire_bytes = 0
+        self._interim = 0
+
+    def close(self) -> None:
+        """Nothing will be fed any more; the parser and this refer to each other."""
+        del self._parser
+
+    @property
+    def begun(self) -> bool:
+        """Any byte of an answer has come."""
+        return self._wire_bytes > 0
+
+    @property
+    def headers(self) -> bytes:
+        """The header lines as they came, as many as fit into what is kept."""
+        return b"".join(self._header_lines)
+
+    def feed(self, data: bytes) -> bool:
+        """True when nothing more needs to be read: there is a code or a failure."""
+        if self._wire_bytes == 0 and data[0] not in b"H\r\n":
+            return self._fail(Failure.BAD_ANSWER, "not an HTTP answer")
+        if self.code is None and self._wire_bytes + len(data) > HEAD_BYTES_MAX:
+            return self._feed_large(data)
+        self._wire_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            return self._malformed(error)
+        if self._complete or self.failure is not None:
+            return True
+        return self.code is not None and (
+            self._body_bytes >= BODY_BYTES_MAX or self._wire_bytes >= WIRE_BYTES_MAX
+        )
+
+    def _feed_large(self, data: bytes) -> bool:
+        """The head has to end within its limit, however the bytes arrive."""
+        room = HEAD_BYTES_MAX - self._wire_bytes
+        if room > 0 and self.feed(data[:room]):
+            # What was left out is body, or a stray second answer: not for reading.
+            self.reusable = False
+            return True
+        if self.code is None:
+            return self._fail(Failure.ANSWER_TOO_LARGE, "the answer's head is over 64 KiB")
+        return self.feed(data[room:])
+
+    def _malformed(self, error: Exception) -> bool:
+        self.reusable = False
+        if self.code is not None or self.failure is not None:
+            return True
+        if isinstance(error, httptools.HttpParserCallbackError):
+            return self._fail(Failure.OUR_FAULT, "unexpected error while reading the answer")
+        return self._fail(Failure.BAD_ANSWER, f"not an HTTP answer: {error}")
+
+    def _fail(self, failure: Failure, detail: str) -> bool:
+        self.failure = failure
+        self.detail = detail
+        self.reusable = False
+        return True
+
+    # --- called by the parser ---------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self.reusable = False  # A second answer that nobody asked for.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.code is not None:
+            return  # A trailer, or the header of a second answer.
+        line = b"%b: %b\r\n" % (name, value)
+        self._headers_bytes += len(line)
+        if self._headers_bytes <= HEADERS_KEPT_BYTES_MAX:
+            self._header_lines.append(line)
+        match len(name):
+            case 11 if self.retry_after is None and name.lower() == b"retry-after":
+                self.retry_after = value.decode("latin-1").strip()[:RETRY_AFTER_CHARS_MAX]
+            case 10 if name.lower() == b"keep-alive":
+                found = _KEEP_ALIVE_TIMEOUT.search(value)
+                if found is not None:
+                    self.keep_alive_s = int(found[1])
+
+    def on_headers_complete(self) -> None:
+        if self.code is not None or self.failure is not None:
+            return
+        code = self._parser.get_status_code()
+        version = self._parser.get_http_version()
+        if version not in {"1.1", "1.0"}:
+            self._fail(Failure.BAD_ANSWER, f"answered in HTTP {version}")
+        elif code >= 200:
+            self.code = code
+        elif code < 100 or code == 101:
+            self._fail(Failure.BAD_ANSWER, f"answered with status {code:03}")
+        else:
+            self._skip_interim()
+
+    def _skip_interim(self) -> None:
+        self._interim += 1
+        if self._interim > INTERIM_MAX:
+            self._fail(Failure.BAD_ANSWER, f"over {INTERIM_MAX} interim answers")
+        self._header_lines.clear()
+        self._headers_bytes = 0
+        self.retry_after = self.keep_alive_s = None
+
+    def on_body(self, body: bytes) -> None:
+        if self._complete:
+            return
+        room = EXCERPT_BYTES_MAX - len(self.excerpt)
+        if room > 0 and self.code is not None:
+            self.excerpt += body[:room]
+        self._body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if self.code is not None and not self._complete:
+            self._complete = True
+            self.reusable = self._parser.should_keep_alive()

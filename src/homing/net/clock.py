@@ -1,0 +1,65 @@
+"""The clock: time that never jumps, and the only file of the project that reads time.
+
+Due times are compared with the clock for two days on end, so a wall clock that is set while we run
+must neither send a retry early nor expire a backlog. Our time is the wall clock at the start plus
+the monotonic clock. Where the wall clock has moved away since (drift, or somebody set it), ours is
+drawn after it by at most 500 parts per million: a second of difference takes 34 minutes, and no
+reader ever sees time stand still, go back or leap.
+
+The wall clock is looked at inside ``now``, at most four times a second: no timer runs for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LOOK_EVERY_NS = 250_000_000
+SLEW_DIVISOR = 2_000  # one part in 2,000 is 500 ppm
+STEP_NS = 60_000_000_000
+_NS_PER_MS = 1_000_000
+
+monotonic: Callable[[], float] = time.monotonic
+
+
+class SystemClock:
+    """Wall clock at the start plus monotonic, drawn slowly towards the wall clock."""
+
+    def __init__(
+        self,
+        *,
+        wall_ns: Callable[[], int] = time.time_ns,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        self._looked_ns = monotonic_ns()  # monotonic, at the last look at the wall clock
+        self._ours_ns = wall_ns()  # our time at the last look
+        self._offset_ns = 0  # how far the wall clock was ahead of ours then
+        self._stepped_ms: int | None = None
+
+    def now(self) -> int:
+        """Unix milliseconds UTC."""
+        mono = self._monotonic_ns()
+        passed = mono - self._looked_ns
+        ours = self._ours_ns + passed + self._drawn_ns(passed)
+        if passed >= LOOK_EVERY_NS:
+            self._look(mono, ours)
+        return ours // _NS_PER_MS
+
+    def stepped_at(self) -> int | None:
+        """When the wall clock was last seen to have been set by more than a minute, in our time."""
+        self.now()
+        return self._stepped_ms
+
+    def _drawn_ns(self, passed: int) -> int:
+        """The correction since the last look: no more than is missing, no faster than allowed."""
+        most = passed // SLEW_DIVISOR
+        return max(-most, min(most, self._offset_ns))
+
+    def _look(self, mono: int, ours: int) -> None:
+        expected = self._offset_ns - self._drawn_ns(mono - self._looked_ns)
+        offset = self._wall_ns() - ours
+        if abs(offset - expected) > STEP_NS:
+            self._stepped_ms = ours // _NS_PER_MS
+        self._looked_ns, self._ours_ns, self._offset_ns = mono, ours, offset

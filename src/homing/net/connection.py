@@ -1,0 +1,128 @@
+"""A connection: the asyncio side of one TCP or TLS stream, carrying one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from homing.net.answer import AnswerReader
+from homing.net.flight import Flight
+
+PoolKey = tuple[int, str, str, int]  # pool_key, scheme, host, port: the TLS identity is in it
+
+
+class Owner(Protocol):
+    """Who is told what happens on a connection."""
+
+    def connected(self, connection: Connection, flight: Flight) -> None:
+        """It stands, and may not be dropped in this very call.
+
+        uvloop takes a socket object over only after this call, in the coroutine that dials. If the
+        transport is closed by then, the object keeps the number of a closed descriptor, and closes
+        it again when it is collected: by then it may be the descriptor of somebody else.
+        """
+
+    def answered(self, connection: Connection, flight: Flight) -> None:
+        """The reader has a code or a failure and needs no more bytes."""
+
+    def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
+        """It ended, or an idle one said something; ``flight`` is what it was carrying."""
+
+
+class Connection(asyncio.Protocol):
+    """Made for its first flight; between flights it rests in the pool."""
+
+    __slots__ = (
+        "_monotonic",
+        "_owner",
+        "address",
+        "checked_at",
+        "expires_at",
+        "flight",
+        "idle_at",
+        "key",
+        "reader",
+        "reused",
+        "transport",
+    )
+
+    def __init__(
+        self, owner: Owner, key: PoolKey, flight: Flight, monotonic: Callable[[], float]
+    ) -> None:
+        self._owner = owner
+        self._monotonic = monotonic
+        self.key = key
+        self.address = flight.address
+        self.checked_at = flight.checked_at  # when its address was looked up and checked
+        self.flight: Flight | None = flight
+        self.reader = AnswerReader()
+        self.reused = False
+        self.idle_at = 0.0
+        self.expires_at = 0.0
+        self.transport: asyncio.Transport | None = None  # None before and after the connection
+
+    def begin(self, flight: Flight, *parts: bytes) -> None:
+        """Write a request; what comes back belongs to this flight."""
+        assert self.transport is not None
+        self.flight = flight
+        flight.connection = self
+        for part in parts:
+            self.transport.write(part)
+
+    def finish(self) -> None:
+        """The flight is over; the same connection may carry another."""
+        self.flight = None
+        self.reused = True
+        self.reader.next()
+
+    def drop(self) -> None:
+        """Close at once, with whatever has not been sent or read."""
+        self.flight = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def clean(self) -> bool:
+        """Open, and everything written has left: fit for another request."""
+        transport = self.transport
+        return (
+            transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0
+        )
+
+    def quiet(self) -> bool:
+        """Nothing waits to be read: neither an end nor bytes that the loop has not seen yet."""
+        assert self.transport is not None
+        sock = self.transport.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    # --- called by the loop -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        assert self.flight is not None
+        self._owner.connected(self, self.flight)
+
+    def data_received(self, data: bytes) -> None:
+        flight = self.flight
+        if flight is None:
+            self._owner.lost(self, None, None)
+            return
+        if not flight.first_byte_at:
+            flight.first_byte_at = self._monotonic()
+        if self.reader.feed(data):
+            self._owner.answered(self, flight)
+
+    def eof_received(self) -> None:
+        self._owner.lost(self, self.flight, None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._owner.lost(self, self.flight, error)
+        self.transport = None
+        self.reader.close()

@@ -1,0 +1,165 @@
+"""Dialling: look-up, guard, connect, handshake; each timed, each failing with its own class.
+
+The name is looked up once. The guard sees exactly the addresses that are then connected to, and
+TLS is spoken to the checked address with the name (SNI) and verified against it: there is no second
+look-up that could say something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+from homing.model import Failure
+from homing.net import trouble
+from homing.net.connection import Connection
+from homing.net.flight import Flight, Stage
+from homing.net.guard import Guard
+from homing.net.resolver import Address, Resolver
+from homing.net.trouble import Trouble
+
+ADDRESSES_TRIED_MAX = 4
+HANDSHAKE_S_MAX = 60.0  # above every deadline, which ends it first
+SHUTDOWN_S_MAX = 1.0
+_CLOSED_IN_HANDSHAKE = Trouble(Failure.TLS, "TLS failed: closed by the peer in the handshake")
+
+
+class Dialer:
+    """Makes the connection for a flight and keeps the flight's stage and times."""
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        guard: Guard,
+        tls_context: Callable[[], ssl.SSLContext],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._resolver = resolver
+        self._guard = guard
+        self._tls_context = tls_context
+        self._context: ssl.SSLContext | None = None
+        self._monotonic = monotonic
+
+    async def dial(self, flight: Flight, make: Callable[[], Connection]) -> Trouble | None:
+        """None once the connection stands and has told its owner; otherwise what went wrong."""
+        target = flight.request.target
+        context = self._tls() if target.scheme == "https" else None
+        if isinstance(context, Trouble):
+            return context
+        addresses = await self._look_up(flight)
+        if isinstance(addresses, Trouble):
+            return addresses
+        sock = await self._connect(flight, addresses)
+        if isinstance(sock, Trouble):
+            return sock
+        return await self._hand_over(flight, sock, context, make)
+
+    def connected(self, flight: Flight) -> None:
+        """The connection stands: the end of the handshake, if there was one."""
+        now = self._monotonic()
+        if flight.stage is Stage.HANDSHAKE:
+            flight.tls_us = int((now - flight.written_at) * 1e6)
+        flight.written_at = now
+        flight.stage = Stage.ANSWER
+
+    def _tls(self) -> ssl.SSLContext | Trouble:
+        if self._context is None:
+            try:
+                self._context = self._tls_context()
+            except OSError as error:
+                what = error.strerror or str(error)
+                return Trouble(Failure.OUR_TLS, f"our certificate authorities: {what}")
+        return self._context
+
+    async def _look_up(self, flight: Flight) -> Sequence[Address] | Trouble:
+        flight.stage = Stage.LOOK_UP
+        target = flight.request.target
+        begun_at = self._monotonic()
+        found = await self._resolver.resolve(target.host, target.port)
+        flight.checked_at = self._monotonic()
+        flight.dns_us = int((flight.checked_at - begun_at) * 1e6)
+        if isinstance(found, Trouble):
+            return found
+        refusal = self._guard.check(target.host, [address.ip for address in found])
+        return found if refusal is None else refusal
+
+    async def _connect(
+        self, flight: Flight, addresses: Sequence[Address]
+    ) -> socket.socket | Trouble:
+        """The first address that takes the connection; each but the last has a share of the time.
+
+        If none does, a failure of the receiver tells more than one of ours: a host with an IPv6
+        address we have no route to and an IPv4 address that refuses is a host that refuses.
+        """
+        flight.stage = Stage.CONNECT
+        begun_at = self._monotonic()
+        tried = addresses[:ADDRESSES_TRIED_MAX]
+        troubles: list[Trouble] = []
+        for left, address in zip(range(len(tried) - 1, -1, -1), tried, strict=True):
+            flight.address = str(address)
+            share_s = (flight.deadline_at - self._monotonic()) / (left + 2) if left else None
+            result = await _connect_to(address, share_s)
+            flight.connect_us = int((self._monotonic() - begun_at) * 1e6)
+            if isinstance(result, socket.socket):
+                return result
+            troubles.append(result)
+            if result.failure is Failure.OUR_LIMITS:
+                break
+        theirs = [one for one in troubles if one.failure not in trouble.OURS]
+        return (theirs or troubles)[-1]
+
+    async def _hand_over(
+        self,
+        flight: Flight,
+        sock: socket.socket,
+        context: ssl.SSLContext | None,
+        make: Callable[[], Connection],
+    ) -> Trouble | None:
+        loop = asyncio.get_running_loop()
+        flight.written_at = self._monotonic()
+        try:
+            connection = make()
+            if context is None:
+                await loop.create_connection(lambda: connection, sock=sock)
+                return None
+            flight.stage = Stage.HANDSHAKE
+            await loop.create_connection(
+                lambda: connection,
+                sock=sock,
+                ssl=context,
+                server_hostname=flight.request.target.host,
+                ssl_handshake_timeout=HANDSHAKE_S_MAX,
+                ssl_shutdown_timeout=SHUTDOWN_S_MAX,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the socket is closed and told
+            sock.close()
+            if isinstance(error, ConnectionError) and error.errno is None:
+                return _CLOSED_IN_HANDSHAKE
+            return trouble.of_error(error)
+        if connection.transport is None and flight.stage is Stage.HANDSHAKE:
+            return _CLOSED_IN_HANDSHAKE
+        return None
+
+
+async def _connect_to(address: Address, share_s: float | None) -> socket.socket | Trouble:
+    try:
+        sock = socket.socket(address.family, socket.SOCK_STREAM)
+    except OSError as error:
+        return trouble.of_error(error)
+    try:
+        sock.setblocking(False)
+        async with asyncio.timeout(share_s):
+            await asyncio.get_running_loop().sock_connect(sock, address.sockaddr)
+    except TimeoutError:  # our share, or the kernel's patience (ETIMEDOUT)
+        sock.close()
+        return Trouble(Failure.CONNECT_TIMEOUT, f"no connection to {address} in time")
+    except OSError as error:
+        sock.close()
+        return trouble.of_error(error)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,27 @@
+"""TLS as a client: verified, 1.2 or newer, HTTP/1.1 only."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+
+def client_context(ca_file: str | None = None) -> ssl.SSLContext:
+    """Trusts the system's authorities and those in ``ca_file``.
+
+    Raises OSError (SSLError is one) if there is nothing to trust: our trouble, not a receiver's.
+    """
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file is not None:
+        context.load_verify_locations(cafile=ca_file)
+    if not context.cert_store_stats()["x509_ca"] and not _has_lazy_authorities():
+        raise FileNotFoundError("the system has no certificate authorities")
+    return context
+
+
+def _has_lazy_authorities() -> bool:
+    """A directory of authorities is read certificate by certificate, when one is needed."""
+    directory = ssl.get_default_verify_paths().capath
+    return directory is not None and any(Path(directory).iterdir())

@@ -1,0 +1,66 @@
+"""Troubles: why there is no answer, as a value, told apart into the receiver's and our own.
+
+The line matters more than the words: a failure of the receiver counts against its endpoint, our
+own (no route, no descriptors, no resolver) counts against nobody and goes again shortly.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+
+from msgspec import Struct
+
+from homing.model import Failure
+
+
+class Trouble(Struct, frozen=True):
+    """A failure with one line for people."""
+
+    failure: Failure
+    detail: str
+
+
+_BY_ERRNO = {
+    errno.ECONNREFUSED: Failure.REFUSED,
+    errno.ECONNRESET: Failure.RESET,
+    errno.ECONNABORTED: Failure.RESET,
+    errno.EPIPE: Failure.RESET,
+    errno.ETIMEDOUT: Failure.TIMEOUT,
+    errno.EHOSTUNREACH: Failure.UNREACHABLE,
+    errno.EHOSTDOWN: Failure.UNREACHABLE,
+    errno.ENETUNREACH: Failure.OUR_NETWORK,
+    errno.ENETDOWN: Failure.OUR_NETWORK,
+    errno.EAFNOSUPPORT: Failure.OUR_NETWORK,
+    errno.EACCES: Failure.OUR_NETWORK,  # a packet filter of this machine
+    errno.EPERM: Failure.OUR_NETWORK,
+    errno.EMFILE: Failure.OUR_LIMITS,
+    errno.ENFILE: Failure.OUR_LIMITS,
+    errno.ENOMEM: Failure.OUR_LIMITS,
+    errno.ENOBUFS: Failure.OUR_LIMITS,
+    errno.EADDRNOTAVAIL: Failure.OUR_LIMITS,  # no free local port
+    errno.EADDRINUSE: Failure.OUR_LIMITS,
+}
+OURS = frozenset(failure for failure in Failure if failure.name.startswith("OUR_"))
+
+
+def of_error(error: BaseException) -> Trouble:
+    """What an exception of the network means; one that is not of the network is our fault."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            why = getattr(error, "verify_message", "it does not fit the name")
+            return Trouble(Failure.TLS, f"certificate refused: {why}")
+        case ssl.SSLError():
+            reason = getattr(error, "reason", None) or type(error).__name__  # Python's have none
+            reason = reason.lower().replace("_", " ")
+            return Trouble(Failure.TLS, f"TLS failed: {reason}")
+        case OSError() if error.errno in _BY_ERRNO:
+            return Trouble(_BY_ERRNO[error.errno], os.strerror(error.errno).lower())
+        case ConnectionError():  # asyncio makes these without a number
+            return Trouble(Failure.RESET, "connection reset by peer")
+        case MemoryError():
+            return Trouble(Failure.OUR_LIMITS, "out of memory")
+        case _:
+            # The type alone: the text of an unforeseen error could hold part of a request.
+            return Trouble(Failure.OUR_FAULT, f"unexpected {type(error).__name__} in the sender")

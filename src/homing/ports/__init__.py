@@ -1,0 +1,45 @@
+"""What the core asks of the world: stores, a sender, a clock.
+
+Three store ports share one database. ``FlowStore`` is the hot path (publish, due, settle),
+``AdminStore`` is what people change, ``ViewStore`` is what people see. Each method is one
+transaction. A store that cannot commit raises ``StoreUnavailable``; nothing of the call is kept.
+"""
+
+from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
+from homing.ports.flow import (
+    DueAnswer,
+    DueAsk,
+    EndpointStart,
+    FlowStore,
+    NewEvent,
+    Receipt,
+    Refusal,
+    SettleBatch,
+)
+from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
+from homing.ports.world import Answer, Clock, Request, Sender
+
+__all__ = [
+    "AdminStore",
+    "Answer",
+    "Chore",
+    "ChoreStep",
+    "Clock",
+    "DeliveryFilter",
+    "DeliveryRow",
+    "DueAnswer",
+    "DueAsk",
+    "EndpointStart",
+    "EventRow",
+    "FlowStore",
+    "Ledger",
+    "NewEvent",
+    "Receipt",
+    "Refusal",
+    "ReplayFilter",
+    "ReplayJob",
+    "Request",
+    "Sender",
+    "SettleBatch",
+    "ViewStore",
+]

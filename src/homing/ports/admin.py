@@ -1,0 +1,145 @@
+"""What people change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from homing.model import (
+    Attempt,
+    Delivery,
+    Endpoint,
+    Finished,
+    Reason,
+    Status,
+    Subscription,
+    Transition,
+)
+from homing.ports.flow import NewEvent
+
+
+class Chore(Struct, frozen=True):
+    """Bulk work that a change leaves behind, done in bounded steps and kept until done."""
+
+    id: int
+    kind: str  # "move": pending of a subscription follow its URL; "cancel": it was deleted
+    subscription_id: int
+    endpoint_id: int  # where the pending rows are
+    after_id: int  # done up to here
+
+
+class ChoreStep(Struct, frozen=True):
+    """What one step did."""
+
+    touched: int
+    done: bool
+
+
+class ReplayFilter(Struct, frozen=True):
+    """Which finished deliveries a bulk replay takes."""
+
+    tenant: str | None = None
+    status: Status | None = None
+    reason: Reason | None = None
+    endpoint_id: int | None = None
+    subscription_id: int | None = None
+    type: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class ReplayJob(Struct, frozen=True):
+    """A stored bulk replay: walks history once in order of id, never the same delivery twice."""
+
+    id: int
+    filter: ReplayFilter
+    created_at: int
+    state: str  # "running", "done", "cancelled"
+    upto_id: int  # the newest delivery id that it may take
+    after_id: int  # walked up to here
+    looked_at: int = 0
+    replayed: int = 0
+    skipped: int = 0  # subscription gone, or data past retention
+
+
+class AdminStore(Protocol):
+    """What people change. Every change of a subscription raises the catalog's version."""
+
+    async def catalog_version(self) -> int: ...
+
+    async def subscriptions_since(self, version: int) -> list[Subscription]:
+        """Subscriptions changed after this version, deleted ones included."""
+
+    async def create_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint
+    ) -> Subscription:
+        """``endpoint`` is used if that tenant and URL have none yet; else the existing one is."""
+
+    async def change_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+    ) -> Subscription:
+        """Replace it. If its endpoint changes, a "move" chore is left. NotFound if deleted."""
+
+    async def delete_subscription(
+        self, subscription_id: int, *, now: int, chore_id: int
+    ) -> Subscription:
+        """Mark it deleted and leave a "cancel" chore. NotFound if it is not there."""
+
+    async def chores(self) -> list[Chore]: ...
+
+    async def do_chore(
+        self,
+        chore: Chore,
+        *,
+        target: Endpoint | None,
+        except_ids: frozenset[int],
+        now: int,
+        limit: int,
+    ) -> ChoreStep:
+        """One bounded step: move to ``target``, or cancel; rows in ``except_ids`` are left.
+
+        The step's progress is kept; the chore is removed when it is done.
+        """
+
+    async def set_endpoint(
+        self, endpoint: Endpoint, *, transition: Transition | None, notices: Sequence[NewEvent]
+    ) -> Endpoint:
+        """Replace its row at the given generation and raise the generation; else StaleEndpoints."""
+
+    async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
+        """AlreadyFinished, or NotFound, where that is so."""
+
+    async def replay(self, delivery_id: int, *, new: Delivery) -> Delivery:
+        """Write ``new`` (its event, root and subscription are taken from the old one).
+
+        NotFound, StillPending, SubscriptionGone or Gone where that is so.
+        """
+
+    async def save_replay_job(self, job: ReplayJob) -> None: ...
+
+    async def replay_job(self, job_id: int) -> ReplayJob | None: ...
+
+    async def running_replay_jobs(self) -> list[ReplayJob]: ...
+
+    async def cancel_replay_job(self, job_id: int) -> ReplayJob | None:
+        """None if there is no such job; a finished one stays as it is."""
+
+    async def count_replay(self, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
+        """How many deliveries it would take, looking at ``limit`` rows; False: there are more."""
+
+    async def candidates(self, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
+        """The next finished deliveries it takes, the id looked up to, and whether that is all."""
+
+    async def replay_step(
+        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+    ) -> bool:
+        """Write the new deliveries and the job's progress in one commit.
+
+        ``job`` is how it was before this step, ``after`` how it is with it. False, and nothing is
+        written, if the stored job is not running or not where ``job`` was: a step counts once.
+        """
+
+    async def log_test(self, attempt: Attempt) -> None:
+        """Log a test send."""

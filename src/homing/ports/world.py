@@ -1,0 +1,56 @@
+"""Time, and sending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from homing.model import (
+    Failure,
+    Phases,
+    Target,
+)
+
+
+class Clock(Protocol):
+    """Time that never jumps."""
+
+    def now(self) -> int:
+        """Unix milliseconds UTC."""
+
+    def stepped_at(self) -> int | None:
+        """When the wall clock was last seen to differ from ours by more than a minute."""
+
+
+class Request(Struct, frozen=True, gc=False):
+    """One POST. The sender adds the request line, host and content-length."""
+
+    pool_key: int  # connections are shared within one endpoint only
+    target: Target
+    header_block: bytes  # "name: value\r\n" lines
+    body: bytes
+    deadline_ms: int  # for all of it: DNS, connect, TLS, answer
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """What came back: a status code, or a failure; never an exception."""
+
+    code: int | None
+    failure: Failure | None
+    detail: str  # one line for people about the failure, "" otherwise
+    address: str | None  # dialled
+    phases: Phases
+    headers: bytes = b""  # raw header lines of the answer, at most 16 KiB
+    excerpt: bytes = b""  # first bytes of the body, at most 1 KiB
+    retry_after: str | None = None  # the header's value, unread
+
+
+class Sender(Protocol):
+    """Makes attempts. ``done`` is called exactly once, later, on the event loop."""
+
+    def send(self, request: Request, done: Callable[[Answer], None]) -> None: ...
+
+    async def close(self) -> None:
+        """Drop idle connections; requests in flight are the engine's to wait for."""

@@ -1,0 +1,104 @@
+"""An event loop on virtual time: waiting takes no time, and the clock jumps to the next timer.
+
+It is asyncio's own loop with a selector that never waits. Time starts at 0 and moves only when
+nothing is ready to run; if then no timer is set either, every task would wait for ever, and that is
+an error (``WaitsForEver``), not a hang. There are no threads, no sockets and no signals here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+START_MS = 1_750_000_000_000  # a date in 2025, so that virtual times read like real ones
+
+
+class WaitsForEver(RuntimeError):
+    """Every task waits for something that nothing will bring."""
+
+
+class _VirtualSelector(selectors.BaseSelector):
+    """Knows the loop's own pipe, and turns waiting into moving the clock."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+        self.time = 0.0
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = selectors.SelectorKey(fileobj, fileobj, events, data)  # the loop gives numbers
+        self._keys[fileobj] = key
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise WaitsForEver("every task waits and no timer is set")
+        self.time += max(timeout, 0.0)
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop whose time is its own."""
+
+    def __init__(self) -> None:
+        self._virtual = _VirtualSelector()
+        super().__init__(self._virtual)
+        self._clock_resolution = 1e-6  # timers must not miss their moment by a rounding error
+
+    def time(self) -> float:
+        return self._virtual.time
+
+
+class VirtualClock:
+    """The loop's time as the engine's clock."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, start_ms: int = START_MS) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+        self._stepped_at: int | None = None
+
+    def now(self) -> int:
+        return self._start_ms + round(self._loop.time() * 1000)
+
+    def stepped_at(self) -> int | None:
+        return self._stepped_at
+
+    def step_seen(self) -> None:
+        """Tell the engine that the wall clock was stepped just now."""
+        self._stepped_at = self.now()
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end on virtual time; an exception that nobody took is raised, too."""
+    loop = VirtualLoop()
+    lost: list[BaseException] = []
+
+    def keep(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        lost.append(context.get("exception") or RuntimeError(context["message"]))
+
+    loop.set_exception_handler(keep)
+    try:
+        asyncio.set_event_loop(loop)
+        result = loop.run_until_complete(main)
+        if lost:
+            raise lost[0]
+        return result
+    finally:
+        try:
+            pending = asyncio.all_tasks(loop)
+            for task in pending:
+                task.cancel()
+            if pending:
+                loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()

@@ -1,0 +1,261 @@
+"""What people change: subscriptions, endpoints, single deliveries, replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from homing.errors import AlreadyFinished, NotFound, StaleEndpoints
+from homing.model import (
+    Attempt,
+    Delivery,
+    Endpoint,
+    Finished,
+    Reason,
+    Status,
+    Subscription,
+    Transition,
+)
+from homing.ports import Chore, ChoreStep, NewEvent, ReplayJob
+from homing.store import chores, replays, rows
+from homing.store.tx import Db, Tx
+from homing.store.writes import LedgerChange, add_to_ledger, write_events
+
+_FIXED = frozenset({"bucket", "tenant", "url", "created_at"})  # of an endpoint: never changed
+
+
+class Admin:
+    """``AdminStore`` on a database; ``node`` is this process in the ledger."""
+
+    def __init__(self, db: Db, node: int = 0) -> None:
+        self._db = db
+        self._node = node
+
+    # --- subscriptions ----------------------------------------------------------------------
+
+    async def catalog_version(self) -> int:
+        async def work(tx: Tx) -> int:
+            row = await tx.one("catalog_version")
+            assert row is not None
+            return int(row[0])
+
+        return await self._db.run(work, look=True)
+
+    async def subscriptions_since(self, version: int) -> list[Subscription]:
+        async def work(tx: Tx) -> list[Subscription]:
+            found = await tx.all("subscriptions_since", version=version)
+            return [rows.subscription(row) for row in found]
+
+        return await self._db.run(work, look=True)
+
+    async def create_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint
+    ) -> Subscription:
+        async def work(tx: Tx) -> Subscription:
+            version = await _raise_catalog(tx)
+            endpoint_id = await _endpoint_at(tx, endpoint)
+            stored = replace(subscription, endpoint_id=endpoint_id, version=version)
+            await tx.insert("subscription", [rows.subscription_row(stored)])
+            return stored
+
+        return await self._db.run(work)
+
+    async def change_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+    ) -> Subscription:
+        async def work(tx: Tx) -> Subscription:
+            version = await _raise_catalog(tx)
+            before = await _living(tx, subscription.id)
+            endpoint_id = await _endpoint_at(tx, endpoint)
+            stored = replace(subscription, endpoint_id=endpoint_id, version=version)
+            await _replace_subscription(tx, stored)
+            if before.endpoint_id != endpoint_id:
+                await chores.leave(
+                    tx,
+                    chores.MOVE,
+                    chore_id=chore_id,
+                    subscription_id=stored.id,
+                    at=before.endpoint_id,
+                )
+            return stored
+
+        return await self._db.run(work)
+
+    async def delete_subscription(
+        self, subscription_id: int, *, now: int, chore_id: int
+    ) -> Subscription:
+        async def work(tx: Tx) -> Subscription:
+            version = await _raise_catalog(tx)
+            before = await _living(tx, subscription_id)
+            stored = replace(before, deleted_at=now, updated_at=now, version=version)
+            await _replace_subscription(tx, stored)
+            await tx.all("chore_moves_cancel", subscription_id=subscription_id)
+            await chores.leave(
+                tx,
+                chores.CANCEL,
+                chore_id=chore_id,
+                subscription_id=subscription_id,
+                at=stored.endpoint_id,
+            )
+            return stored
+
+        return await self._db.run(work)
+
+    async def chores(self) -> list[Chore]:
+        async def work(tx: Tx) -> list[Chore]:
+            return [rows.chore(row) for row in await tx.all("chores")]
+
+        return await self._db.run(work, look=True)
+
+    async def do_chore(
+        self,
+        chore: Chore,
+        *,
+        target: Endpoint | None,
+        except_ids: frozenset[int],
+        now: int,
+        limit: int,
+    ) -> ChoreStep:
+        """StaleCatalog if ``target`` is not the endpoint that the subscription has now."""
+
+        async def work(tx: Tx) -> ChoreStep:
+            return await chores.step(
+                tx,
+                chore.id,
+                target=target,
+                except_ids=except_ids,
+                now=now,
+                limit=limit,
+                node=self._node,
+            )
+
+        return await self._db.run(work)
+
+    # --- endpoints and deliveries -----------------------------------------------------------
+
+    async def set_endpoint(
+        self, endpoint: Endpoint, *, transition: Transition | None, notices: Sequence[NewEvent]
+    ) -> Endpoint:
+        async def work(tx: Tx) -> Endpoint:
+            columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
+            values = {name: value for name, value in columns if name not in _FIXED}
+            row = await tx.one("endpoint_replace", **values)
+            if row is None:
+                raise StaleEndpoints(frozenset({endpoint.id}))
+            if transition is not None:
+                await tx.insert("transition", [rows.transition_row(transition)])
+            await write_events(tx, notices, node=self._node)
+            return replace(endpoint, generation=row[0])
+
+        return await self._db.run(work)
+
+    async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
+        async def work(tx: Tx) -> Delivery:
+            row = await tx.one("cancel_one", id=delivery_id)
+            if row is None:
+                if await tx.one("history_by_id", id=delivery_id) is not None:
+                    raise AlreadyFinished
+                raise NotFound
+            delivery = rows.pending(row)
+            finished = Finished(delivery, Status.CANCELLED, Reason.BY_PERSON, now)
+            await tx.insert("history", [rows.history_row(finished)])
+            await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
+            return delivery
+
+        return await self._db.run(work)
+
+    async def log_test(self, attempt: Attempt) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.insert("attempt", [rows.attempt_row(attempt)])
+
+        await self._db.run(work)
+
+    # --- replays ----------------------------------------------------------------------------
+
+    async def replay(self, delivery_id: int, *, new: Delivery) -> Delivery:
+        async def work(tx: Tx) -> Delivery:
+            return await replays.replay_one(tx, delivery_id, new=new, node=self._node)
+
+        return await self._db.run(work)
+
+    async def save_replay_job(self, job: ReplayJob) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.insert("replay_job", [rows.replay_job_row(job)])
+
+        await self._db.run(work)
+
+    async def replay_job(self, job_id: int) -> ReplayJob | None:
+        async def work(tx: Tx) -> ReplayJob | None:
+            row = await tx.one("replay_job_by_id", id=job_id)
+            return rows.replay_job(row) if row else None
+
+        return await self._db.run(work, look=True)
+
+    async def running_replay_jobs(self) -> list[ReplayJob]:
+        async def work(tx: Tx) -> list[ReplayJob]:
+            return [rows.replay_job(row) for row in await tx.all("replay_jobs_running")]
+
+        return await self._db.run(work, look=True)
+
+    async def cancel_replay_job(self, job_id: int) -> ReplayJob | None:
+        async def work(tx: Tx) -> ReplayJob | None:
+            await tx.all("replay_job_cancel", id=job_id)
+            row = await tx.one("replay_job_by_id", id=job_id)
+            return rows.replay_job(row) if row else None
+
+        return await self._db.run(work)
+
+    async def count_replay(self, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
+        async def work(tx: Tx) -> tuple[int, bool]:
+            return await replays.count(tx, job, limit=limit)
+
+        return await self._db.run(work, read=True)
+
+    async def candidates(self, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
+        async def work(tx: Tx) -> tuple[list[Finished], int, bool]:
+            return await replays.found(tx, job, limit=limit)
+
+        return await self._db.run(work, read=True)
+
+    async def replay_step(
+        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+    ) -> bool:
+        async def work(tx: Tx) -> bool:
+            return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
+
+        return await self._db.run(work)
+
+
+async def _raise_catalog(tx: Tx) -> int:
+    row = await tx.one("catalog_raise")
+    assert row is not None
+    return int(row[0])
+
+
+async def _endpoint_at(tx: Tx, endpoint: Endpoint) -> int:
+    """The id of the endpoint at this tenant and URL, which may be new.
+
+    The catalog's row is held: nobody else makes one at the same time.
+    """
+    row = await tx.one("endpoint_of_url", tenant=endpoint.tenant, url=endpoint.url)
+    if row is not None:
+        return int(row[0])
+    await tx.insert("endpoint", [rows.endpoint_row(endpoint)])
+    return endpoint.id
+
+
+async def _living(tx: Tx, subscription_id: int) -> Subscription:
+    row = await tx.one("subscription_by_id", id=subscription_id)
+    if row is None:
+        raise NotFound
+    subscription = rows.subscription(row)
+    if subscription.deleted_at is not None:
+        raise NotFound
+    return subscription
+
+
+async def _replace_subscription(tx: Tx, subscription: Subscription) -> None:
+    columns = rows.COLUMNS["subscription"]
+    values = zip(columns, rows.subscription_row(subscription), strict=True)
+    await tx.all("subscription_replace", **dict(values))

@@ -1,0 +1,359 @@
+"""The hot path: publish, due, settle; each call one transaction, everything batched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from homing.errors import StaleCatalog, StaleEndpoints
+from homing.model import (
+    PART_FIRST,
+    PART_REPLAY,
+    Attempt,
+    Decided,
+    Delivery,
+    Endpoint,
+    Status,
+    Work,
+)
+from homing.ports import (
+    DueAnswer,
+    DueAsk,
+    EndpointStart,
+    NewEvent,
+    Receipt,
+    Refusal,
+    SettleBatch,
+)
+from homing.store import retention, rows
+from homing.store.tx import Db, Mark, Row, Tx
+from homing.store.writes import (
+    LedgerChange,
+    add_to_ledger,
+    append_events,
+    known_keys,
+    write_events,
+)
+
+PROBE_LOOK = 2_000  # Rows past their window that a probe passes over; sweeping removes them.
+_FRESH = 0
+
+
+class Flow:
+    """``FlowStore`` on a database; ``node`` is this process in the ledger and the marks."""
+
+    def __init__(self, db: Db, node: int = 0) -> None:
+        self._db = db
+        self._node = node
+        # Publish and settle commit side by side: with a ledger row each, neither waits.
+        self._settle_node = -1 - node
+        self._walk = retention.Walk()
+
+    async def last_id(self) -> int:
+        async def work(tx: Tx) -> int:
+            row = await tx.one("last_id")
+            assert row is not None
+            return int(row[0])
+
+        return await self._db.run(work, look=True)
+
+    async def publish(
+        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+    ) -> list[list[Receipt] | Refusal]:
+        async def work(tx: Tx) -> list[list[Receipt] | Refusal]:
+            held = await tx.one("catalog_hold")
+            assert held is not None
+            if held[0] != catalog_version:
+                raise StaleCatalog
+            known = await known_keys(tx, [new for request in requests for new in request])
+            answers, accepted = _answer(requests, known)
+            await append_events(tx, accepted, node=self._node)
+            return answers
+
+        return await self._db.run(work, mark=Mark(self._node, "publish", number))
+
+    # --- what there is to do ----------------------------------------------------------------
+
+    async def start_page(self, after_id: int, limit: int) -> list[EndpointStart]:
+        async def work(tx: Tx) -> list[EndpointStart]:
+            found = await tx.all("endpoint_walk", after_id=after_id, limit=limit)
+            return await _starts(tx, found)
+
+        return await self._db.run(work, look=True)
+
+    async def endpoints(self, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
+        async def work(tx: Tx) -> list[EndpointStart]:
+            return await _starts(tx, [(it,) for it in endpoint_ids])
+
+        return await self._db.run(work, look=True)
+
+    async def due(self, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+        async def work(tx: Tx) -> list[DueAnswer]:
+            # One row more than asked for: it tells whether there is more, and when.
+            heads = await tx.many(
+                "due_heads",
+                [
+                    (number, it.endpoint_id, it.enabled_since, it.fresh + 1, it.retry + 1)
+                    for number, it in enumerate(asks)
+                ],
+            )
+            choices = _choose(asks, heads, now=now)
+            wanted = [(it,) for choice in choices for it in (*choice.fresh, *choice.retry)]
+            works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
+            return [choice.answer(works) for choice in choices]
+
+        return await self._db.run(work, look=True)
+
+    async def take_probe(
+        self, endpoint: Endpoint, *, next_probe_at: int, now: int, skip_expired: bool
+    ) -> Work | None:
+        """``probe_after_id`` is committed with it: it becomes the id of the delivery taken."""
+        alive_at = now if skip_expired else -1
+
+        async def work(tx: Tx) -> Work | None:
+            chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
+            found = await tx.many("works", [(chosen,)]) if chosen is not None else []
+            if not found:
+                return None
+            taken = await tx.one(
+                "probe_take",
+                id=endpoint.id,
+                generation=endpoint.generation,
+                next_probe_at=next_probe_at,
+                probe_after_id=chosen,
+            )
+            if taken is None:
+                raise StaleEndpoints(frozenset({endpoint.id}))
+            return _work(found[0])
+
+        return await self._db.run(work)
+
+    async def expired(
+        self, endpoint_id: int, *, now: int, after_id: int, limit: int
+    ) -> tuple[list[Delivery], int | None, int | None]:
+        async def work(tx: Tx) -> tuple[list[Delivery], int | None, int | None]:
+            looked = await tx.one(
+                "expired_look", endpoint_id=endpoint_id, after_id=after_id, limit=limit, now=now
+            )
+            assert looked is not None
+            count, upto_id, next_at = looked
+            if not count:
+                return [], None, None
+            found = await tx.all(
+                "expired_rows", endpoint_id=endpoint_id, after_id=after_id, upto_id=upto_id, now=now
+            )
+            last = upto_id if count == limit else None
+            return [rows.pending(row) for row in found], last, next_at
+
+        return await self._db.run(work, look=True)
+
+    # --- what was done ----------------------------------------------------------------------
+
+    async def settle(self, batch: SettleBatch) -> frozenset[int]:
+        async def work(tx: Tx) -> frozenset[int]:
+            await _settle_endpoints(tx, batch.endpoints)
+            gone = await _leave_pending(tx, batch)
+            await _append_history(tx, batch, gone, node=self._settle_node)
+            if batch.attempts:
+                await tx.insert("attempt", [_attempt_row(it, gone) for it in batch.attempts])
+            if batch.transitions:
+                await tx.insert("transition", [rows.transition_row(it) for it in batch.transitions])
+            await write_events(tx, batch.notices, node=self._settle_node)
+            return gone
+
+        return await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+
+    async def remove_history(self, *, before: int, limit: int) -> int:
+        removed = await self._db.remove_days(before=before, limit=limit)
+        walk = self._walk
+
+        async def work(tx: Tx) -> tuple[int, retention.Walk]:
+            return await retention.step(tx, walk, before=before, limit=limit)
+
+        rows_removed, self._walk = await self._db.run(work)
+        return removed + rows_removed
+
+
+# --- publish --------------------------------------------------------------------------------
+
+
+def _answer(
+    requests: Sequence[Sequence[NewEvent]], known: dict[tuple[str, str], tuple[bytes, int]]
+) -> tuple[list[list[Receipt] | Refusal], list[NewEvent]]:
+    """What each request is told, and the events to write.
+
+    One after the other: a request that repeats an event of an earlier one gets its answer.
+    """
+    kept = dict(known)
+    answers: list[list[Receipt] | Refusal] = []
+    accepted: list[NewEvent] = []
+    for request in requests:
+        receipts: list[Receipt] = []
+        conflicts: list[int] = []
+        fresh: list[NewEvent] = []
+        for index, new in enumerate(request):
+            event = new.event
+            there = kept.get((event.tenant, event.key))
+            if there is None:
+                fresh.append(new)
+                receipts.append(Receipt(event.key, len(new.deliveries), new=True))
+            elif there[0] == new.content_hash:
+                receipts.append(Receipt(event.key, there[1], new=False))
+            else:
+                conflicts.append(index)
+        if conflicts:
+            answers.append(Refusal(tuple(conflicts)))
+            continue
+        answers.append(receipts)
+        accepted += fresh
+        for new in fresh:
+            kept[new.event.tenant, new.event.key] = (new.content_hash, len(new.deliveries))
+    return answers, accepted
+
+
+# --- due ------------------------------------------------------------------------------------
+
+
+class _Choice(NamedTuple):
+    """Which rows an ask gets, by id, and what follows them."""
+
+    endpoint_id: int
+    fresh: list[int]
+    retry: list[int]
+    more_fresh: bool
+    next_due: int | None
+
+    def answer(self, works: dict[int, Work]) -> DueAnswer:
+        """A delivery without its event cannot be sent; it stays where people can see it."""
+        return DueAnswer(
+            self.endpoint_id,
+            tuple(works[it] for it in self.fresh if it in works),
+            tuple(works[it] for it in self.retry if it in works),
+            self.more_fresh,
+            self.next_due,
+        )
+
+
+def _choose(asks: Sequence[DueAsk], heads: list[Row], *, now: int) -> list[_Choice]:
+    lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for number, lane, due_at, delivery_id in heads:
+        lanes[number, lane].append((due_at, delivery_id))
+    choices = []
+    for number, ask in enumerate(asks):
+        fresh = sorted(lanes[number, _FRESH])
+        retry = sorted(lanes[number, 1])
+        due = [row for row in retry[: ask.retry] if row[0] <= now]
+        choices.append(
+            _Choice(
+                ask.endpoint_id,
+                [delivery_id for _, delivery_id in fresh[: ask.fresh]],
+                [delivery_id for _, delivery_id in due],
+                len(fresh) > ask.fresh,
+                retry[len(due)][0] if len(retry) > len(due) else None,
+            )
+        )
+    return choices
+
+
+def _work(row: Row) -> Work:
+    return Work(rows.pending(row), rows.event(row[rows.PENDING_WIDTH :]))
+
+
+async def _starts(tx: Tx, ids: Sequence[Row]) -> list[EndpointStart]:
+    found = await tx.many("endpoint_start", ids)
+    starts = []
+    for row in sorted(found, key=itemgetter(0)):
+        first, replay_due, tried_due, oldest_id = row[rows.ENDPOINT_WIDTH :]
+        dues = [it for it in (replay_due, tried_due) if it is not None]
+        starts.append(
+            EndpointStart(rows.endpoint(row), first is not None, min(dues, default=None), oldest_id)
+        )
+    return starts
+
+
+async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | None:
+    """The oldest delivery never attempted, else the next one in the round."""
+    firsts = []
+    for part in (PART_FIRST, PART_REPLAY):
+        row = await tx.one(
+            "probe_first",
+            endpoint_id=endpoint.id,
+            part=part,
+            alive_at=alive_at,
+            look=PROBE_LOOK,
+        )
+        if row is not None:
+            firsts.append(int(row[0]))
+    if firsts:
+        return min(firsts)
+    for after_id in (endpoint.probe_after_id, 0):
+        row = await tx.one(
+            "probe_next",
+            endpoint_id=endpoint.id,
+            after_id=after_id,
+            alive_at=alive_at,
+            look=PROBE_LOOK,
+        )
+        if row is not None:
+            return int(row[0])
+    return None
+
+
+# --- settle ---------------------------------------------------------------------------------
+
+
+async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
+    """First of all: what was decided on old knowledge must not be written."""
+    ordered = sorted(endpoints, key=lambda it: it.id)
+    changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation) for it in ordered]
+    written = {row[0] for row in await tx.many("endpoint_settle", changed)}
+    if stale := frozenset(it.id for it in ordered) - written:
+        raise StaleEndpoints(stale)
+
+
+async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
+    """Delete what is finished, replace what waits; the ids that were no longer there."""
+    left = await tx.many("pending_finish", [(it.delivery.id,) for it in batch.finished])
+    waiting = sorted(batch.waiting, key=lambda it: it.id)
+    replaced = await tx.many("pending_wait", [(*rows.pending_row(it)[1:], it.id) for it in waiting])
+    asked = {it.delivery.id for it in batch.finished}
+    asked.update(it.id for it in batch.waiting)
+    asked.difference_update(row[0] for row in left)
+    asked.difference_update(row[0] for row in replaced)
+    return frozenset(asked)
+
+
+async def _append_history(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) -> None:
+    arrived = [
+        (it.delivery.id,)
+        for it in batch.finished
+        if it.delivery.id in gone and it.status is Status.DELIVERED
+    ]
+    await tx.many("history_arrived", arrived)
+    finished = [it for it in batch.finished if it.delivery.id not in gone]
+    if not finished:
+        return
+    await tx.insert("history", [rows.history_row(it) for it in finished])
+    changes: dict[str, LedgerChange] = defaultdict(LedgerChange)
+    for it in finished:
+        change = changes[it.delivery.tenant]
+        match it.status:
+            case Status.DELIVERED:
+                change.delivered += 1
+            case Status.DROPPED:
+                change.dropped += 1
+            case Status.CANCELLED:
+                change.cancelled += 1
+            case Status.PENDING:
+                raise AssertionError("a finished delivery is not pending")
+    await add_to_ledger(tx, changes, node=node)
+
+
+def _attempt_row(attempt: Attempt, gone: frozenset[int]) -> Row:
+    if attempt.delivery_id in gone:
+        attempt = replace(attempt, decided=Decided.CANCELLED)
+    return rows.attempt_row(attempt)

@@ -1,0 +1,114 @@
+"""Brings a database to this program's schema: numbered files, each in one transaction.
+
+A file's number is recorded in the transaction that applies it, so a migration may be interrupted
+anywhere and begun again, and two processes may begin at once: the second waits, sees the number
+and has nothing to do. Files are only added, never changed, once they have been released.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from homing.errors import BadSetting
+from homing.store.tx import Dialect, Row
+
+T = TypeVar("T")
+
+Execute = Callable[..., Awaitable[list[Row]]]  # (sql, *values): one statement
+
+_RECORD: dict[Dialect, str] = {
+    "sqlite": "CREATE TABLE IF NOT EXISTS migration (number INTEGER PRIMARY KEY,"
+    " name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
+    "postgres": "CREATE TABLE IF NOT EXISTS migration (number bigint PRIMARY KEY,"
+    " name text NOT NULL, applied_at bigint NOT NULL)",
+}
+_NOW: dict[Dialect, str] = {
+    "sqlite": "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+    "postgres": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+}
+# Held to the end of the transaction: of two processes one waits for the other here.
+_POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140551)"
+
+
+class Migration(NamedTuple):
+    """A numbered schema file."""
+
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+
+class Ground(Protocol):
+    """A database that can run plain SQL in one transaction that keeps other writers out."""
+
+    dialect: Dialect
+
+    async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T: ...
+
+
+def split(script: str) -> tuple[str, ...]:
+    """The statements of a script; each ends with a semicolon at the end of a line."""
+    plain = re.sub(r"--[^\n]*", "", script)
+    return tuple(part.strip() for part in re.split(r";[ \t]*(?:\n|$)", plain) if part.strip())
+
+
+@cache
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """The schema files of one engine, in order."""
+    folder = files("homing.store") / "schema" / dialect
+    found = []
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            number, _, name = file.name.removesuffix(".sql").partition("_")
+            found.append(Migration(int(number), name, split(file.read_text(encoding="utf-8"))))
+    return tuple(sorted(found))
+
+
+async def migrate(ground: Ground) -> None:
+    """Apply what is missing. BadSetting if the database is newer than this program."""
+    known = migrations(ground.dialect)
+    applied = await ground.raw(_applied(ground.dialect))
+    newest = known[-1].number
+    if max(applied, default=0) > newest:
+        raise BadSetting(
+            f"The database has schema {max(applied)}; this program knows {newest} at most."
+            " Start the newer program."
+        )
+    for migration in known:
+        if migration.number not in applied:
+            await ground.raw(_apply(migration, ground.dialect))
+
+
+async def _lock(execute: Execute, dialect: Dialect) -> None:
+    if dialect == "postgres":
+        await execute(_POSTGRES_LOCK)
+
+
+def _applied(dialect: Dialect) -> Callable[[Execute], Awaitable[set[int]]]:
+    async def look(execute: Execute) -> set[int]:
+        await _lock(execute, dialect)
+        await execute(_RECORD[dialect])
+        return {row[0] for row in await execute("SELECT number FROM migration")}
+
+    return look
+
+
+def _apply(migration: Migration, dialect: Dialect) -> Callable[[Execute], Awaitable[None]]:
+    sign = "?" if dialect == "sqlite" else "$"
+    known = f"SELECT number FROM migration WHERE number = {sign}1"  # noqa: S608
+    record = f"INSERT INTO migration VALUES ({sign}1, {sign}2, {_NOW[dialect]})"  # noqa: S608
+
+    async def apply(execute: Execute) -> None:
+        await _lock(execute, dialect)
+        if await execute(known, migration.number):
+            return  # Another process was first.
+        for statement in migration.statements:
+            await execute(statement)
+        values: tuple[Any, ...] = (migration.number, migration.name)
+        await execute(record, *values)
+
+    return apply

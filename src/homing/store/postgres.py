@@ -1,0 +1,299 @@
+"""PostgreSQL: many machines, one database; the same operations as on SQLite.
+
+A transaction that fails before its COMMIT has done nothing, so a lost connection, a restart of
+the server or a deadlock is answered by running it again, for a second or two. A connection that
+breaks *during* COMMIT leaves a doubt. Batches that must not be written twice carry a mark, a row
+that the same transaction writes first: when the batch is run again, the row tells whether the
+first run was committed, and if its backend is still busy committing, the row's lock makes us wait
+for the answer.
+
+The hot path runs on seeks alone: its sessions never plan a scan of a whole table, whatever the
+statistics say at that moment, and keep one plan for each statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import asyncpg
+
+from homing.errors import StoreUnavailable
+from homing.store.migrate import Execute, migrate
+from homing.store.partitions import ensure_days, remove_days
+from homing.store.pool import Pool
+from homing.store.rows import COLUMNS
+from homing.store.statements import statements
+from homing.store.tx import Dialect, Mark, Row, RunAgain, Tx
+
+T = TypeVar("T")
+
+COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSERT of arrays.
+PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
+HOT_CONNECTIONS = 6
+VIEW_CONNECTIONS = 4
+
+_SESSION = {
+    "application_name": "homing",
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    "timezone": "UTC",
+    "jit": "off",
+}
+_HOT = {
+    **_SESSION,
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+_MARK = """
+    INSERT INTO batch_mark (node, kind, number) VALUES ($1, $2, $3)
+    ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number
+    WHERE batch_mark.number <> excluded.number
+    RETURNING number
+"""
+_TYPES = """
+    SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.relname = ANY($1::text[]) AND pg_table_is_visible(c.oid)
+    AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+# The connection or the server is gone, for now.
+_LOST = (
+    OSError,  # TimeoutError is one.
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InternalClientError,
+)
+# It is there and cannot do it: no space, no rights, standing by, damaged.
+_REFUSED = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InternalServerError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.PostgresSystemError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+_RACE = (asyncpg.TransactionRollbackError, RunAgain)
+
+
+class _Batch(NamedTuple):
+    """A marked batch and what is written as its mark."""
+
+    mark: Mark
+    token: int
+
+
+class _Doubt(NamedTuple):
+    """A batch whose COMMIT broke off, and what it answers if it was committed."""
+
+    batch: _Batch
+    result: Any
+
+
+class PostgresTx:
+    """``Tx`` on an asyncpg connection."""
+
+    def __init__(self, connection: Any, types: dict[str, str]) -> None:
+        self._connection = connection
+        self._types = types
+        self._statements = statements("postgres")
+        self.count = 0
+        self.wrote = False
+
+    async def _fetch(self, text: str, values: Iterable[Any]) -> list[Row]:
+        self.count += 1
+        self.wrote = self.wrote or not text.startswith("SELECT")
+        return [tuple(record) for record in await self._connection.fetch(text, *values)]
+
+    async def all(self, name: str, /, **params: Any) -> list[Row]:
+        text, names = self._statements[name]
+        return await self._fetch(text, [params[it] for it in names])
+
+    async def one(self, name: str, /, **params: Any) -> Row | None:
+        rows = await self.all(name, **params)
+        return rows[0] if rows else None
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
+        if not rows:
+            return []
+        return await self._fetch(self._statements[name].text, zip(*rows, strict=True))
+
+    async def insert(self, table: str, rows: Iterable[Row], /) -> None:
+        rows = list(rows)
+        if not rows:
+            return
+        if len(rows) < COPY_ROWS:
+            await self._fetch(self._types[table], zip(*rows, strict=True))
+            return
+        self.count += 1
+        self.wrote = True
+        await self._connection.copy_records_to_table(table, records=rows, columns=COLUMNS[table])
+
+
+def _insert_texts(types: Iterable[Row]) -> dict[str, str]:
+    """For each table: INSERT of whole columns, given as arrays."""
+    known = {(table, column): kind for table, column, kind in types}
+    texts = {}
+    for table, columns in COLUMNS.items():
+        arrays = (f"${n}::{known[table, column]}[]" for n, column in enumerate(columns, 1))
+        texts[table] = (
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
+        )
+    return texts
+
+
+class PostgresDb:
+    """``Db`` on PostgreSQL. Made by ``open``."""
+
+    dialect: Dialect = "postgres"
+
+    def __init__(self, dsn: str) -> None:
+        self.count = 0
+        self._hot = Pool(dsn, size=HOT_CONNECTIONS, settings=_HOT)
+        self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION)
+        self._inserts: dict[str, str] = {}
+        # What is written as a mark: callers' numbers may begin again with a process, these do not.
+        self._tokens = itertools.count(secrets.randbits(62))
+        self._keys_upto = 0  # The keys of events up to this id have been removed.
+        self._doubts: dict[tuple[int, str], _Doubt] = {}
+
+    @classmethod
+    async def open(cls, dsn: str) -> PostgresDb:
+        """Connect, and bring the schema and the days ahead up to date."""
+        db = cls(dsn)
+        try:
+            await migrate(db)
+            db._inserts = _insert_texts(await db.raw(lambda run: run(_TYPES, list(COLUMNS))))
+            await ensure_days(db)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    @property
+    def statements(self) -> int:
+        return self.count
+
+    async def run(
+        self,
+        operation: Callable[[Tx], Awaitable[T]],
+        *,
+        mark: Mark | None = None,
+        read: bool = False,
+        look: bool = False,
+    ) -> T:
+        if read or look:
+            pool = self._views if read else self._hot
+            return await self._patiently(lambda: self._look(pool, operation))
+        batch = self._batch(mark) if mark is not None else None
+        return await self._patiently(lambda: self._commit(operation, batch))
+
+    def _batch(self, mark: Mark) -> _Batch:
+        """The same batch again has the same token, even in a later call."""
+        doubt = self._doubts.get(mark[:2])
+        if doubt is not None and doubt.batch.mark == mark:
+            return doubt.batch
+        return _Batch(mark, next(self._tokens))
+
+    async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
+        """Run plain SQL in one transaction: for migrations and the days."""
+
+        async def plain(tx: Tx) -> T:
+            assert isinstance(tx, PostgresTx)
+
+            async def execute(text: str, *values: Any) -> list[Row]:
+                return await tx._fetch(text, values)
+
+            return await operation(execute)
+
+        return await self._patiently(lambda: self._commit(plain, None))
+
+    async def remove_days(self, *, before: int, limit: int) -> int:
+        await ensure_days(self, before=before)
+        removed, self._keys_upto = await remove_days(
+            self, before=before, limit=limit, keys_upto=self._keys_upto
+        )
+        return removed
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run it until it works, for a second or two."""
+        for pause in (*PAUSES_S, None):
+            try:
+                return await work()
+            except _REFUSED as error:
+                if pause is None or not isinstance(error, _LOST):
+                    raise _unavailable(error) from error
+            except (*_LOST, *_RACE) as error:
+                if pause is None:
+                    raise _unavailable(error) from error
+            await asyncio.sleep(pause)
+        raise AssertionError("the last pause is None")
+
+    async def _look(self, pool: Pool, operation: Callable[[Tx], Awaitable[T]]) -> T:
+        """Read without a transaction: in READ COMMITTED each statement sees its own moment."""
+        async with pool.take() as connection:
+            tx = PostgresTx(connection, self._inserts)
+            try:
+                return await operation(tx)
+            finally:
+                self.count += tx.count
+
+    async def _commit(self, operation: Callable[[Tx], Awaitable[T]], batch: _Batch | None) -> T:
+        async with self._hot.take() as connection:
+            tx = PostgresTx(connection, self._inserts)
+            await connection.execute("BEGIN")
+            try:
+                if batch is not None and await self._is_committed(connection, batch):
+                    await connection.execute("ROLLBACK")
+                    known: T = self._doubts.pop(batch.mark[:2]).result
+                    return known
+                result = await operation(tx)
+            except Exception:
+                with contextlib.suppress(*_LOST):
+                    await connection.execute("ROLLBACK")
+                raise
+            finally:
+                self.count += tx.count
+            if not tx.wrote:
+                await connection.execute("ROLLBACK")
+                return result
+            await self._finish(connection, batch, result)
+            return result
+
+    async def _is_committed(self, connection: Any, batch: _Batch) -> bool:
+        """Write the mark; true if an earlier run of this batch had written it."""
+        node, kind, _ = batch.mark
+        return not await connection.fetch(_MARK, node, kind, batch.token)
+
+    async def _finish(self, connection: Any, batch: _Batch | None, result: Any) -> None:
+        try:
+            await connection.execute("COMMIT")
+        except _LOST as error:
+            connection.terminate()
+            if batch is None:
+                raise StoreUnavailable("The connection broke during COMMIT.") from error
+            self._doubts[batch.mark[:2]] = _Doubt(batch, result)
+            raise
+
+    async def close(self) -> None:
+        await self._hot.close()
+        await self._views.close()
+
+
+def _unavailable(error: Exception) -> StoreUnavailable:
+    """Only the kind of error: its text could quote a row."""
+    return StoreUnavailable(f"PostgreSQL: {type(error).__name__}.")

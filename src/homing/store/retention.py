@@ -1,0 +1,102 @@
+"""Removes what is past retention by rows, in bounded steps, oldest first.
+
+Old rows that must stay (a delivery that finished late, a test send of yesterday's backlog) lie
+among those that go. A step looks at a bounded number of rows and remembers how far it came, so
+that rows that stay are looked at once in a round and never stop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from homing.model import Lane, id_floor
+from homing.store.tx import Row, Tx
+
+LOOKS = 10  # in one step, while nothing is found to remove
+_END = (1 << 63) - 1
+
+Look = Callable[[int], Awaitable[tuple[int, int | None]]]  # after id → removed, id to go on after
+
+
+class Walk(NamedTuple):
+    """How far the present round has come in each table; 0 begins a new one."""
+
+    history: int = 0
+    attempts: int = 0
+    endpoints: int = 0
+
+
+async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Walk]:
+    """Remove about ``limit`` rows of each table at most; how many went, and how far it came."""
+    bound_id = id_floor(before)
+
+    async def history(after_id: int) -> tuple[int, int | None]:
+        found = await tx.all("old_history", after_id=after_id, bound_id=bound_id, limit=limit)
+        gone = [(row[0],) for row in found if row[1] < before]
+        await tx.many("attempts_remove", gone)
+        await tx.many("history_remove", gone)
+        return len(gone), _on_after(found, limit)
+
+    async def attempts(after_id: int) -> tuple[int, int | None]:
+        found = await tx.all("old_attempts", after_id=after_id, bound_id=bound_id, limit=limit)
+        gone = [(row[0],) for row in found if row[1] < before and row[2] == Lane.TEST]
+        await tx.many("attempts_remove", gone)
+        return len(gone), _on_after(found, limit)
+
+    async def endpoints(after_id: int) -> tuple[int, int | None]:
+        return await _endpoints(tx, after_id, before=before, limit=limit)
+
+    removed = await _events(tx, before=before, bound_id=bound_id, limit=limit)
+    removed += len(
+        await tx.all("transitions_remove", bound_id=bound_id, before=before, limit=limit)
+    )
+    removed += len(await tx.all("subscriptions_remove", before=before, limit=limit))
+    gone, on_history = await _looks(history, walk.history)
+    tests_gone, on_attempts = await _looks(attempts, walk.attempts)
+    endpoints_gone, on_endpoints = await _looks(endpoints, walk.endpoints)
+    removed += gone + tests_gone + endpoints_gone
+    return removed, Walk(on_history, on_attempts, on_endpoints)
+
+
+async def _looks(look: Look, after_id: int) -> tuple[int, int]:
+    """Look on until something went or the round is over."""
+    for _ in range(LOOKS):
+        removed, on_after = await look(after_id)
+        after_id = on_after or 0
+        if removed or not on_after:
+            return removed, after_id
+    return 0, after_id
+
+
+def _on_after(found: Sequence[Row], limit: int) -> int | None:
+    return int(found[-1][0]) if len(found) == limit else None
+
+
+async def _events(tx: Tx, *, before: int, bound_id: int, limit: int) -> int:
+    needed = await tx.one("first_needed")
+    assert needed is not None
+    pending_id, replayed_id = (it if it is not None else _END for it in needed)
+    found = await tx.all(
+        "old_events",
+        bound_id=min(bound_id, replayed_id),
+        first_pending_id=pending_id,
+        before=before,
+        limit=limit,
+    )
+    gone = [(row[0],) for row in found]
+    await tx.many("key_remove", [(tenant, key, event_id) for event_id, tenant, key in found])
+    await tx.many("replay_link_remove", gone)
+    await tx.many("event_remove", gone)
+    return len(gone)
+
+
+async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:
+    await tx.one("catalog_hold")  # Nobody subscribes to an endpoint while it goes.
+    looked = await tx.one("endpoints_look", after_id=after_id, limit=limit)
+    assert looked is not None
+    count, upto_id = looked
+    if not count:
+        return 0, None
+    gone = await tx.all("endpoints_remove", after_id=after_id, upto_id=upto_id, before=before)
+    return len(gone), upto_id if count == limit else None

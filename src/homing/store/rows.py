@@ -1,0 +1,354 @@
+"""Rows of the tables and values of the model, each made from the other.
+
+The only place that knows the order of columns. Text that PostgreSQL cannot hold (NUL) is cleaned
+where it may come from outside.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from homing.model import (
+    Attempt,
+    Decided,
+    Delivery,
+    Endpoint,
+    Event,
+    Failure,
+    Finished,
+    Format,
+    Health,
+    Lane,
+    Outcome,
+    Phases,
+    Reason,
+    Secret,
+    State,
+    Status,
+    Subscription,
+    Transition,
+)
+from homing.ports import Chore, NewEvent, ReplayFilter, ReplayJob
+from homing.store.tx import Row
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_DELIVERY = "id bucket tenant endpoint_id subscription_id event_id root_id accepted_at"
+_SCHEDULE = "due_at expires_at t0 retry attempts ours replay"
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "subscription": _columns(
+        "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
+        " description created_at updated_at deleted_at version"
+    ),
+    "endpoint": _columns(
+        "id bucket tenant url created_at generation state since enabled_since attempts failures"
+        " consecutive_failures first_attempt_at last_success_at manual_enable_at warned"
+        " next_probe_at probe_after_id hold_until dropped_unreported dropped_reported_at rule"
+    ),
+    "event_key": _columns("tenant key event_id content_hash"),
+    "event": _columns("id tenant key type time accepted_at data deliveries last_id"),
+    "pending": _columns(f"{_DELIVERY} part {_SCHEDULE}"),
+    "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived"),
+    "attempt": _columns(
+        "delivery_id number endpoint_id subscription_id lane started_at finished_at outcome code"
+        " failure detail address dns_us connect_us tls_us first_byte_us total_us request_headers"
+        " answer_headers excerpt decided due_at retry"
+    ),
+    "transition": _columns("id endpoint_id at before after rule numbers by"),
+    "replay_link": _columns("event_id delivery_id"),
+    "replay_job": _columns(
+        "id filter created_at state upto_id after_id looked_at replayed skipped"
+    ),
+    "chore": _columns("id kind subscription_id endpoint_id after_id"),
+    "ledger": _columns("tenant node accepted delivered dropped cancelled"),
+}
+EVENT_WIDTH = len(COLUMNS["event"])
+PENDING_WIDTH = len(COLUMNS["pending"])
+HISTORY_WIDTH = len(COLUMNS["history"])
+ENDPOINT_WIDTH = len(COLUMNS["endpoint"])
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "\ufffd") if "\0" in text else text
+
+
+# --- subscriptions and endpoints ------------------------------------------------------------
+
+
+def subscription_row(sub: Subscription) -> Row:
+    return (
+        sub.id,
+        sub.tenant,
+        sub.endpoint_id,
+        sub.url,
+        _json(sub.types),
+        sub.format.value,
+        _json(sub.secrets),
+        sub.token,
+        _json(sub.headers),
+        sub.policy,
+        sub.deadline_ms,
+        int(sub.active),
+        _clean(sub.description),
+        sub.created_at,
+        sub.updated_at,
+        sub.deleted_at,
+        sub.version,
+    )
+
+
+def subscription(row: Row) -> Subscription:
+    return Subscription(
+        id=row[0],
+        tenant=row[1],
+        endpoint_id=row[2],
+        url=row[3],
+        types=msgspec.json.decode(row[4], type=tuple[str, ...]),
+        format=Format(row[5]),
+        secrets=msgspec.json.decode(row[6], type=tuple[Secret, ...]),
+        token=row[7],
+        headers=msgspec.json.decode(row[8], type=tuple[tuple[str, str], ...]),
+        policy=row[9],
+        deadline_ms=row[10],
+        active=bool(row[11]),
+        description=row[12],
+        created_at=row[13],
+        updated_at=row[14],
+        deleted_at=row[15],
+        version=row[16],
+    )
+
+
+def endpoint_row(endpoint: Endpoint) -> Row:
+    health = endpoint.health
+    return (
+        endpoint.id,
+        endpoint.bucket,
+        endpoint.tenant,
+        endpoint.url,
+        endpoint.created_at,
+        endpoint.generation,
+        health.state.value,
+        health.since,
+        health.enabled_since,
+        health.attempts,
+        health.failures,
+        health.consecutive_failures,
+        health.first_attempt_at,
+        health.last_success_at,
+        health.manual_enable_at,
+        health.warned,
+        endpoint.next_probe_at,
+        endpoint.probe_after_id,
+        endpoint.hold_until,
+        endpoint.dropped_unreported,
+        endpoint.dropped_reported_at,
+        endpoint.rule,
+    )
+
+
+def endpoint(row: Row) -> Endpoint:
+    health = Health(State(row[6]), *row[7:16])
+    return Endpoint(*(*row[:6], health, *row[16:22]))
+
+
+# --- events and deliveries ------------------------------------------------------------------
+
+
+def event_row(new: NewEvent) -> Row:
+    event, deliveries = new.event, new.deliveries
+    return (
+        event.id,
+        event.tenant,
+        event.key,
+        event.type,
+        event.time,
+        event.accepted_at,
+        event.data,
+        len(deliveries),
+        deliveries[-1].id if deliveries else event.id,
+    )
+
+
+def event(row: Row) -> Event:
+    """From the columns of ``event``; the last two (deliveries, last_id) are not part of it."""
+    return Event(*row[:7])
+
+
+def event_key_row(new: NewEvent) -> Row:
+    return (new.event.tenant, new.event.key, new.event.id, new.content_hash)
+
+
+def pending_row(it: Delivery) -> Row:
+    return (
+        it.id,
+        it.bucket,
+        it.tenant,
+        it.endpoint_id,
+        it.subscription_id,
+        it.event_id,
+        it.root_id,
+        it.accepted_at,
+        it.part,
+        it.due_at,
+        it.expires_at,
+        it.t0,
+        it.retry,
+        it.attempts,
+        it.ours,
+        int(it.replay),
+    )
+
+
+def pending(row: Row) -> Delivery:
+    return Delivery(*(*row[:8], *row[9:15], row[15] != 0))
+
+
+def history_row(finished: Finished) -> Row:
+    it = finished.delivery
+    return (
+        it.id,
+        it.bucket,
+        it.tenant,
+        it.endpoint_id,
+        it.subscription_id,
+        it.event_id,
+        it.root_id,
+        it.accepted_at,
+        it.due_at,
+        it.expires_at,
+        it.t0,
+        it.retry,
+        it.attempts,
+        it.ours,
+        int(it.replay),
+        finished.status.value,
+        finished.reason.value if finished.reason else None,
+        finished.finished_at,
+        int(finished.arrived),
+    )
+
+
+def history(row: Row) -> Finished:
+    delivery = Delivery(*(*row[:14], row[14] != 0))
+    reason = None if row[16] is None else Reason(row[16])
+    return Finished(delivery, Status(row[15]), reason, row[17], row[18] != 0)
+
+
+# --- attempts and transitions ---------------------------------------------------------------
+
+
+def attempt_row(attempt: Attempt) -> Row:
+    phases = attempt.phases
+    return (
+        attempt.delivery_id,
+        attempt.number,
+        attempt.endpoint_id,
+        attempt.subscription_id,
+        attempt.lane.value,
+        attempt.started_at,
+        attempt.finished_at,
+        attempt.outcome.value,
+        attempt.code,
+        attempt.failure.value if attempt.failure else None,
+        _clean(attempt.detail),
+        attempt.address,
+        phases.dns_us,
+        phases.connect_us,
+        phases.tls_us,
+        phases.first_byte_us,
+        phases.total_us,
+        attempt.request_headers,
+        attempt.answer_headers,
+        attempt.excerpt,
+        attempt.decided.value,
+        attempt.due_at,
+        attempt.retry,
+    )
+
+
+def attempt(row: Row) -> Attempt:
+    return Attempt(
+        delivery_id=row[0],
+        number=row[1],
+        endpoint_id=row[2],
+        subscription_id=row[3],
+        lane=Lane(row[4]),
+        started_at=row[5],
+        finished_at=row[6],
+        outcome=Outcome(row[7]),
+        code=row[8],
+        failure=None if row[9] is None else Failure(row[9]),
+        detail=row[10],
+        address=row[11],
+        phases=Phases(*row[12:17]),
+        request_headers=row[17],
+        answer_headers=row[18],
+        excerpt=row[19],
+        decided=Decided(row[20]),
+        due_at=row[21],
+        retry=row[22],
+    )
+
+
+def transition_row(change: Transition) -> Row:
+    return (
+        change.id,
+        change.endpoint_id,
+        change.at,
+        change.before.value,
+        change.after.value,
+        change.rule,
+        _json(change.numbers),
+        _clean(change.by),
+    )
+
+
+def transition(row: Row) -> Transition:
+    return Transition(
+        row[0],
+        row[1],
+        row[2],
+        State(row[3]),
+        State(row[4]),
+        row[5],
+        msgspec.json.decode(row[6], type=dict[str, int]),
+        row[7],
+    )
+
+
+# --- chores and replay jobs -----------------------------------------------------------------
+
+
+def chore_row(chore: Chore) -> Row:
+    return (chore.id, chore.kind, chore.subscription_id, chore.endpoint_id, chore.after_id)
+
+
+def chore(row: Row) -> Chore:
+    return Chore(*row[:5])
+
+
+def replay_job_row(job: ReplayJob) -> Row:
+    return (
+        job.id,
+        _json(job.filter),
+        job.created_at,
+        job.state,
+        job.upto_id,
+        job.after_id,
+        job.looked_at,
+        job.replayed,
+        job.skipped,
+    )
+
+
+def replay_job(row: Row) -> ReplayJob:
+    return ReplayJob(row[0], msgspec.json.decode(row[1], type=ReplayFilter), *row[2:9])

@@ -1,0 +1,101 @@
+-- What people change. Whoever changes subscriptions, or writes deliveries that follow from one,
+-- takes the catalog's row first: so nothing is written for a subscription that has just gone.
+
+-- name: catalog_version
+SELECT version FROM catalog WHERE one = 1;
+
+-- name: catalog_raise
+-- Changes of subscriptions queue here.
+UPDATE catalog SET version = version + 1 WHERE one = 1 RETURNING version;
+
+-- name: catalog_hold [sqlite]
+-- Subscriptions stay as they are until the commit.
+SELECT version FROM catalog WHERE one = 1;
+
+-- name: catalog_hold [postgres]
+SELECT version FROM catalog WHERE one = 1 FOR SHARE;
+
+-- name: subscriptions_since
+SELECT {subscription} FROM subscription WHERE version > :version ORDER BY version, id;
+
+-- name: subscription_by_id
+SELECT {subscription} FROM subscription WHERE id = :id;
+
+-- name: subscription_replace
+UPDATE subscription SET
+    tenant = :tenant, endpoint_id = :endpoint_id, url = :url, types = :types, format = :format,
+    secrets = :secrets, token = :token, headers = :headers, policy = :policy,
+    deadline_ms = :deadline_ms, active = :active, description = :description,
+    created_at = :created_at, updated_at = :updated_at, deleted_at = :deleted_at,
+    version = :version
+WHERE id = :id;
+
+-- name: endpoint_of_url
+SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
+
+-- name: endpoint_replace
+-- Its owner finds the newer generation at its next settle, reads again and decides again.
+UPDATE endpoint SET
+    generation = generation + 1, state = :state, since = :since, enabled_since = :enabled_since,
+    attempts = :attempts, failures = :failures, consecutive_failures = :consecutive_failures,
+    first_attempt_at = :first_attempt_at, last_success_at = :last_success_at,
+    manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
+    probe_after_id = :probe_after_id, hold_until = :hold_until,
+    dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
+    rule = :rule
+WHERE id = :id AND generation = :generation
+RETURNING generation;
+
+-- name: pending_by_id
+SELECT {pending} FROM pending WHERE id = :id;
+
+-- name: history_by_id
+SELECT {history} FROM history WHERE id = :id;
+
+-- name: cancel_one
+DELETE FROM pending WHERE id = :id RETURNING {pending};
+
+-- name: chores
+SELECT {chore} FROM chore ORDER BY id;
+
+-- name: chore_hold [sqlite]
+SELECT {chore} FROM chore WHERE id = :id;
+
+-- name: chore_hold [postgres]
+-- Two processes never do the same step.
+SELECT {chore} FROM chore WHERE id = :id FOR UPDATE;
+
+-- name: chore_moves_cancel
+-- A subscription was deleted while its deliveries were still following it.
+UPDATE chore SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
+
+-- name: chore_look
+SELECT id, subscription_id FROM pending
+WHERE endpoint_id = :endpoint_id AND id > :after_id
+ORDER BY id LIMIT :limit;
+
+-- name: chore_move [sqlite]
+UPDATE pending SET endpoint_id = :target_id, bucket = :bucket
+WHERE id IN (SELECT value FROM json_each(:ids)) AND endpoint_id = :endpoint_id
+RETURNING id;
+
+-- name: chore_move [postgres]
+UPDATE pending SET endpoint_id = :target_id, bucket = :bucket
+WHERE id = ANY(:ids::bigint[]) AND endpoint_id = :endpoint_id
+RETURNING id;
+
+-- name: chore_cancel [sqlite]
+DELETE FROM pending
+WHERE id IN (SELECT value FROM json_each(:ids)) AND endpoint_id = :endpoint_id
+RETURNING {pending};
+
+-- name: chore_cancel [postgres]
+DELETE FROM pending
+WHERE id = ANY(:ids::bigint[]) AND endpoint_id = :endpoint_id
+RETURNING {pending};
+
+-- name: chore_progress
+UPDATE chore SET after_id = :after_id WHERE id = :id;
+
+-- name: chore_done
+DELETE FROM chore WHERE id = :id;

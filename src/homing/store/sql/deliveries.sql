@@ -1,0 +1,181 @@
+-- Lists of deliveries: pending and history in one statement, newest first, by id.
+--
+-- A delivery keeps its id when it moves from pending to history, and a statement sees one moment:
+-- so a page shows every delivery of its range of ids once, and the next page begins below it.
+--
+-- Several walks lie side by side, each along an index of its own; the caller opens those that fit
+-- its conditions and gives the others LIMIT 0. A walk that stopped at its limit ("look") knows
+-- nothing of what lies below its last row: "low" is the highest of those ids, the page shows
+-- nothing below it, and the next page begins there.
+
+-- name: deliveries
+-- The first column is "low", NULL when the walks came to their ends. Where nothing matched there
+-- is one row with NULL in all the others.
+WITH p AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT 1 AS walk, {pending} FROM pending
+        WHERE id >= :from_id AND id < :until_id
+        ORDER BY id DESC LIMIT :pending_by_id
+    ) AS by_id
+    UNION ALL
+    SELECT * FROM (
+        SELECT 2 AS walk, {pending} FROM pending
+        WHERE endpoint_id = :endpoint_id AND id >= :from_id AND id < :until_id
+        ORDER BY id DESC LIMIT :pending_by_endpoint
+    ) AS by_endpoint
+), h AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT 3 AS walk, {history} FROM history
+        WHERE id >= :from_id AND id < :until_id
+        ORDER BY id DESC LIMIT :history_by_id
+    ) AS by_id
+    UNION ALL
+    SELECT * FROM (
+        SELECT 4 AS walk, {history} FROM history
+        WHERE endpoint_id = :endpoint_id AND id >= :from_id AND id < :until_id
+        ORDER BY id DESC LIMIT :history_by_endpoint
+    ) AS by_endpoint
+    UNION ALL
+    SELECT * FROM (
+        SELECT 5 AS walk, {history} FROM history
+        WHERE status = :status AND status <> 'delivered' AND id >= :from_id AND id < :until_id
+        ORDER BY id DESC LIMIT :history_by_status
+    ) AS by_status
+), r AS MATERIALIZED (
+    SELECT 6 AS walk, delivery_id AS id FROM replay_link
+    WHERE event_id = :event_id AND delivery_id >= :replays_from_id AND delivery_id < :before_id
+    ORDER BY delivery_id DESC LIMIT :replays
+), bound AS (
+    SELECT max(low) AS low FROM (
+        SELECT min(id) AS low FROM (
+            SELECT walk, id FROM p UNION ALL SELECT walk, id FROM h UNION ALL SELECT walk, id FROM r
+        ) AS looked GROUP BY walk HAVING count(*) = :look
+    ) AS stopped
+), page AS (
+    SELECT {history:d} FROM (
+        SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+               due_at, expires_at, t0, retry, attempts, ours, replay,
+               'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+        FROM (SELECT {pending} FROM p
+              UNION ALL
+              SELECT {pending:q} FROM r CROSS JOIN pending q WHERE q.id = r.id) AS waiting
+        UNION ALL
+        SELECT {history} FROM h
+        UNION ALL
+        SELECT {history:q} FROM r CROSS JOIN history q WHERE q.id = r.id
+    ) AS d
+    WHERE d.id >= coalesce((SELECT low FROM bound), 0)
+      AND (CAST(:tenant AS TEXT) IS NULL OR d.tenant = :tenant)
+      AND (CAST(:status AS TEXT) IS NULL OR d.status = :status)
+      AND (CAST(:endpoint_id AS BIGINT) IS NULL OR d.endpoint_id = :endpoint_id)
+      AND (CAST(:subscription_id AS BIGINT) IS NULL OR d.subscription_id = :subscription_id)
+      AND (CAST(:event_id AS BIGINT) IS NULL OR d.event_id = :event_id)
+      AND (CAST(:expires_before AS BIGINT) IS NULL OR d.expires_at < :expires_before)
+      AND (CAST(:type AS TEXT) IS NULL OR EXISTS (
+            SELECT 1 FROM event e WHERE e.id = d.event_id AND (
+                e.type = :type
+                OR (length(e.type) > length(CAST(:prefix AS TEXT))
+                    AND substr(e.type, 1, length(CAST(:prefix AS TEXT))) = :prefix))))
+    ORDER BY d.id DESC LIMIT :limit
+)
+SELECT bound.low, {history:page}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM bound LEFT JOIN page ON TRUE
+LEFT JOIN event e ON e.id = page.event_id
+LEFT JOIN endpoint n ON n.id = page.endpoint_id
+ORDER BY page.id DESC;
+
+-- name: deliveries_of_event
+-- All of one event, oldest first: its own range of ids, then its replays.
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM (
+    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+           due_at, expires_at, t0, retry, attempts, ours, replay,
+           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    FROM (
+        SELECT * FROM (
+            SELECT {pending} FROM pending
+            WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
+            ORDER BY id LIMIT :limit
+        ) AS own
+        UNION ALL
+        SELECT * FROM (
+            SELECT {pending:q} FROM replay_link r JOIN pending q ON q.id = r.delivery_id
+            WHERE r.event_id = :event_id AND r.delivery_id > :last_id
+            ORDER BY r.delivery_id LIMIT :limit
+        ) AS replays
+    ) AS waiting
+    UNION ALL
+    SELECT * FROM (
+        SELECT {history} FROM history
+        WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
+        ORDER BY id LIMIT :limit
+    ) AS own
+    UNION ALL
+    SELECT * FROM (
+        SELECT {history:q} FROM replay_link r JOIN history q ON q.id = r.delivery_id
+        WHERE r.event_id = :event_id AND r.delivery_id > :last_id
+        ORDER BY r.delivery_id LIMIT :limit
+    ) AS replays
+) AS d
+LEFT JOIN event e ON e.id = d.event_id
+LEFT JOIN endpoint n ON n.id = d.endpoint_id
+ORDER BY d.id LIMIT :limit;
+
+-- name: deliveries_whole [sqlite]
+-- These deliveries, wherever each of them is now.
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM (
+    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+           due_at, expires_at, t0, retry, attempts, ours, replay,
+           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION ALL
+    SELECT {history} FROM history WHERE id IN (SELECT value FROM json_each(:ids))
+) AS d
+LEFT JOIN event e ON e.id = d.event_id
+LEFT JOIN endpoint n ON n.id = d.endpoint_id
+ORDER BY d.id DESC;
+
+-- name: deliveries_whole [postgres]
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM (
+    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+           due_at, expires_at, t0, retry, attempts, ours, replay,
+           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    FROM pending WHERE id = ANY(:ids::bigint[])
+    UNION ALL
+    SELECT {history} FROM history WHERE id = ANY(:ids::bigint[])
+) AS d
+LEFT JOIN event e ON e.id = d.event_id
+LEFT JOIN endpoint n ON n.id = d.endpoint_id
+ORDER BY d.id DESC;
+
+-- name: deliveries_of_tenant [sqlite]
+-- For a tenant with few endpoints: the ids of the newest rows of each, pending (0) and history (1),
+-- found by one seek per endpoint and side.
+SELECT e.id, 0, p.id FROM endpoint e CROSS JOIN pending p
+WHERE e.tenant = :tenant AND p.id IN (
+    SELECT q.id FROM pending q
+    WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
+    ORDER BY q.id DESC LIMIT :pending_look)
+UNION ALL
+SELECT e.id, 1, h.id FROM endpoint e CROSS JOIN history h
+WHERE e.tenant = :tenant AND h.id IN (
+    SELECT q.id FROM history q
+    WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
+    ORDER BY q.id DESC LIMIT :history_look);
+
+-- name: deliveries_of_tenant [postgres]
+SELECT e.id, newest.side, newest.id FROM endpoint e CROSS JOIN LATERAL (
+    (SELECT 0 AS side, q.id FROM pending q
+     WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
+     ORDER BY q.id DESC LIMIT :pending_look)
+    UNION ALL
+    (SELECT 1, q.id FROM history q
+     WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
+     ORDER BY q.id DESC LIMIT :history_look)
+) AS newest
+WHERE e.tenant = :tenant;
+
+-- name: event_last_id
+SELECT last_id FROM event WHERE id = :id;

@@ -1,0 +1,257 @@
+-- The hot path. Every statement is a seek, or a seek per row of a batch, however much is pending.
+
+-- name: last_id
+-- New ids begin after the highest in use; each of these is one seek at the end of an index.
+SELECT coalesce(max(id), 0) FROM (
+    SELECT max(id) AS id FROM event
+    UNION ALL SELECT max(id) FROM pending
+    UNION ALL SELECT max(id) FROM history
+    UNION ALL SELECT max(delivery_id) FROM attempt
+    UNION ALL SELECT max(id) FROM transition
+    UNION ALL SELECT max(id) FROM subscription
+    UNION ALL SELECT max(id) FROM endpoint
+    UNION ALL SELECT max(id) FROM chore
+    UNION ALL SELECT max(id) FROM replay_job
+) AS highest;
+
+-- name: keys_known [sqlite]
+-- Which events of a batch are already kept, for the same answer again or a conflict.
+SELECT k.tenant, k.key, k.content_hash, coalesce(e.deliveries, 0)
+FROM event_key k LEFT JOIN event e ON e.id = k.event_id
+WHERE k.tenant = :tenant AND k.key = :key;
+
+-- name: keys_known [postgres]
+SELECT k.tenant, k.key, k.content_hash, coalesce(e.deliveries, 0)
+FROM unnest(:tenant::text[], :key::text[]) AS asked (tenant, key)
+JOIN event_key k ON k.tenant = asked.tenant AND k.key = asked.key
+LEFT JOIN event e ON e.id = k.event_id;
+
+-- name: key_add [sqlite]
+-- A key that another process has just added does not come back.
+INSERT INTO event_key (tenant, key, event_id, content_hash)
+VALUES (:tenant, :key, :event_id, :content_hash)
+RETURNING 1;
+
+-- name: key_add [postgres]
+INSERT INTO event_key (tenant, key, event_id, content_hash)
+SELECT * FROM unnest(:tenant::text[], :key::text[], :event_id::bigint[], :content_hash::bytea[])
+ON CONFLICT DO NOTHING
+RETURNING 1;
+
+-- name: ledger_add [sqlite]
+-- Each process has its own rows: nobody fights for one.
+INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
+VALUES (:tenant, :node, :accepted, :delivered, :dropped, :cancelled)
+ON CONFLICT (tenant, node) DO UPDATE SET
+    accepted = ledger.accepted + excluded.accepted,
+    delivered = ledger.delivered + excluded.delivered,
+    dropped = ledger.dropped + excluded.dropped,
+    cancelled = ledger.cancelled + excluded.cancelled;
+
+-- name: ledger_add [postgres]
+INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
+SELECT * FROM unnest(
+    :tenant::text[], :node::integer[], :accepted::bigint[], :delivered::bigint[],
+    :dropped::bigint[], :cancelled::bigint[]
+)
+ON CONFLICT (tenant, node) DO UPDATE SET
+    accepted = ledger.accepted + excluded.accepted,
+    delivered = ledger.delivered + excluded.delivered,
+    dropped = ledger.dropped + excluded.dropped,
+    cancelled = ledger.cancelled + excluded.cancelled;
+
+-- name: endpoint_walk
+-- The next endpoints with anything pending: one seek each, whatever their backlogs.
+WITH RECURSIVE walk (id) AS (
+    SELECT min(endpoint_id) FROM pending WHERE endpoint_id > :after_id
+    UNION ALL
+    SELECT (SELECT min(p.endpoint_id) FROM pending p WHERE p.endpoint_id > walk.id)
+    FROM walk WHERE walk.id IS NOT NULL
+)
+SELECT id FROM walk WHERE id IS NOT NULL LIMIT :limit;
+
+-- name: endpoint_start [sqlite]
+-- An endpoint, and a seek for each thing that it may have to do.
+SELECT {endpoint:e},
+    (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.id) FROM pending p WHERE p.endpoint_id = e.id)
+FROM endpoint e WHERE e.id = :id;
+
+-- name: endpoint_start [postgres]
+SELECT {endpoint:e},
+    (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.id) FROM pending p WHERE p.endpoint_id = e.id)
+FROM unnest(:id::bigint[]) AS asked (id) JOIN endpoint e ON e.id = asked.id;
+
+-- name: due_heads [sqlite]
+-- The next rows of an endpoint's lanes, from the index alone; rows not yet due tell when to come.
+SELECT * FROM (
+    SELECT :ask, 0, due_at, id FROM pending
+    WHERE endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
+    ORDER BY due_at, id LIMIT :fresh)
+UNION ALL SELECT * FROM (
+    SELECT :ask, 1, due_at, id FROM pending
+    WHERE endpoint_id = :endpoint_id AND part = 0 AND due_at < :since
+    ORDER BY due_at, id LIMIT :retry)
+UNION ALL SELECT * FROM (
+    SELECT :ask, 1, due_at, id FROM pending
+    WHERE endpoint_id = :endpoint_id AND part = 1
+    ORDER BY due_at, id LIMIT :retry)
+UNION ALL SELECT * FROM (
+    SELECT :ask, 1, due_at, id FROM pending
+    WHERE endpoint_id = :endpoint_id AND part = 2
+    ORDER BY due_at, id LIMIT :retry);
+
+-- name: due_heads [postgres]
+SELECT asked.ask, head.lane, head.due_at, head.id
+FROM unnest(
+    :ask::integer[], :endpoint_id::bigint[], :since::bigint[], :fresh::integer[], :retry::integer[]
+) AS asked (ask, endpoint_id, since, fresh, retry)
+CROSS JOIN LATERAL (
+    (SELECT 0 AS lane, due_at, id FROM pending
+     WHERE endpoint_id = asked.endpoint_id AND part = 0 AND due_at >= asked.since
+     ORDER BY due_at, id LIMIT asked.fresh)
+    UNION ALL
+    (SELECT 1, due_at, id FROM pending
+     WHERE endpoint_id = asked.endpoint_id AND part = 0 AND due_at < asked.since
+     ORDER BY due_at, id LIMIT asked.retry)
+    UNION ALL
+    (SELECT 1, due_at, id FROM pending
+     WHERE endpoint_id = asked.endpoint_id AND part = 1
+     ORDER BY due_at, id LIMIT asked.retry)
+    UNION ALL
+    (SELECT 1, due_at, id FROM pending
+     WHERE endpoint_id = asked.endpoint_id AND part = 2
+     ORDER BY due_at, id LIMIT asked.retry)
+) AS head;
+
+-- name: works [sqlite]
+-- Deliveries with the events they carry.
+SELECT {pending:p}, {event:e}
+FROM pending p JOIN event e ON e.id = p.event_id WHERE p.id = :id;
+
+-- name: works [postgres]
+SELECT {pending:p}, {event:e}
+FROM unnest(:id::bigint[]) AS asked (id)
+JOIN pending p ON p.id = asked.id JOIN event e ON e.id = p.event_id;
+
+-- name: probe_first
+-- The oldest delivery of a part that is still within its window, looking at a bounded number.
+SELECT id FROM (
+    SELECT id, expires_at FROM pending
+    WHERE endpoint_id = :endpoint_id AND part = :part
+    ORDER BY due_at, id LIMIT :look
+) AS oldest
+WHERE expires_at > :alive_at LIMIT 1;
+
+-- name: probe_next
+-- The next delivery in the round that is still within its window, looking at a bounded number.
+SELECT id FROM (
+    SELECT id, expires_at FROM pending
+    WHERE endpoint_id = :endpoint_id AND id > :after_id
+    ORDER BY id LIMIT :look
+) AS following
+WHERE expires_at > :alive_at LIMIT 1;
+
+-- name: probe_take
+-- The next probe time is on disk before the probe is sent: a crash never makes two.
+UPDATE endpoint SET next_probe_at = :next_probe_at, probe_after_id = :probe_after_id
+WHERE id = :id AND generation = :generation
+RETURNING id;
+
+-- name: expired_look
+-- How far a step goes, and the earliest end of a window that is still ahead.
+SELECT count(*), max(id), min(expires_at) FILTER (WHERE expires_at > :now) FROM (
+    SELECT id, expires_at FROM pending
+    WHERE endpoint_id = :endpoint_id AND id > :after_id
+    ORDER BY id LIMIT :limit
+) AS looked;
+
+-- name: expired_rows
+-- The rows of that step whose window has ended.
+SELECT {pending} FROM pending
+WHERE endpoint_id = :endpoint_id AND id > :after_id AND id <= :upto_id AND expires_at <= :now
+ORDER BY id;
+
+-- name: endpoint_settle [sqlite]
+-- What the settling process knows of an endpoint, unless someone else has changed it meanwhile.
+UPDATE endpoint SET
+    state = :state, since = :since, enabled_since = :enabled_since, attempts = :attempts,
+    failures = :failures, consecutive_failures = :consecutive_failures,
+    first_attempt_at = :first_attempt_at, last_success_at = :last_success_at,
+    manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
+    probe_after_id = :probe_after_id, hold_until = :hold_until,
+    dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
+    rule = :rule
+WHERE id = :id AND generation = :generation
+RETURNING id;
+
+-- name: endpoint_settle [postgres]
+UPDATE endpoint SET
+    state = it.state, since = it.since, enabled_since = it.enabled_since, attempts = it.attempts,
+    failures = it.failures, consecutive_failures = it.consecutive_failures,
+    first_attempt_at = it.first_attempt_at, last_success_at = it.last_success_at,
+    manual_enable_at = it.manual_enable_at, warned = it.warned, next_probe_at = it.next_probe_at,
+    probe_after_id = it.probe_after_id, hold_until = it.hold_until,
+    dropped_unreported = it.dropped_unreported, dropped_reported_at = it.dropped_reported_at,
+    rule = it.rule
+FROM unnest(
+    :state::text[], :since::bigint[], :enabled_since::bigint[], :attempts::bigint[],
+    :failures::bigint[], :consecutive_failures::bigint[], :first_attempt_at::bigint[],
+    :last_success_at::bigint[], :manual_enable_at::bigint[], :warned::integer[],
+    :next_probe_at::bigint[], :probe_after_id::bigint[], :hold_until::bigint[],
+    :dropped_unreported::bigint[], :dropped_reported_at::bigint[], :rule::text[], :id::bigint[],
+    :generation::bigint[]
+) AS it (
+    state, since, enabled_since, attempts, failures, consecutive_failures, first_attempt_at,
+    last_success_at, manual_enable_at, warned, next_probe_at, probe_after_id, hold_until,
+    dropped_unreported, dropped_reported_at, rule, id, generation
+)
+WHERE endpoint.id = it.id AND endpoint.generation = it.generation
+RETURNING endpoint.id;
+
+-- name: pending_finish [sqlite]
+-- Finished rows leave; one that does not come back had been cancelled meanwhile.
+DELETE FROM pending WHERE id = :id RETURNING id;
+
+-- name: pending_finish [postgres]
+DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING id;
+
+-- name: pending_wait [sqlite]
+-- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile.
+UPDATE pending SET
+    bucket = :bucket, tenant = :tenant, endpoint_id = :endpoint_id,
+    subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
+    accepted_at = :accepted_at, part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0,
+    retry = :retry, attempts = :attempts, ours = :ours, replay = :replay
+WHERE id = :id
+RETURNING id;
+
+-- name: pending_wait [postgres]
+UPDATE pending SET
+    bucket = it.bucket, tenant = it.tenant, endpoint_id = it.endpoint_id,
+    subscription_id = it.subscription_id, event_id = it.event_id, root_id = it.root_id,
+    accepted_at = it.accepted_at, part = it.part, due_at = it.due_at, expires_at = it.expires_at,
+    t0 = it.t0, retry = it.retry, attempts = it.attempts, ours = it.ours, replay = it.replay
+FROM unnest(
+    :bucket::smallint[], :tenant::text[], :endpoint_id::bigint[], :subscription_id::bigint[],
+    :event_id::bigint[], :root_id::bigint[], :accepted_at::bigint[], :part::smallint[],
+    :due_at::bigint[], :expires_at::bigint[], :t0::bigint[], :retry::integer[],
+    :attempts::integer[], :ours::integer[], :replay::smallint[], :id::bigint[]
+) AS it (
+    bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at, part, due_at,
+    expires_at, t0, retry, attempts, ours, replay, id
+)
+WHERE pending.id = it.id
+RETURNING pending.id;
+
+-- name: history_arrived [sqlite]
+-- Cancelled while its attempt was in flight, and the attempt arrived: it stays cancelled.
+UPDATE history SET arrived = 1 WHERE id = :id AND status = 'cancelled';
+
+-- name: history_arrived [postgres]
+UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cancelled';

@@ -1,0 +1,111 @@
+-- What people see, besides the lists of deliveries. Every list looks at a bounded number of rows.
+
+-- name: ping
+SELECT 1;
+
+-- name: view_events
+-- Without the data: only what a page shows is read whole.
+SELECT id, tenant, type, octet_length(data) FROM event
+WHERE id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_events_whole [sqlite]
+SELECT {event} FROM event WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id DESC;
+
+-- name: view_events_whole [postgres]
+SELECT {event} FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id DESC;
+
+-- name: view_event
+SELECT {event:e} FROM event_key k JOIN event e ON e.id = k.event_id
+WHERE k.tenant = :tenant AND k.key = :key;
+
+-- name: view_subscriptions
+SELECT {subscription} FROM subscription
+WHERE id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_subscriptions_of_tenant
+-- By subscription_tenant.
+SELECT {subscription} FROM subscription
+WHERE tenant = :tenant AND deleted_at IS NULL AND id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_endpoints
+SELECT {endpoint} FROM endpoint
+WHERE id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_endpoints_held
+-- Disabled or frozen, by endpoint_held.
+SELECT {endpoint} FROM endpoint
+WHERE state = :state AND state <> 'enabled' AND id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_endpoints_of_tenant
+-- For a tenant with few endpoints. "+" keeps the planner on the index by tenant.
+SELECT {endpoint} FROM endpoint
+WHERE tenant = :tenant AND +id < :before_id
+ORDER BY +id DESC LIMIT :look;
+
+-- name: view_endpoint_count
+-- How many endpoints a tenant has, up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM endpoint WHERE tenant = :tenant LIMIT :limit) AS counted;
+
+-- name: view_endpoint
+SELECT {endpoint} FROM endpoint WHERE id = :id;
+
+-- name: view_waiting
+SELECT count(*) FROM (
+    SELECT 1 FROM pending WHERE endpoint_id = :endpoint_id LIMIT :limit
+) AS counted;
+
+-- name: view_transitions
+SELECT {transition} FROM transition
+WHERE endpoint_id = :endpoint_id AND id < :before_id
+ORDER BY id DESC LIMIT :look;
+
+-- name: view_attempts
+SELECT {attempt} FROM attempt WHERE delivery_id = :delivery_id ORDER BY number LIMIT :limit;
+
+-- name: view_ledger
+-- Sums and pending rows of one snapshot; the last column says whether all of those were counted.
+WITH waiting AS MATERIALIZED (SELECT tenant FROM pending LIMIT :limit)
+SELECT l.tenant, CAST(sum(l.accepted) AS BIGINT), CAST(sum(l.delivered) AS BIGINT),
+       CAST(sum(l.dropped) AS BIGINT), CAST(sum(l.cancelled) AS BIGINT),
+       coalesce(max(w.n), 0),
+       (SELECT count(*) FROM waiting)
+FROM ledger l
+LEFT JOIN (SELECT tenant, count(*) AS n FROM waiting GROUP BY tenant) AS w ON w.tenant = l.tenant
+GROUP BY l.tenant
+ORDER BY l.tenant;
+
+-- name: view_ledger_of_tenant [sqlite]
+-- The same for one tenant, whose pending rows are found through its endpoints.
+WITH waiting AS (
+    SELECT count(*) AS n FROM (
+        SELECT 1 FROM endpoint e CROSS JOIN pending p
+        WHERE e.tenant = :tenant AND p.endpoint_id = e.id
+        LIMIT :limit
+    ) AS counted
+)
+SELECT l.tenant, sum(l.accepted), sum(l.delivered), sum(l.dropped), sum(l.cancelled),
+       max(w.n), max(w.n)
+FROM ledger l CROSS JOIN waiting w
+WHERE l.tenant = :tenant
+GROUP BY l.tenant;
+
+-- name: view_ledger_of_tenant [postgres]
+-- "OFFSET 0" keeps the planner on one seek per endpoint.
+WITH waiting AS (
+    SELECT count(*) AS n FROM (
+        SELECT 1 FROM endpoint e
+        CROSS JOIN LATERAL (SELECT 1 FROM pending WHERE endpoint_id = e.id OFFSET 0) AS p
+        WHERE e.tenant = :tenant
+        LIMIT :limit
+    ) AS counted
+)
+SELECT l.tenant, sum(l.accepted)::bigint, sum(l.delivered)::bigint, sum(l.dropped)::bigint,
+       sum(l.cancelled)::bigint, max(w.n), max(w.n)
+FROM ledger l CROSS JOIN waiting w
+WHERE l.tenant = :tenant
+GROUP BY l.tenant;

@@ -1,0 +1,352 @@
+"""SQLite: one file, one process, every commit on disk before it is answered.
+
+All writing goes through one connection. It runs inline (tests, simulation: no thread, nothing
+waits) or on a thread of its own, with a second thread and connection for the reads of people, so
+that a list never delays a commit. WAL with ``synchronous=FULL``: simulated power cuts lost
+acknowledged rows with NORMAL, and group commit makes FULL fast.
+
+An error of the file system is StoreUnavailable and leaves nothing behind: the next call begins
+anew, on a new connection if need be, so that a full disk heals without a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+import apsw
+import msgspec
+
+from homing.errors import DataInUse, StoreUnavailable
+from homing.store.migrate import Execute, migrate
+from homing.store.rows import COLUMNS
+from homing.store.statements import statements
+from homing.store.tx import Dialect, Mark, Row, Tx
+
+T = TypeVar("T")
+
+MEMORY = ":memory:"
+BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
+CACHE_KIB = 64 * 1024
+CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
+WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
+
+# Our own mistakes. Everything else of apsw is the world's: disk, permissions, damage, memory.
+_OUR_FAULT = (
+    apsw.BindingsError,
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.MisuseError,
+    apsw.RangeError,
+    apsw.SQLError,
+    apsw.TooBigError,
+    apsw.ThreadingViolationError,
+)
+# After these a new connection may see more. Not after a failed write or sync: there the rollback
+# undoes a commit that is already in the log, and a new connection would find it there again.
+_ANOTHER_CONNECTION = (
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+)
+
+
+def _insert_text(table: str) -> str:
+    columns = COLUMNS[table]
+    marks = ", ".join(["?"] * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+
+
+_INSERTS = {table: _insert_text(table) for table in COLUMNS}
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+class SqliteTx:
+    """``Tx`` on an apsw connection. No method ever suspends."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._statements = statements("sqlite")
+        self.count = 0
+
+    async def all(self, name: str, /, **params: Any) -> list[Row]:
+        self.count += 1
+        text, names = self._statements[name]
+        return self._execute(text, [_bound(params[it]) for it in names]).fetchall()
+
+    async def one(self, name: str, /, **params: Any) -> Row | None:
+        rows = await self.all(name, **params)
+        return rows[0] if rows else None
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
+        if not rows:
+            return []
+        self.count += 1
+        return self._executemany(self._statements[name].text, rows).fetchall()
+
+    async def insert(self, table: str, rows: Iterable[Row], /) -> None:
+        self.count += 1
+        self._executemany(_INSERTS[table], rows).fetchall()
+
+
+def to_its_end(step: Awaitable[T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    coroutine = cast("Coroutine[Any, Any, T]", step)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    coroutine.close()
+    raise AssertionError("an operation waited for something else than its transaction")
+
+
+class Session:
+    """One connection: opened when needed, thrown away when it may be broken."""
+
+    def __init__(self, path: str, *, reader: bool = False) -> None:
+        self._path = path
+        self._reader = reader
+        self._connection: apsw.Connection | None = None
+        self._tx: SqliteTx | None = None
+
+    @property
+    def count(self) -> int:
+        return self._tx.count if self._tx else 0
+
+    def _open(self) -> tuple[apsw.Connection, SqliteTx]:
+        if self._connection is None or self._tx is None:
+            connection = apsw.Connection(self._path, statementcachesize=300)
+            # Plans must not depend on values: else every new value makes SQLite plan anew (20 µs).
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            connection.set_busy_timeout(BUSY_MS)
+            if self._path != MEMORY:
+                connection.pragma("journal_mode", "wal")
+                connection.pragma("journal_size_limit", WAL_BYTES_MAX)
+                connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+            connection.pragma("synchronous", "full")
+            connection.pragma("cache_size", -CACHE_KIB)
+            connection.pragma("temp_store", "memory")
+            if self._reader:
+                connection.pragma("query_only", True)
+            count = self.count
+            self._connection, self._tx = connection, SqliteTx(connection)
+            self._tx.count = count
+        return self._connection, self._tx
+
+    def transact(self, operation: Callable[[Tx], Awaitable[T]], *, begin: str) -> T:
+        """Run an operation between ``begin`` and COMMIT."""
+        return self._between(begin, lambda _, tx: to_its_end(operation(tx)))
+
+    def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
+        """Run plain SQL in one writing transaction."""
+
+        def work(connection: apsw.Connection, tx: SqliteTx) -> T:
+            async def execute(text: str, *values: Any) -> list[Row]:
+                tx.count += 1
+                return connection.execute(text, values).fetchall()
+
+            return to_its_end(operation(execute))
+
+        return self._between("BEGIN IMMEDIATE", work)
+
+    def _between(self, begin: str, work: Callable[[apsw.Connection, SqliteTx], T]) -> T:
+        try:
+            connection, tx = self._open()
+            connection.execute(begin)
+            result = work(connection, tx)
+            connection.execute("COMMIT")
+        except _OUR_FAULT:
+            self._undo(broken=False)
+            raise
+        except apsw.Error as error:
+            self._undo(broken=isinstance(error, _ANOTHER_CONNECTION))
+            # Only the kind of error: its text could quote a row.
+            raise StoreUnavailable(f"SQLite: {type(error).__name__}.") from error
+        except BaseException:
+            self._undo(broken=False)
+            raise
+        return result
+
+    def _undo(self, *, broken: bool) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except apsw.Error:
+            broken = True
+        if broken and self._path != MEMORY:
+            self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                connection.close()
+
+
+class Runner(Protocol):
+    """Where a session's work is done."""
+
+    async def call(self, work: Callable[[], T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class Inline:
+    """Here and now."""
+
+    async def call(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Thread:
+    """On one thread of its own, in order."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def tell(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return  # Who asked has stopped waiting.
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(cast("T", result))
+
+        def job() -> None:
+            result, reason = None, None
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+                reason = error
+            with contextlib.suppress(RuntimeError):  # The loop is gone, and so is who asked.
+                loop.call_soon_threadsafe(tell, result, reason)
+
+        self._queue.put(job)
+        return await future
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+
+class Lock:
+    """Keeps a second process off the same file, and tells it who is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._file)
+            raise DataInUse(f"Process {holder} holds {path.name}.") from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+class SqliteDb:
+    """``Db`` on SQLite. Made by ``open``."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, path: str, *, threads: bool, lock: Lock | None) -> None:
+        self._lock = lock
+        self._writer = Session(path)
+        self._write: Runner = Thread("homing-writer") if threads else Inline()
+        self._reader, self._read = self._writer, self._write
+        if threads and path != MEMORY:
+            self._reader, self._read = Session(path, reader=True), Thread("homing-reader")
+
+    @classmethod
+    async def open(cls, path: str | Path, *, threads: bool = False) -> SqliteDb:
+        """Open or make a database file, or ``":memory:"``, with the current schema.
+
+        DataInUse if another process has it.
+        """
+        name = str(path)
+        lock = None
+        if name != MEMORY:
+            try:
+                lock = Lock(Path(f"{name}.lock"))
+                os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                raise StoreUnavailable(f"{Path(name).name}: {error.strerror}.") from error
+        db = cls(name, threads=threads, lock=lock)
+        try:
+            await migrate(db)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    @property
+    def statements(self) -> int:
+        readers = self._reader.count if self._reader is not self._writer else 0
+        return self._writer.count + readers
+
+    async def run(
+        self,
+        operation: Callable[[Tx], Awaitable[T]],
+        *,
+        mark: Mark | None = None,  # noqa: ARG002 - a commit's reply cannot be lost in one process
+        read: bool = False,
+        look: bool = False,
+    ) -> T:
+        if read:
+            return await self._read.call(
+                lambda: self._reader.transact(operation, begin="BEGIN DEFERRED")
+            )
+        begin = "BEGIN DEFERRED" if look else "BEGIN IMMEDIATE"
+        return await self._write.call(lambda: self._writer.transact(operation, begin=begin))
+
+    async def remove_days(self, *, before: int, limit: int) -> int:  # noqa: ARG002
+        return 0  # Nothing is kept by day here; everything goes by rows.
+
+    async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
+        """Run plain SQL in one writing transaction: for migrations."""
+        return await self._write.call(lambda: self._writer.raw(operation))
+
+    async def close(self) -> None:
+        """Finish what was asked, write the log back and let the file go."""
+        await self._write.call(self._writer.close)
+        self._write.close()
+        if self._reader is not self._writer:
+            await self._read.call(self._reader.close)
+            self._read.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -1,0 +1,87 @@
+"""Reads ``sql/*.sql``: named statements, one text for both engines or one for each.
+
+    -- name: due_rows [sqlite]
+    -- Why it is there, in a line.
+    SELECT {pending:p} FROM pending p WHERE p.id > :after_id LIMIT :limit;
+
+``:param`` becomes ``?N`` or ``$N``; N follows the order in which the SQLite text first names the
+parameters, so that one tuple of values fits both texts. ``{pending:p}`` becomes the columns of a
+table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the same without one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from homing.store.rows import COLUMNS
+from homing.store.tx import Dialect
+
+_HEAD = re.compile(r"^-- name: (\w+)(?: \[(sqlite|postgres)\])?\s*$")
+_COMMENT = re.compile(r"--[^\n]*")
+_COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_TOKEN = re.compile(r"'(?:[^']|'')*'|::|:([a-z_][a-z0-9_]*)")
+_SIGN: dict[Dialect, str] = {"sqlite": "?", "postgres": "$"}
+
+
+class Statement(NamedTuple):
+    """A statement in one dialect, and the names of its parameters in order."""
+
+    text: str
+    params: tuple[str, ...]
+
+
+def _expand(match: re.Match[str]) -> str:
+    prefix = f"{match[2]}." if match[2] else ""
+    return ", ".join(prefix + column for column in COLUMNS[match[1]])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(match[1] for match in _TOKEN.finditer(text) if match[1]))
+
+
+def _compile(text: str, params: tuple[str, ...], dialect: Dialect) -> Statement:
+    numbers = {name: f"{_SIGN[dialect]}{number}" for number, name in enumerate(params, 1)}
+    return Statement(
+        _TOKEN.sub(lambda token: numbers[token[1]] if token[1] else token[0], text), params
+    )
+
+
+def parse(source: str, dialect: Dialect) -> dict[str, Statement]:
+    """The statements of one file's text, for one engine."""
+    texts: dict[str, dict[str, str]] = {}
+    for block in re.split(r"(?m)^(?=-- name:)", source):
+        head, _, body = block.partition("\n")
+        match = _HEAD.match(head)
+        if match is None:
+            assert not _COMMENT.sub("", block).strip(), f"a statement without a name: {head}"
+            continue
+        name, only = match.groups()
+        body = _COLUMNS.sub(_expand, _COMMENT.sub("", body)).strip().removesuffix(";")
+        forms = texts.setdefault(name, {})
+        for form in (only,) if only else ("sqlite", "postgres"):
+            assert form not in forms, f"two statements are named {name}"
+            forms[form] = body
+    found: dict[str, Statement] = {}
+    for name, forms in texts.items():
+        if dialect not in forms:
+            continue
+        params = _names(forms.get("sqlite", forms[dialect]))
+        assert set(_names(forms[dialect])) == set(params), f"{name}: the texts' parameters differ"
+        found[name] = _compile(forms[dialect], params, dialect)
+    return found
+
+
+@cache
+def statements(dialect: Dialect) -> dict[str, Statement]:
+    """All statements of ``sql/*.sql`` for one engine."""
+    found: dict[str, Statement] = {}
+    folder = files("homing.store") / "sql"
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".sql"):
+            more = parse(file.read_text(encoding="utf-8"), dialect)
+            assert not found.keys() & more.keys(), f"{file.name} repeats a name"
+            found.update(more)
+    return found

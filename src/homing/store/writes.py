@@ -1,0 +1,70 @@
+"""What publish, settle and people's commands write alike: events with deliveries, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+
+from msgspec import Struct
+
+from homing.ports import NewEvent
+from homing.store import rows
+from homing.store.tx import Row, RunAgain, Tx
+
+
+class LedgerChange(Struct, gc=False):
+    """What is added to a tenant's ledger."""
+
+    accepted: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    cancelled: int = 0
+
+
+async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: int) -> None:
+    """In order of tenant: two transactions never wait for each other in a circle."""
+    added: list[Row] = [
+        (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled)
+        for tenant, it in sorted(changes.items(), key=itemgetter(0))
+    ]
+    await tx.many("ledger_add", added)
+
+
+async def known_keys(
+    tx: Tx, events: Sequence[NewEvent]
+) -> dict[tuple[str, str], tuple[bytes, int]]:
+    """Of the events' keys those already kept: content hash and number of deliveries."""
+    wanted = dict.fromkeys((new.event.tenant, new.event.key) for new in events)
+    found = await tx.many("keys_known", list(wanted))
+    return {(tenant, key): (digest, deliveries) for tenant, key, digest, deliveries in found}
+
+
+async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
+    """Write events whose keys are not kept yet, with all their deliveries.
+
+    Raises RunAgain if another process has just written one of the keys.
+    """
+    if not events:
+        return
+    keys = sorted(rows.event_key_row(new) for new in events)
+    if len(await tx.many("key_add", keys)) < len(keys):
+        raise RunAgain
+    await tx.insert("event", [rows.event_row(new) for new in events])
+    pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
+    if not pending:
+        return
+    await tx.insert("pending", pending)
+    changes: dict[str, LedgerChange] = {}
+    for new in events:
+        change = changes.setdefault(new.event.tenant, LedgerChange())
+        change.accepted += len(new.deliveries)
+    await add_to_ledger(tx, changes, node=node)
+
+
+async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
+    """Write our own notices; one whose key is already kept is left out."""
+    if not events:
+        return
+    known = await known_keys(tx, events)
+    fresh = {(new.event.tenant, new.event.key): new for new in events}
+    await append_events(tx, [new for key, new in fresh.items() if key not in known], node=node)

@@ -1,0 +1,34 @@
+"""An HTTP answer, ready to be sent."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.json import encode
+from starlette.types import Send
+
+Headers = tuple[tuple[bytes, bytes], ...]
+JSON = b"application/json"
+
+
+class Answer(Struct, frozen=True):
+    """Status, body and headers."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: Headers = ()
+
+
+def json_answer(content: Struct, *, status: int = 200, headers: Headers = ()) -> Answer:
+    """An answer that shows this value."""
+    return Answer(status, encode(content), JSON, headers)
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send all of it."""
+    headers = [(b"cache-control", b"no-store"), *answer.headers]
+    if answer.status != 204:
+        headers.append((b"content-type", answer.content_type))
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

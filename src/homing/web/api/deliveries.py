@@ -1,0 +1,157 @@
+"""Deliveries: where each one is, why, and what happens next."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict
+
+from homing.errors import (
+    AlreadyFinished,
+    Gone,
+    Invalid,
+    NotFound,
+    StillPending,
+    StoreUnavailable,
+    SubscriptionGone,
+)
+from homing.model import Status, show_id
+from homing.policy.explain import Facts, explain
+from homing.policy.retry import remaining
+from homing.ports import DeliveryFilter
+from homing.web.answer import Answer, Headers, json_answer
+from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
+from homing.web.query import TIME_MOST, show_cursor
+from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
+from homing.web.show import (
+    DELIVERY,
+    ENDPOINT,
+    SUBSCRIPTION,
+    attempt_view,
+    delivery_view,
+    time_text,
+)
+
+
+async def list_deliveries(call: Call) -> Answer:
+    query, now = call.query, call.now
+    tenant, before, limit = query.tenant(), query.cursor(), query.limit()
+    within = query.duration_ms("expiring_within")
+    event_id = None
+    key = query.event_key()
+    conditions = DeliveryFilter(
+        tenant=tenant,
+        status=query.choice("status", Status),
+        endpoint_id=query.id("endpoint", ENDPOINT),
+        subscription_id=query.id("subscription", SUBSCRIPTION),
+        type=query.event_type(),
+        since=query.since("since", now=now),
+        expires_before=None if within is None else min(now + within, TIME_MOST),
+    )
+    if key is not None:
+        event = await call.parts.views.event(key, tenant=query.tenant_or_default())
+        if event is None:
+            return json_answer(DeliveryPage([], None))
+        event_id = event.event.id
+        conditions = DeliveryFilter(**{**asdict(conditions), "event_id": event_id})
+    rows, after = await call.parts.views.deliveries(conditions, before_id=before, limit=limit)
+    return json_answer(DeliveryPage([delivery_view(row) for row in rows], show_cursor(after)))
+
+
+async def get(call: Call) -> Answer:
+    return await _detail(call, call.number(DELIVERY))
+
+
+async def replay(call: Call) -> Answer:
+    new = await call.parts.engine.replay(call.number(DELIVERY))
+    location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
+    return await _detail(call, new.id, status=201, headers=((b"location", location),))
+
+
+async def cancel(call: Call) -> Answer:
+    number = call.number(DELIVERY)
+    await call.parts.engine.cancel(number)
+    return await _detail(call, number)
+
+
+async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Answer:
+    views, engine, now = call.parts.views, call.parts.engine, call.now
+    row = await views.delivery(number)
+    if row is None:
+        raise NotFound("There is no such delivery, or it is past retention.")
+    delivery = row.delivery
+    attempts = await views.attempts(number)
+    endpoint = await views.endpoint(delivery.endpoint_id)
+    subscription = await views.subscription(delivery.subscription_id)
+    schedule = engine.schedule_of(subscription, tenant=delivery.tenant)
+    facts = Facts(
+        status=row.status,
+        reason=row.reason,
+        finished_at=row.finished_at,
+        arrived=row.arrived,
+        delivery=delivery,
+        endpoint=endpoint,
+        in_flight=engine.in_flight(number),
+        schedule=schedule,
+        rules=engine.rules_of(delivery.tenant),
+    )
+    ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
+    detail = DeliveryDetail(
+        **asdict(delivery_view(row)),
+        explanation=explain(facts, now=now),
+        attempts=[attempt_view(attempt) for attempt in attempts],
+        schedule=[RetryView(n, time_text(at)) for n, at in ahead],
+    )
+    return json_answer(detail, status=status, headers=headers)
+
+
+_ONE = "/v1/deliveries/{id}"
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/deliveries",
+        id="listDeliveries",
+        summary="Deliveries, pending and finished, newest first.",
+        handler=list_deliveries,
+        answer=DeliveryPage,
+        params=(
+            TENANT,
+            choice("status", "Only in this status.", Status),
+            Param("endpoint", "Only to this endpoint."),
+            Param("subscription", "Only of this subscription."),
+            Param("event", "Only of this event; of tenant `default` where none is given."),
+            Param("type", "Only of events of this type."),
+            Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
+            Param("expiring_within", "Pending ones whose window ends within, like 6h."),
+            *PAGE,
+        ),
+        errors=(Invalid,),
+    ),
+    Operation(
+        method="GET",
+        path=_ONE,
+        id="getDelivery",
+        summary="A delivery with its attempts, the retries ahead, and why it is where it is.",
+        handler=get,
+        answer=DeliveryDetail,
+        errors=(NotFound,),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/replay",
+        id="replayDelivery",
+        summary="Make a new delivery from a finished one; the answer says where it waits.",
+        handler=replay,
+        status=201,
+        answer=DeliveryDetail,
+        errors=(NotFound, StillPending, SubscriptionGone, Gone, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/cancel",
+        id="cancelDelivery",
+        summary="Cancel a pending delivery.",
+        handler=cancel,
+        answer=DeliveryDetail,
+        errors=(NotFound, AlreadyFinished, StoreUnavailable),
+    ),
+)

@@ -1,0 +1,142 @@
+"""POST /v1/events: the hot path, a plain ASGI endpoint that reads and answers by itself.
+
+A batch is decoded in one go; only when that fails is it walked item by item, to name each that
+is wrong. ``data`` is cut out of the body as it stands, never read and written again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+from msgspec.json import Decoder, Encoder
+from starlette.types import Receive, Scope, Send
+
+from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
+from homing.policy.admission import (
+    BATCH_EVENTS_MOST,
+    PROBLEMS_MOST,
+    EventDraft,
+    check_events,
+)
+from homing.web.answer import JSON
+from homing.web.auth import Keys
+from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
+from homing.web.options import Parts
+from homing.web.query import Query
+from homing.web.schemas import EventIn, EventReceipt, Published
+
+NDJSON = "application/x-ndjson"
+
+_NDJSON_TYPES = frozenset((NDJSON.encode(), b"application/ndjson", b"application/jsonl"))
+_one = Decoder(EventIn)
+_many = Decoder(list[EventIn])
+_items = Decoder(list[Raw])
+_encode = Encoder().encode
+_TOO_DEEP = "is nested too deeply"
+
+
+class Publish:
+    """The endpoint."""
+
+    def __init__(self, parts: Parts, keys: Keys) -> None:
+        self._engine, self._keys = parts.engine, keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers 202 once all is on disk; raises an error of the tree otherwise."""
+        authorization: bytes | None = None
+        declared: bytes | None = None
+        kind = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"content-length":
+                declared = value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"content-encoding" and value.lower() != b"identity":
+                raise BadRequest("A body with a content-encoding is not read here.")
+        self._keys.who(authorization)
+        if scope["query_string"]:
+            Query(scope["query_string"], ())
+        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST)
+        drafts = read_drafts(body, lines=_is_lines(kind))
+        check_events(drafts)
+        receipts = await self._engine.publish(drafts)
+        answer = _encode(
+            Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
+        )
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 202,
+                "headers": [
+                    (b"content-type", JSON),
+                    (b"content-length", b"%d" % len(answer)),
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": answer})
+
+
+def read_drafts(body: bytes, *, lines: bool) -> list[EventDraft]:
+    """The events of a body; raises BadRequest, TooLarge or Invalid."""
+    check_utf8(body)
+    try:
+        if lines:
+            events = _one.decode_lines(body)
+        elif body.lstrip()[:1] == b"[":
+            events = _many.decode(body)
+        else:
+            events = [_one.decode(body)]
+    except (msgspec.DecodeError, RecursionError):
+        events = _walk(body, lines=lines)
+    if not events:
+        raise Invalid(problems=(FieldProblem("events", "must hold at least one event"),))
+    return [
+        EventDraft(event.tenant, event.type, bytes(event.data), event.id, event.time)
+        for event in events
+    ]
+
+
+def _is_lines(kind: bytes) -> bool:
+    return kind.partition(b";")[0].strip().lower() in _NDJSON_TYPES
+
+
+def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
+    """The slow way: each item by itself. It raises, unless all of them are good after all."""
+    if lines:
+        items = [line for line in body.split(b"\n") if line.strip()]
+    elif body.lstrip()[:1] == b"[":
+        items = [bytes(item) for item in _cut(body)]
+    else:
+        items = [body]
+    if len(items) > BATCH_EVENTS_MOST:
+        raise TooLarge(f"A batch holds at most {BATCH_EVENTS_MOST:,} events.")
+    events: list[EventIn] = []
+    problems: list[FieldProblem] = []
+    readable = True
+    for index, item in enumerate(items):
+        where = f"events[{index}]"
+        try:
+            events.append(_one.decode(item))
+        except msgspec.ValidationError as error:
+            problems.append(field_problem(error, where))
+        except msgspec.DecodeError as error:
+            readable = False
+            problems.append(FieldProblem(where, f"is not JSON: {error}"))
+        except RecursionError:
+            readable = False
+            problems.append(FieldProblem(where, _TOO_DEEP))
+    if problems:
+        kept = tuple(problems[:PROBLEMS_MOST])
+        raise Invalid(problems=kept) if readable else BadRequest(problems=kept)
+    return events
+
+
+def _cut(body: bytes) -> list[Raw]:
+    try:
+        return _items.decode(body)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"It is not JSON: {error}.") from None
+    except RecursionError:
+        raise BadRequest(f"It {_TOO_DEEP}.") from None

@@ -1,0 +1,108 @@
+"""Bulk replays: count, start, watch, cancel."""
+
+from __future__ import annotations
+
+from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
+from homing.model import Status, show_id
+from homing.policy.admission import TYPE_RULE, is_type, tenant_problem
+from homing.ports import ReplayFilter
+from homing.web.answer import Answer, json_answer
+from homing.web.operation import Call, Operation
+from homing.web.query import id_field, moment
+from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
+from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view
+
+
+async def start(call: Call) -> Answer:
+    given = call.content(ReplayIn)
+    conditions = _conditions(given.filter, now=call.now)
+    if given.dry_run:
+        count, exact = await call.parts.engine.count_replay(conditions)
+        return json_answer(ReplayCount(count, exact))
+    job = await call.parts.engine.start_replay(conditions)
+    location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
+    return json_answer(replay_view(job), status=202, headers=((b"location", location),))
+
+
+async def get(call: Call) -> Answer:
+    return json_answer(replay_view(await call.parts.engine.replay_job(call.number(REPLAY))))
+
+
+async def cancel(call: Call) -> Answer:
+    return json_answer(replay_view(await call.parts.engine.cancel_replay(call.number(REPLAY))))
+
+
+def _conditions(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
+    """The filter in our values; raises Invalid with all that is wrong."""
+    problems: list[FieldProblem] = []
+
+    def time(value: str | None, name: str) -> int | None:
+        try:
+            return None if value is None else moment(value, f"filter.{name}", now=now)
+        except Invalid as error:
+            problems.extend(error.problems)
+            return None
+
+    def number(value: str | None, name: str, prefix: str) -> int | None:
+        try:
+            return None if value is None else id_field(value, f"filter.{name}", prefix)
+        except Invalid as error:
+            problems.extend(error.problems)
+            return None
+
+    conditions = ReplayFilter(
+        tenant=given.tenant,
+        status=given.status,
+        reason=given.reason,
+        endpoint_id=number(given.endpoint, "endpoint", ENDPOINT),
+        subscription_id=number(given.subscription, "subscription", SUBSCRIPTION),
+        type=given.type,
+        since=time(given.since, "since"),
+        until=time(given.until, "until"),
+    )
+    if given.tenant is not None:
+        problems.extend(tenant_problem(given.tenant, "filter.tenant"))
+    if given.type is not None and not is_type(given.type):
+        problems.append(FieldProblem("filter.type", TYPE_RULE))
+    if given.status is Status.PENDING:
+        reason = "must not be pending: only finished deliveries are replayed"
+        problems.append(FieldProblem("filter.status", reason))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return conditions
+
+
+_ONE = "/v1/replays/{id}"
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/replays",
+        id="startReplay",
+        summary="Replay all finished deliveries that fit; with dry_run, only count them.",
+        handler=start,
+        status=202,
+        request=ReplayIn,
+        answer=ReplayJobView,
+        also={200: ReplayCount},
+        errors=(BadRequest, Invalid, StoreUnavailable),
+    ),
+    Operation(
+        method="GET",
+        path=_ONE,
+        id="getReplay",
+        summary="A bulk replay and how far it is.",
+        handler=get,
+        answer=ReplayJobView,
+        errors=(NotFound,),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/cancel",
+        id="cancelReplay",
+        summary="Stop a bulk replay; what it has replayed stays.",
+        handler=cancel,
+        answer=ReplayJobView,
+        errors=(NotFound, StoreUnavailable),
+    ),
+)

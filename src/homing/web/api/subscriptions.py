@@ -1,0 +1,184 @@
+"""Subscriptions: create, look at, change, delete, and send a test."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
+
+from homing.errors import BadRequest, Invalid, NotFound, StoreUnavailable
+from homing.model import Format, Subscription
+from homing.policy.admission import SubscriptionDraft, check_subscription, merge_headers
+from homing.web.answer import Answer, json_answer
+from homing.web.operation import PAGE, TENANT, Call, Operation
+from homing.web.query import show_cursor
+from homing.web.schemas import (
+    AttemptView,
+    SubscriptionCreated,
+    SubscriptionIn,
+    SubscriptionPage,
+    SubscriptionPatch,
+    SubscriptionView,
+)
+from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
+
+_T = TypeVar("_T")
+
+
+async def create(call: Call) -> Answer:
+    given = call.content(SubscriptionIn)
+    draft = SubscriptionDraft(
+        tenant=given.tenant,
+        url=given.url,
+        types=given.types,
+        format=given.format,
+        token=given.token,
+        headers=tuple(given.headers.items()),
+        secret=given.secret,
+        policy=given.policy,
+        deadline_ms=given.deadline_ms,
+        active=given.active,
+        description=given.description,
+    )
+    options = call.parts.options
+    draft = check_subscription(draft, policies=options.policies, refuse_host=options.refuse_host)
+    subscription = await call.parts.engine.subscribe(draft)
+    view = subscription_view(subscription)
+    created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
+    location = f"/v1/subscriptions/{view.id}".encode()
+    return json_answer(created, status=201, headers=((b"location", location),))
+
+
+async def list_subscriptions(call: Call) -> Answer:
+    query = call.query
+    rows, after = await call.parts.views.subscriptions(
+        tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
+    )
+    return json_answer(
+        SubscriptionPage([subscription_view(row) for row in rows], show_cursor(after))
+    )
+
+
+async def get(call: Call) -> Answer:
+    return json_answer(subscription_view(await _there(call)))
+
+
+async def change(call: Call) -> Answer:
+    given = call.content(SubscriptionPatch)
+    options = call.parts.options
+    async with call.parts.patching:
+        before = await _there(call)
+        draft = check_subscription(
+            _merged(before, given),
+            policies=options.policies,
+            refuse_host=None if given.url is UNSET else options.refuse_host,
+        )
+        after = await call.parts.engine.change(before.id, draft)
+    return json_answer(subscription_view(after))
+
+
+async def delete(call: Call) -> Answer:
+    await call.parts.engine.unsubscribe((await _there(call)).id)
+    return Answer(204)
+
+
+async def test(call: Call) -> Answer:
+    attempt = await call.parts.engine.test_send((await _there(call)).id)
+    return json_answer(attempt_view(attempt))
+
+
+async def _there(call: Call) -> Subscription:
+    subscription = await call.parts.views.subscription(call.number(SUBSCRIPTION))
+    if subscription is None or subscription.deleted_at is not None:
+        raise NotFound("There is no such subscription.")
+    return subscription
+
+
+def _merged(before: Subscription, given: SubscriptionPatch) -> SubscriptionDraft:
+    headers = before.headers
+    if given.headers is None:
+        headers = ()
+    elif not isinstance(given.headers, UnsetType):
+        headers = merge_headers(headers, given.headers)
+    return SubscriptionDraft(
+        tenant=before.tenant,
+        url=_or(given.url, before.url),
+        types=_or(given.types, before.types),
+        format=_or(given.format, before.format) or Format.STANDARD,
+        token=_or(given.token, before.token),
+        headers=headers,
+        secret=_or(given.secret, None),
+        policy=_or(given.policy, before.policy),
+        deadline_ms=_or(given.deadline_ms, before.deadline_ms),
+        active=_or(given.active, before.active),
+        description=_or(given.description, before.description) or "",
+    )
+
+
+def _or(given: _T | UnsetType, before: _T) -> _T:
+    return before if isinstance(given, UnsetType) else given
+
+
+_ONE = "/v1/subscriptions/{id}"
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/subscriptions",
+        id="createSubscription",
+        summary="Create a subscription; its secret is shown in this answer and never again.",
+        handler=create,
+        status=201,
+        request=SubscriptionIn,
+        answer=SubscriptionCreated,
+        errors=(BadRequest, Invalid, StoreUnavailable),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/subscriptions",
+        id="listSubscriptions",
+        summary="Subscriptions, newest first.",
+        handler=list_subscriptions,
+        answer=SubscriptionPage,
+        params=(TENANT, *PAGE),
+        errors=(Invalid,),
+    ),
+    Operation(
+        method="GET",
+        path=_ONE,
+        id="getSubscription",
+        summary="One subscription.",
+        handler=get,
+        answer=SubscriptionView,
+        errors=(NotFound,),
+    ),
+    Operation(
+        method="PATCH",
+        path=_ONE,
+        id="changeSubscription",
+        summary="Change what is given; what is pending goes by the new values.",
+        handler=change,
+        request=SubscriptionPatch,
+        answer=SubscriptionView,
+        errors=(BadRequest, NotFound, Invalid, StoreUnavailable),
+    ),
+    Operation(
+        method="DELETE",
+        path=_ONE,
+        id="deleteSubscription",
+        summary="Delete it; no attempt starts after the answer, what is pending is cancelled.",
+        handler=delete,
+        status=204,
+        errors=(NotFound, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/test",
+        id="testSubscription",
+        summary="Make one signed attempt now, in every state; it is logged and counts for nothing.",
+        handler=test,
+        answer=AttemptView,
+        errors=(NotFound, StoreUnavailable),
+    ),
+)

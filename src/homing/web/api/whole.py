@@ -1,0 +1,89 @@
+"""The whole: ledger, health, readiness, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+
+from homing.errors import Invalid, ShuttingDown, StoreUnavailable, Unavailable
+from homing.web.answer import Answer, json_answer
+from homing.web.metrics import CONTENT_TYPE, metrics_text
+from homing.web.operation import TENANT, Call, Operation
+from homing.web.schemas import LedgerPage, Well
+from homing.web.show import ledger_view, time_text
+
+STUCK_AFTER_MS = 60_000
+PING_WITHIN_S = 5.0
+
+
+async def ledger(call: Call) -> Answer:
+    rows = await call.parts.views.ledger(tenant=call.query.tenant())
+    return json_answer(LedgerPage([ledger_view(row) for row in rows]))
+
+
+async def healthz(call: Call) -> Answer:
+    """Not well: something is due, a slot is free, and for a minute nothing came of it."""
+    due_since = call.parts.engine.pulse().due_since
+    if due_since is not None and call.now - due_since >= STUCK_AFTER_MS:
+        at = time_text(due_since)
+        raise Unavailable(f"Something has been due since {at} although a slot is free.")
+    return json_answer(Well())
+
+
+async def readyz(call: Call) -> Answer:
+    pulse = call.parts.engine.pulse()
+    if pulse.draining:
+        raise ShuttingDown
+    if not pulse.store_ok:
+        raise StoreUnavailable("The last commit failed.")
+    try:
+        async with asyncio.timeout(PING_WITHIN_S):
+            await call.parts.views.ping()
+    except TimeoutError:
+        raise StoreUnavailable("It does not answer.") from None
+    return json_answer(Well())
+
+
+async def metrics(call: Call) -> Answer:
+    return Answer(200, metrics_text(call.parts.engine, now=call.now), CONTENT_TYPE.encode())
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/ledger",
+        id="getLedger",
+        summary="Per tenant: accepted = delivered + pending + dropped + cancelled.",
+        handler=ledger,
+        answer=LedgerPage,
+        params=(TENANT,),
+        errors=(Invalid,),
+    ),
+    Operation(
+        method="GET",
+        path="/healthz",
+        id="healthz",
+        summary="Whether what is due goes; 503 when it has not for a minute.",
+        handler=healthz,
+        answer=Well,
+        errors=(Unavailable,),
+        open=True,
+    ),
+    Operation(
+        method="GET",
+        path="/readyz",
+        id="readyz",
+        summary="Whether it takes requests; 503 while it stops or the store does not answer.",
+        handler=readyz,
+        answer=Well,
+        errors=(Unavailable,),
+        open=True,
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        id="metrics",
+        summary="Metrics in the text format of Prometheus.",
+        handler=metrics,
+        answer_type=CONTENT_TYPE,
+    ),
+)

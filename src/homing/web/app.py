@@ -1,0 +1,147 @@
+"""The ASGI application: publishing goes first and by itself, everything else through the table.
+
+One callable stands in front. It sends ``POST /v1/events`` straight to its endpoint (the hot path:
+no framework object is made for it) and all else to Starlette's router, and it turns whatever is
+raised into a problem document. An exception that nobody expected is logged and told as a 500
+without its inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.json import encode
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from homing.engine.engine import Engine
+from homing.errors import HomingError
+from homing.ports import AdminStore, ViewStore
+from homing.web.answer import JSON, Answer, send_answer
+from homing.web.api.publish import Publish
+from homing.web.auth import Keys
+from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.openapi import openapi
+from homing.web.operation import Call, Operation
+from homing.web.options import Parts, WebOptions
+from homing.web.problems import (
+    MethodNotAllowed,
+    NoSuchPath,
+    problem_answer,
+    unexpected_answer,
+)
+from homing.web.query import Query
+from homing.web.routes import OPERATIONS
+
+PUBLISH_PATH = "/v1/events"
+OPENAPI_PATH = "/openapi.json"
+
+
+def create_app(engine: Engine, views: ViewStore, admin: AdminStore, options: WebOptions) -> ASGIApp:
+    """The whole HTTP side."""
+    parts = Parts(engine=engine, views=views, admin=admin, options=options)
+    keys = Keys(options.admin_key)
+    router = Router(
+        routes=list(_routes(parts, keys)), redirect_slashes=False, default=_no_such_path
+    )
+    return _Front(Publish(parts, keys), router)
+
+
+class _Front:
+    """Publishing or the router; errors become problem documents."""
+
+    def __init__(self, publish: ASGIApp, router: ASGIApp) -> None:
+        self._publish, self._router = publish, router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            if scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
+                await self._publish(scope, receive, watched_send)
+            else:
+                await self._router(scope, receive, watched_send)
+        except ClientGone:
+            return
+        except HomingError as error:
+            if started:
+                raise
+            await send_answer(send, _refusal(error, scope))
+        except Exception as error:
+            if started:
+                raise
+            answer = unexpected_answer(error, method=scope["method"], path=scope["path"])
+            await send_answer(send, answer)
+
+
+def _refusal(error: HomingError, scope: Scope) -> Answer:
+    """An error without an HTTP status of its own is one that should not have come this far."""
+    if error.http_status == 500:
+        return unexpected_answer(error, method=scope["method"], path=scope["path"])
+    return problem_answer(error)
+
+
+async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    raise NoSuchPath
+
+
+def _routes(parts: Parts, keys: Keys) -> Iterator[BaseRoute]:
+    by_path: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    for path, operations in by_path.items():
+        # An event's id may hold a slash.
+        shown = path.replace("{id}", "{id:path}") if path.startswith("/v1/events/") else path
+        yield Route(shown, _Resource(parts, keys, operations))
+    yield Route(OPENAPI_PATH, _Document(encode(openapi(OPERATIONS))))
+
+
+class _Resource:
+    """One path and the methods that it takes."""
+
+    def __init__(self, parts: Parts, keys: Keys, operations: Sequence[Operation]) -> None:
+        self._parts, self._keys = parts, keys
+        self._operations = {operation.method: operation for operation in operations}
+        self._known = {
+            operation.method: frozenset(param.name for param in operation.params)
+            for operation in operations
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        operation = self._operations.get(method)
+        if operation is None or operation.handler is None:
+            raise MethodNotAllowed(tuple(self._operations))
+        headers = dict(scope["headers"])
+        who = "" if operation.open else self._keys.who(headers.get(b"authorization"))
+        query = Query(scope["query_string"], self._known[method])
+        body = b""
+        if operation.request is not None:
+            declared = headers.get(b"content-length")
+            body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST)
+        call = Call(self._parts, path=scope["path_params"], query=query, body=body, who=who)
+        await send_answer(send, await operation.handler(call))
+
+
+class _Document:
+    """A document that is made once."""
+
+    def __init__(self, content: bytes) -> None:
+        self._answer = Answer(200, content, JSON)
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
+            raise MethodNotAllowed(("GET",))
+        await send_answer(send, self._answer)

@@ -1,0 +1,115 @@
+"""Reading a request's body: bounded while it arrives, and refused with the field that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TypeVar
+
+import msgspec
+from starlette.types import Receive
+
+from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
+
+PUBLISH_BYTES_MOST = 8 * 1024 * 1024
+COMMAND_BYTES_MOST = 1024 * 1024
+ARRIVE_WITHIN_S = 60.0
+
+_T = TypeVar("_T")
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+class ClientGone(Exception):
+    """The caller hung up before the request was complete."""
+
+
+async def read_body(receive: Receive, *, declared: bytes | None, most: int) -> bytes:
+    """The whole body, or TooLarge as soon as that is known."""
+    if declared is not None:
+        if not declared.isdigit():
+            raise BadRequest("Its content-length is not a number.")
+        if int(declared) > most:
+            raise _too_large(most)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    if len(body) > most:
+        raise _too_large(most)
+    if not message.get("more_body", False):
+        return body
+    try:
+        async with asyncio.timeout(ARRIVE_WITHIN_S):
+            return await _read_rest(receive, body, most)
+    except TimeoutError:
+        reason = f"Its body did not arrive within {ARRIVE_WITHIN_S:.0f} s."
+        raise BadRequest(reason) from None
+
+
+async def _read_rest(receive: Receive, begin: bytes, most: int) -> bytes:
+    parts = [begin]
+    size = len(begin)
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def check_utf8(body: bytes) -> None:
+    """The JSON decoder looks at structure only; this looks at the text."""
+    if body.isascii():
+        return
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"It is not UTF-8 (byte {error.start}).") from None
+
+
+def decode(body: bytes, kind: type[_T]) -> _T:
+    """The body as this struct; raises BadRequest, or Invalid with the field."""
+    check_utf8(body)
+    if not body.strip():
+        raise BadRequest("It needs a JSON body.")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise Invalid(problems=(field_problem(error),)) from None
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"It is not JSON: {error}.") from None
+    except RecursionError:
+        raise BadRequest("It is nested too deeply.") from None
+
+
+def field_problem(error: msgspec.ValidationError, within: str = "") -> FieldProblem:
+    """``Expected `str`, got `int` - at `$.types[0]` `` as a field and a reason."""
+    text = str(error)
+    place = _PLACE.search(text)
+    path = place[1] if place else ""
+    reason = text[: place.start()] if place else text
+    if found := _UNKNOWN.match(reason):
+        path, reason = _join(path, found[1][:64]), "is not a field that is known here"
+    elif found := _MISSING.match(reason):
+        path, reason = _join(path, found[1]), "must be given"
+    else:
+        reason = "must fit: " + reason[0].lower() + reason[1:].replace("`", "")
+    return FieldProblem(_join(within, path) or "body", reason)
+
+
+def _join(before: str, after: str) -> str:
+    if not before or not after or after.startswith("["):
+        return before + after
+    return f"{before}.{after}"
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"A body holds at most {most // (1024 * 1024)} MiB.")

@@ -1,0 +1,79 @@
+"""The engine's pulse in the text format of Prometheus. No label ever holds a URL or an id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from homing import __version__
+from homing.engine.engine import Engine, Pulse
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_text(engine: Engine, *, now: int) -> bytes:
+    """All of it, read at this moment."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_PulseCollector(engine.pulse(), now))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _PulseCollector(Collector):
+    def __init__(self, pulse: Pulse, now: int) -> None:
+        self._pulse, self._now = pulse, now
+
+    def collect(self) -> Iterable[Metric]:
+        yield _gauge("homing_info", "The version that runs.", "version", {__version__: 1})
+        yield from _counters(self._pulse)
+        yield from _gauges(self._pulse, self._now)
+
+
+def _counters(pulse: Pulse) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "homing_events_published", "Events accepted since the start.", value=pulse.published
+    )
+    yield CounterMetricFamily(
+        "homing_deliveries_accepted", "Deliveries made by publishing.", value=pulse.accepted
+    )
+    yield _counter("homing_deliveries_finished", "By status.", "status", pulse.finished)
+    yield _counter("homing_commits", "By kind.", "kind", pulse.commits)
+    attempts = CounterMetricFamily(
+        "homing_attempts", "Attempts settled, by lane and outcome.", labels=("lane", "outcome")
+    )
+    for labels, value in sorted(pulse.attempts.items()):
+        attempts.add_metric(labels, value)
+    yield attempts
+
+
+def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
+    yield _gauge("homing_slots", "Attempts that may be in flight.", "lane", pulse.slots)
+    yield _gauge("homing_in_flight", "Attempts in flight.", "lane", pulse.in_flight)
+    yield _gauge("homing_ready", "Deliveries in memory that could go.", "lane", pulse.ready)
+    yield _gauge("homing_endpoints", "Endpoints at work, by state.", "state", pulse.endpoints)
+    late_ms = 0 if pulse.due_since is None else max(now - pulse.due_since, 0)
+    for name, sentence, value in (
+        ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
+        ("homing_memory_bytes", "Event data held for the fresh lane.", pulse.memory_bytes),
+        ("homing_store_ok", "1 if the last commit went through.", int(pulse.store_ok)),
+        ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
+        ("homing_late_seconds", "How long something was due with a free slot.", late_ms / 1000),
+    ):
+        yield GaugeMetricFamily(name, sentence, value=value)
+
+
+def _counter(name: str, sentence: str, label: str, values: dict[str, int]) -> Metric:
+    family = CounterMetricFamily(name, sentence, labels=(label,))
+    for key, value in sorted(values.items()):
+        family.add_metric((key,), value)
+    return family
+
+
+def _gauge(name: str, sentence: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, sentence, labels=(label,))
+    for key, value in sorted(values.items()):
+        family.add_metric((key,), value)
+    return family

@@ -1,0 +1,134 @@
+"""The OpenAPI 3.1 document, made from the table of operations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import schema_components
+
+from homing import __version__
+from homing.errors import HomingError, NotAuthorized
+from homing.web.operation import Operation
+from homing.web.problems import CONTENT_TYPE, Problem
+from homing.web.schemas import EventIn
+
+_REF = "#/components/schemas/{name}"
+_NDJSON = "application/x-ndjson"
+
+
+def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
+    """The whole document."""
+    kinds = _kinds(operations)
+    schemas, components = schema_components(kinds, ref_template=_REF)
+    refs = dict(zip(kinds, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _entry(operation, refs)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Homing",
+            "version": __version__,
+            "description": "Brings every event to every matching URL.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}],
+    }
+
+
+def _kinds(operations: Sequence[Operation]) -> list[type[Struct]]:
+    found: dict[type[Struct], None] = {Problem: None}
+    for operation in operations:
+        for kind in (operation.request, operation.answer, *operation.also.values()):
+            if kind is not None:
+                found[kind] = None
+    return list(found)
+
+
+def _entry(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": [
+            *(_path_parameter(name) for name in re.findall(r"{(\w+)}", operation.path)),
+            *(
+                {
+                    "name": param.name,
+                    "in": "query",
+                    "required": False,
+                    "description": param.sentence,
+                    "schema": param.schema,
+                }
+                for param in operation.params
+            ),
+        ],
+        "responses": _responses(operation, refs),
+    }
+    if operation.request is not None:
+        content = {
+            kind: {"schema": _request_schema(operation.request, kind, refs)}
+            for kind in operation.request_types
+        }
+        entry["requestBody"] = {"required": True, "content": content}
+    if operation.open:
+        entry["security"] = []
+    return entry
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _request_schema(
+    request: type[Struct], kind: str, refs: dict[type[Struct], dict[str, Any]]
+) -> dict[str, Any]:
+    if kind == _NDJSON:
+        return {"type": "string", "description": "One event per line."}
+    if request is EventIn:
+        batch = {"type": "array", "items": refs[request], "minItems": 1, "maxItems": 1000}
+        return {"anyOf": [refs[request], batch]}
+    return refs[request]
+
+
+def _responses(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(operation.status): _good(operation, operation.answer, refs)}
+    for status, kind in operation.also.items():
+        responses[str(status)] = _good(operation, kind, refs)
+    errors: list[type[HomingError]] = list(operation.errors)
+    if not operation.open:
+        errors.append(NotAuthorized)
+    by_status: dict[int, list[str]] = {}
+    for error in errors:
+        by_status.setdefault(error.http_status, []).append((error.__doc__ or "").strip())
+    for status, titles in sorted(by_status.items()):
+        responses[str(status)] = {
+            "description": " ".join(titles),
+            "content": {CONTENT_TYPE.decode(): {"schema": refs[Problem]}},
+        }
+    default = {"description": "A problem document.", "content": {}}
+    default["content"] = {CONTENT_TYPE.decode(): {"schema": refs[Problem]}}
+    return {**responses, "default": default}
+
+
+def _good(
+    operation: Operation, kind: type[Struct] | None, refs: dict[type[Struct], dict[str, Any]]
+) -> dict[str, Any]:
+    description = HTTPStatus(operation.status).phrase
+    if kind is not None:
+        return {
+            "description": (kind.__doc__ or description).strip(),
+            "content": {operation.answer_type: {"schema": refs[kind]}},
+        }
+    if operation.status == 204:
+        return {"description": description}
+    content = {operation.answer_type: {"schema": {"type": "string"}}}
+    return {"description": description, "content": content}

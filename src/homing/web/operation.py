@@ -1,0 +1,94 @@
+"""One table describes the API: the routes are made from it, and so is the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from homing.errors import HomingError, NotFound
+from homing.model import read_id
+from homing.web.answer import JSON, Answer
+from homing.web.body import decode
+from homing.web.options import Parts
+from homing.web.query import LIMIT_DEFAULT, LIMIT_MOST, Query
+
+_T = TypeVar("_T")
+
+
+class Call:
+    """One request on its way through a handler."""
+
+    __slots__ = ("_body", "_path", "parts", "query", "who")
+
+    def __init__(
+        self, parts: Parts, *, path: dict[str, str], query: Query, body: bytes, who: str
+    ) -> None:
+        self.parts, self.query, self.who = parts, query, who
+        self._path, self._body = path, body
+
+    @property
+    def now(self) -> int:
+        return self.parts.options.now()
+
+    def content(self, kind: type[_T]) -> _T:
+        """The body; raises BadRequest or Invalid."""
+        return decode(self._body, kind)
+
+    def key(self) -> str:
+        """The ``{id}`` of the path, as text."""
+        return self._path["id"]
+
+    def number(self, prefix: str) -> int:
+        """The number behind the ``{id}`` of the path; raises NotFound."""
+        number = read_id(prefix, self.key())
+        if number is None:
+            raise NotFound(f"Ids of this kind begin with {prefix}_.")
+        return number
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Param(Struct, frozen=True):
+    """A query parameter."""
+
+    name: str
+    sentence: str
+    schema: dict[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method at one path."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    handler: Handler | None  # None: publishing, which has a way of its own
+    status: int = 200
+    answer: type[Struct] | None = None
+    also: dict[int, type[Struct]] = {}  # other good answers, by status
+    request: type[Struct] | None = None
+    request_types: tuple[str, ...] = (JSON.decode(),)
+    answer_type: str = JSON.decode()
+    params: tuple[Param, ...] = ()
+    errors: tuple[type[HomingError], ...] = ()
+    open: bool = False  # needs no key
+
+
+TENANT = Param("tenant", "Only of this tenant.")
+TENANT_ONE = Param("tenant", "Whose it is; default `default`.")
+CURSOR = Param("cursor", "The next_cursor of an earlier answer.")
+LIMIT = Param(
+    "limit",
+    f"How many at most; default {LIMIT_DEFAULT}.",
+    {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_DEFAULT},
+)
+PAGE = (CURSOR, LIMIT)
+
+
+def choice(name: str, sentence: str, choices: type[Any]) -> Param:
+    """A parameter that takes one of these words."""
+    return Param(name, sentence, {"type": "string", "enum": [str(one) for one in choices]})

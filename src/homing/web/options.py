@@ -1,0 +1,34 @@
+"""What the HTTP side is told at start, and the parts it stands on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from homing.engine.engine import Engine
+from homing.ports import AdminStore, ViewStore
+
+
+class WebOptions(Struct, frozen=True):
+    """The key of the API, the time, and what may be named in a subscription."""
+
+    admin_key: str
+    now: Callable[[], int]  # Unix milliseconds, of the clock that the engine goes by
+    policies: frozenset[str]  # names that a subscription may give
+    refuse_host: Callable[[str], str | None]  # why this host may not be sent to, or None
+
+    def __repr__(self) -> str:
+        return "WebOptions(****)"
+
+
+class Parts(Struct, frozen=True):
+    """What every handler may use."""
+
+    engine: Engine
+    views: ViewStore
+    admin: AdminStore
+    options: WebOptions
+    # Read, merge, write: of two at a time one's change would be lost.
+    patching: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -1,0 +1,98 @@
+"""Errors as problem documents (RFC 9457): one form for all that is refused."""
+
+from __future__ import annotations
+
+import structlog
+from msgspec import Struct
+from msgspec.json import encode
+
+from homing.errors import FieldProblem, HomingError, NotFound, StoreUnavailable, Unavailable
+from homing.web.answer import Answer, Headers
+
+CONTENT_TYPE = b"application/problem+json"
+TYPE_PREFIX = "urn:homing:error:"
+
+_log = structlog.get_logger("homing.web")
+
+
+class NoSuchPath(NotFound):
+    """There is nothing at this address."""
+
+    code = "no_such_path"
+
+
+class MethodNotAllowed(HomingError):
+    """This address does not take this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"It takes {' and '.join(allowed)}.")
+        self.allowed = allowed
+
+
+class Unexpected(HomingError):
+    """Something went wrong on our side."""
+
+    code = "unexpected"
+    http_status = 500
+
+
+class FieldReason(Struct, frozen=True):
+    """Which field is wrong, and why."""
+
+    field: str
+    reason: str
+
+
+class Problem(Struct, frozen=True):
+    """A problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    problems: list[FieldReason]
+
+
+def problem_answer(error: HomingError) -> Answer:
+    """The answer that an error of the tree gets."""
+    document = Problem(
+        type=TYPE_PREFIX + error.code,
+        title=error.title,
+        status=error.http_status,
+        detail=error.detail or _first(error.problems),
+        code=error.code,
+        problems=[FieldReason(problem.field, problem.reason) for problem in error.problems],
+    )
+    return Answer(error.http_status, encode(document), CONTENT_TYPE, _headers(error))
+
+
+def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
+    """What went wrong is for our log; the caller learns only that it did."""
+    _log.error("request failed", method=method, path=path, exc_info=error)
+    return problem_answer(Unexpected("It is in the server's log."))
+
+
+def _headers(error: HomingError) -> Headers:
+    if isinstance(error, StoreUnavailable):
+        return ((b"retry-after", b"2"),)
+    if isinstance(error, Unavailable):
+        return ((b"retry-after", b"1"),)
+    if isinstance(error, MethodNotAllowed):
+        return ((b"allow", ", ".join(error.allowed).encode()),)
+    if error.http_status == 401:
+        return ((b"www-authenticate", b'Bearer realm="homing"'),)
+    if error.http_status == 413:  # The rest of the body is not read.
+        return ((b"connection", b"close"),)
+    return ()
+
+
+def _first(problems: tuple[FieldProblem, ...]) -> str:
+    if not problems:
+        return ""
+    field, reason = problems[0]
+    more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{field} {reason}{more}."

@@ -1,0 +1,165 @@
+"""Query parameters: known names only, each read by its form, and refused by its name."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Collection
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+from homing.errors import BadRequest, FieldProblem, Invalid
+from homing.model import read_id
+from homing.policy.admission import (
+    DEFAULT_TENANT,
+    KEY_RULE,
+    TYPE_RULE,
+    is_key,
+    is_type,
+    read_time,
+    tenant_problem,
+)
+
+LIMIT_DEFAULT = 50
+LIMIT_MOST = 200
+PARAMETERS_MOST = 50
+TIME_MOST = (1 << 42) - 1  # the last time that an id can carry
+
+_E = TypeVar("_E", bound=StrEnum)
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Query:
+    """The parameters of one request."""
+
+    def __init__(self, query_string: bytes, known: Collection[str]) -> None:
+        self._given: dict[str, str] = {}
+        if not query_string:
+            return
+        try:
+            pairs = parse_qsl(
+                query_string.decode("latin-1"),
+                keep_blank_values=True,
+                max_num_fields=PARAMETERS_MOST,
+            )
+        except ValueError:
+            raise BadRequest("It has too many query parameters.") from None
+        problems: list[FieldProblem] = []
+        for name, value in pairs:
+            if name not in known:
+                problems.append(FieldProblem(name[:64], "is not a parameter that is known here"))
+            elif name in self._given:
+                problems.append(FieldProblem(name, "must not be given twice"))
+            self._given[name] = value
+        if problems:
+            raise Invalid(problems=tuple(problems))
+
+    def tenant(self) -> str | None:
+        """None: every tenant."""
+        tenant = self._given.get("tenant")
+        if tenant is not None and (problems := tenant_problem(tenant)):
+            raise Invalid(problems=problems)
+        return tenant
+
+    def tenant_or_default(self) -> str:
+        return self.tenant() or DEFAULT_TENANT
+
+    def event_type(self) -> str | None:
+        value = self._given.get("type")
+        if value is not None and not is_type(value):
+            raise _refused("type", TYPE_RULE)
+        return value
+
+    def event_key(self) -> str | None:
+        value = self._given.get("event")
+        if value is not None and not is_key(value):
+            raise _refused("event", KEY_RULE)
+        return value
+
+    def id(self, name: str, prefix: str) -> int | None:
+        value = self._given.get(name)
+        return None if value is None else id_field(value, name, prefix)
+
+    def choice(self, name: str, choices: type[_E]) -> _E | None:
+        value = self._given.get(name)
+        if value is None:
+            return None
+        try:
+            return choices(value)
+        except ValueError:
+            raise _refused(name, f"must be one of {', '.join(choices)}") from None
+
+    def since(self, name: str, *, now: int) -> int | None:
+        value = self._given.get(name)
+        return None if value is None else moment(value, name, now=now)
+
+    def duration_ms(self, name: str) -> int | None:
+        value = self._given.get(name)
+        if value is None:
+            return None
+        duration = read_duration(value)
+        if duration is None:
+            raise _refused(name, "must be a duration like 30m, 2h or 7d")
+        return duration
+
+    def cursor(self) -> int | None:
+        value = self._given.get("cursor")
+        if value is None:
+            return None
+        number = read_cursor(value)
+        if number is None:
+            raise _refused("cursor", "must be the next_cursor of an earlier answer")
+        return number
+
+    def limit(self) -> int:
+        value = self._given.get("limit", str(LIMIT_DEFAULT))
+        if re.fullmatch(r"[0-9]{1,3}", value) is None or not 1 <= int(value) <= LIMIT_MOST:
+            raise _refused("limit", f"must be 1 to {LIMIT_MOST}")
+        return int(value)
+
+
+def id_field(value: str, name: str, prefix: str) -> int:
+    """The number behind a shown id; raises Invalid."""
+    number = read_id(prefix, value)
+    if number is None:
+        raise _refused(name, f"must be an id like {prefix}_01k9x3w8z4g00")
+    return number
+
+
+def moment(value: str, name: str, *, now: int) -> int:
+    """A time after RFC 3339, or a duration back from now; raises Invalid."""
+    duration = read_duration(value)
+    at = now - duration if duration is not None else read_time(value)
+    if at is None:
+        raise _refused(name, "must be a time after RFC 3339, or a duration back from now like 2h")
+    return min(max(at, 0), TIME_MOST)
+
+
+def read_duration(text: str) -> int | None:
+    """``2h`` in milliseconds; None if it is no duration."""
+    found = _DURATION.fullmatch(text)
+    return int(found[1]) * _UNITS_MS[found[2]] if found else None
+
+
+def show_cursor(number: int | None) -> str | None:
+    """An id as an opaque cursor."""
+    if number is None:
+        return None
+    return urlsafe_b64encode(number.to_bytes(8, "big")).rstrip(b"=").decode()
+
+
+def read_cursor(text: str) -> int | None:
+    """The id behind a cursor; None if it is not one of ours."""
+    try:
+        raw = urlsafe_b64decode(text.encode() + b"=")
+    except (NotBase64, ValueError):
+        return None
+    number = int.from_bytes(raw, "big")
+    return number if number < 1 << 63 and show_cursor(number) == text else None
+
+
+def _refused(name: str, reason: str) -> Invalid:
+    return Invalid(problems=(FieldProblem(name, reason),))

@@ -1,0 +1,15 @@
+"""Every operation of the API, in the order of the reference."""
+
+from __future__ import annotations
+
+from homing.web.api import deliveries, endpoints, events, replays, subscriptions, whole
+from homing.web.operation import Operation
+
+OPERATIONS: tuple[Operation, ...] = (
+    *events.OPERATIONS,
+    *subscriptions.OPERATIONS,
+    *endpoints.OPERATIONS,
+    *deliveries.OPERATIONS,
+    *replays.OPERATIONS,
+    *whole.OPERATIONS,
+)

@@ -1,0 +1,388 @@
+"""What goes over the wire: requests refuse unknown fields, answers show values in house words.
+
+Times are RFC 3339 in UTC with milliseconds; ids carry their prefix; secrets are masked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from homing.model import (
+    Decided,
+    Failure,
+    Format,
+    Lane,
+    Outcome,
+    Reason,
+    State,
+    Status,
+)
+
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Cursor = Annotated[str | None, Meta(description="Give it as cursor for the next page.")]
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """An event to publish; ``data`` is kept byte for byte."""
+
+    type: Annotated[str, Meta(description="Dotted, of A-Z a-z 0-9 . _ -, 1 to 256 characters.")]
+    data: Annotated[Raw, Meta(description="Any JSON value, at most 1 MiB.")]
+    id: Annotated[
+        str | None,
+        Meta(description='Idempotency key: 1 to 128 visible ASCII characters without ".".'),
+    ] = None
+    tenant: Annotated[str, Meta(description="1 to 64 of A-Z a-z 0-9 _ -.")] = "default"
+    time: Annotated[Time | None, Meta(description="RFC 3339; default now.")] = None
+
+
+class EventReceipt(Struct, frozen=True, gc=False):
+    """An event that was accepted, and to how many subscriptions it goes."""
+
+    id: str
+    deliveries: int
+
+
+class Published(Struct, frozen=True, gc=False):
+    """One receipt per event, in order."""
+
+    events: list[EventReceipt]
+
+
+class EventView(Struct, frozen=True):
+    """An event without its data."""
+
+    id: str
+    tenant: str
+    type: str
+    time: str
+    accepted_at: Time
+    deliveries: int
+
+
+class EventPage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[EventView]
+    next_cursor: Cursor
+
+
+# --- subscriptions --------------------------------------------------------------------------
+
+
+class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A standing request: these events of this tenant go to this URL."""
+
+    url: str
+    types: Annotated[
+        tuple[str, ...], Meta(description="Exact, a prefix like order.*, or * for all.")
+    ]
+    tenant: str = "default"
+    format: Format = Format.STANDARD
+    token: Annotated[str | None, Meta(description="Sent as Authorization: Bearer <token>.")] = None
+    headers: dict[str, str] = {}
+    secret: Annotated[
+        str | None, Meta(description="whsec_ and base64; made by us when absent.")
+    ] = None
+    policy: str | None = None
+    deadline_ms: Annotated[int | None, Meta(description="1000 to 30000.")] = None
+    active: bool = True
+    description: str = ""
+
+
+class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is given replaces; null removes what is optional; a header's null removes that one."""
+
+    url: str | UnsetType = UNSET
+    types: tuple[str, ...] | UnsetType = UNSET
+    format: Format | UnsetType | None = UNSET
+    token: str | UnsetType | None = UNSET
+    headers: dict[str, str | None] | UnsetType | None = UNSET
+    secret: str | UnsetType = UNSET
+    policy: str | UnsetType | None = UNSET
+    deadline_ms: int | UnsetType | None = UNSET
+    active: bool | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
+
+
+class SecretView(Struct, frozen=True):
+    """A signing secret, masked; ``until`` while it is being rotated out."""
+
+    value: str
+    until: Time | None
+
+
+class SubscriptionView(Struct, frozen=True, kw_only=True):
+    """A subscription; token, secrets and header values are masked."""
+
+    id: str
+    tenant: str
+    endpoint: str
+    url: str
+    types: tuple[str, ...]
+    format: Format
+    token: str | None
+    headers: dict[str, str]
+    secrets: list[SecretView]
+    policy: str | None
+    deadline_ms: int | None
+    active: bool
+    description: str
+    created_at: Time
+    updated_at: Time
+
+
+class SubscriptionCreated(SubscriptionView, frozen=True, kw_only=True):
+    """A new subscription, with its secret: it is never shown again."""
+
+    secret: str
+
+
+class SubscriptionPage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[SubscriptionView]
+    next_cursor: Cursor
+
+
+# --- attempts and deliveries ----------------------------------------------------------------
+
+
+class PhasesView(Struct, frozen=True):
+    """Where the time went, in microseconds; null where a phase did not happen."""
+
+    dns_us: int | None
+    connect_us: int | None
+    tls_us: int | None
+    first_byte_us: int | None
+    total_us: int
+
+
+class AttemptView(Struct, frozen=True):
+    """One HTTP request made for a delivery; secrets are masked."""
+
+    number: int
+    lane: Lane
+    outcome: Outcome
+    code: int | None
+    failure: Failure | None
+    detail: str
+    started_at: Time
+    finished_at: Time
+    endpoint: str
+    address: str | None
+    phases: PhasesView
+    request_headers: list[str]
+    answer_headers: list[str]
+    excerpt: str
+    decided: Decided
+    retry: int | None
+    due_at: Time | None
+
+
+class DeliveryView(Struct, frozen=True, kw_only=True):
+    """A delivery as a list shows it."""
+
+    id: str
+    tenant: str
+    status: Status
+    reason: Reason | None
+    event: str
+    type: str
+    subscription: str
+    endpoint: str
+    url: str
+    webhook_id: str
+    replay: bool
+    attempts_made: int
+    accepted_at: Time
+    due_at: Time | None
+    expires_at: Time | None
+    finished_at: Time | None
+    arrived: Annotated[
+        bool, Meta(description="Cancelled, but an attempt then in flight was answered with 2xx.")
+    ]
+
+
+class DeliveryPage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[DeliveryView]
+    next_cursor: Cursor
+
+
+class RetryView(Struct, frozen=True):
+    """A retry that lies ahead."""
+
+    n: int
+    due_at: Time
+
+
+class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
+    """A delivery with its attempts, the retries ahead, and why it is where it is."""
+
+    explanation: str
+    attempts: list[AttemptView]
+    schedule: list[RetryView]
+
+
+class EventDetail(Struct, frozen=True, kw_only=True):
+    """An event with its data and its deliveries (the first 200; the list has them all)."""
+
+    id: str
+    tenant: str
+    type: str
+    time: str
+    accepted_at: Time
+    data: Raw
+    deliveries: list[DeliveryView]
+    deliveries_more: bool
+
+
+# --- endpoints ------------------------------------------------------------------------------
+
+
+class CounterView(Struct, frozen=True):
+    """A number that the health rules look at, beside its limit."""
+
+    name: str
+    value: int
+    limit: int | None
+    meaning: str
+
+
+class TransitionView(Struct, frozen=True):
+    """A change of an endpoint's state."""
+
+    at: Time
+    before: State
+    after: State
+    rule: str
+    numbers: dict[str, int]
+    by: str
+    sentence: str
+
+
+class EndpointView(Struct, frozen=True, kw_only=True):
+    """A subscription URL of one tenant with its health."""
+
+    id: str
+    tenant: str
+    url: str
+    state: State
+    since: Time
+    rule: str
+    sentence: str
+    counters: list[CounterView]
+    first_attempt_at: Time | None
+    last_success_at: Time | None
+    enabled_since: Time
+    next_probe_at: Time | None
+    hold_until: Annotated[Time | None, Meta(description="Retry-After: nothing goes before.")]
+    created_at: Time
+
+
+class EndpointPage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[EndpointView]
+    next_cursor: Cursor
+
+
+class EndpointDetail(EndpointView, frozen=True, kw_only=True):
+    """An endpoint with what waits for it and its latest changes of state."""
+
+    waiting: int
+    waiting_more: Annotated[bool, Meta(description="There are more than are counted.")]
+    transitions: list[TransitionView]
+
+
+# --- replays --------------------------------------------------------------------------------
+
+
+class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which finished deliveries a bulk replay takes; what is absent is any."""
+
+    status: Status | None = None
+    reason: Reason | None = None
+    endpoint: str | None = None
+    subscription: str | None = None
+    type: str | None = None
+    since: Annotated[
+        str | None, Meta(description="RFC 3339, or a duration back from now like 2h.")
+    ] = None
+    until: Annotated[str | None, Meta(description="Like since.")] = None
+    tenant: str | None = None
+
+
+class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A bulk replay, or with ``dry_run`` only the number of deliveries it would take."""
+
+    filter: ReplayFilterIn
+    dry_run: bool = False
+
+
+class ReplayCount(Struct, frozen=True):
+    """How many deliveries a bulk replay would take; ``exact`` is false when there are more."""
+
+    count: int
+    exact: bool
+
+
+class ReplayFilterView(Struct, frozen=True):
+    """The conditions of a bulk replay."""
+
+    status: Status | None
+    reason: Reason | None
+    endpoint: str | None
+    subscription: str | None
+    type: str | None
+    since: Time | None
+    until: Time | None
+    tenant: str | None
+
+
+class ReplayJobView(Struct, frozen=True):
+    """A bulk replay and how far it is."""
+
+    id: str
+    state: str
+    filter: ReplayFilterView
+    created_at: Time
+    looked_at: int
+    replayed: int
+    skipped: Annotated[
+        int, Meta(description="Their subscription is gone, or their data is past retention.")
+    ]
+
+
+# --- the whole ------------------------------------------------------------------------------
+
+
+class LedgerView(Struct, frozen=True):
+    """accepted = delivered + pending + dropped + cancelled."""
+
+    tenant: str
+    accepted: int
+    delivered: int
+    pending: int
+    dropped: int
+    cancelled: int
+    counted: Annotated[bool, Meta(description="Pending was counted row by row.")]
+    balanced: bool
+
+
+class LedgerPage(Struct, frozen=True):
+    """One ledger per tenant."""
+
+    items: list[LedgerView]
+
+
+class Well(Struct, frozen=True):
+    """All is well."""
+
+    ok: bool = True

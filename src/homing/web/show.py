@@ -1,0 +1,265 @@
+"""Values of the model as the API shows them: times and ids as text, secrets masked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Raw
+from msgspec.structs import asdict
+
+from homing.model import (
+    Attempt,
+    Endpoint,
+    Event,
+    State,
+    Status,
+    Subscription,
+    Transition,
+    show_id,
+)
+from homing.policy.admission import mask
+from homing.policy.explain import explain_change, explain_endpoint
+from homing.policy.health import HealthRules
+from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
+from homing.web.schemas import (
+    AttemptView,
+    CounterView,
+    DeliveryView,
+    EndpointView,
+    EventDetail,
+    EventView,
+    LedgerView,
+    PhasesView,
+    ReplayFilterView,
+    ReplayJobView,
+    SecretView,
+    SubscriptionView,
+    TransitionView,
+)
+
+DELIVERY = "dlv"
+ENDPOINT = "ep"
+REPLAY = "rpl"
+SUBSCRIPTION = "sub"
+
+
+def time_text(at_ms: int) -> str:
+    """RFC 3339 in UTC with milliseconds."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def time_or_none(at_ms: int | None) -> str | None:
+    return None if at_ms is None else time_text(at_ms)
+
+
+def event_view(row: EventRow) -> EventView:
+    event = row.event
+    return EventView(
+        id=event.key,
+        tenant=event.tenant,
+        type=event.type,
+        time=event.time,
+        accepted_at=time_text(event.accepted_at),
+        deliveries=row.deliveries,
+    )
+
+
+def event_detail(event: Event, rows: list[DeliveryRow], *, more: bool) -> EventDetail:
+    return EventDetail(
+        id=event.key,
+        tenant=event.tenant,
+        type=event.type,
+        time=event.time,
+        accepted_at=time_text(event.accepted_at),
+        data=Raw(event.data),
+        deliveries=[delivery_view(row) for row in rows],
+        deliveries_more=more,
+    )
+
+
+def subscription_view(subscription: Subscription) -> SubscriptionView:
+    return SubscriptionView(
+        id=show_id(SUBSCRIPTION, subscription.id),
+        tenant=subscription.tenant,
+        endpoint=show_id(ENDPOINT, subscription.endpoint_id),
+        url=subscription.url,
+        types=subscription.types,
+        format=subscription.format,
+        token=None if subscription.token is None else mask(subscription.token),
+        headers={name: mask(value) for name, value in subscription.headers},
+        secrets=[
+            SecretView(mask(secret.value), time_or_none(secret.until))
+            for secret in subscription.secrets
+        ],
+        policy=subscription.policy,
+        deadline_ms=subscription.deadline_ms,
+        active=subscription.active,
+        description=subscription.description,
+        created_at=time_text(subscription.created_at),
+        updated_at=time_text(subscription.updated_at),
+    )
+
+
+def attempt_view(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        number=attempt.number,
+        lane=attempt.lane,
+        outcome=attempt.outcome,
+        code=attempt.code,
+        failure=attempt.failure,
+        detail=attempt.detail,
+        started_at=time_text(attempt.started_at),
+        finished_at=time_text(attempt.finished_at),
+        endpoint=show_id(ENDPOINT, attempt.endpoint_id),
+        address=attempt.address,
+        phases=PhasesView(**asdict(attempt.phases)),
+        request_headers=_lines(attempt.request_headers),
+        answer_headers=_lines(attempt.answer_headers),
+        excerpt=attempt.excerpt.decode("utf-8", "replace"),
+        decided=attempt.decided,
+        retry=attempt.retry or None,
+        due_at=time_or_none(attempt.due_at),
+    )
+
+
+def delivery_view(row: DeliveryRow) -> DeliveryView:
+    delivery = row.delivery
+    pending = row.status is Status.PENDING
+    return DeliveryView(
+        id=show_id(DELIVERY, delivery.id),
+        tenant=delivery.tenant,
+        status=row.status,
+        reason=row.reason,
+        event=row.event_key,
+        type=row.event_type,
+        subscription=show_id(SUBSCRIPTION, delivery.subscription_id),
+        endpoint=show_id(ENDPOINT, delivery.endpoint_id),
+        url=row.url,
+        webhook_id=show_id(DELIVERY, delivery.root_id),
+        replay=delivery.replay,
+        attempts_made=delivery.attempts,
+        accepted_at=time_text(delivery.accepted_at),
+        due_at=time_text(delivery.due_at) if pending else None,
+        expires_at=time_text(delivery.expires_at) if pending else None,
+        finished_at=time_or_none(row.finished_at),
+        arrived=row.arrived,
+    )
+
+
+def endpoint_view(endpoint: Endpoint, rules: HealthRules, *, now: int) -> EndpointView:
+    health = endpoint.health
+    disabled = health.state is State.DISABLED
+    return EndpointView(
+        id=show_id(ENDPOINT, endpoint.id),
+        tenant=endpoint.tenant,
+        url=endpoint.url,
+        state=health.state,
+        since=time_text(health.since),
+        rule=endpoint.rule,
+        sentence=explain_endpoint(endpoint, rules, now=now),
+        counters=_counters(endpoint, rules, now=now),
+        first_attempt_at=time_or_none(health.first_attempt_at),
+        last_success_at=time_or_none(health.last_success_at),
+        enabled_since=time_text(health.enabled_since),
+        next_probe_at=time_or_none(endpoint.next_probe_at) if disabled else None,
+        hold_until=time_text(endpoint.hold_until) if endpoint.hold_until > now else None,
+        created_at=time_text(endpoint.created_at),
+    )
+
+
+def transition_view(change: Transition) -> TransitionView:
+    return TransitionView(
+        at=time_text(change.at),
+        before=change.before,
+        after=change.after,
+        rule=change.rule,
+        numbers=change.numbers,
+        by=change.by,
+        sentence=explain_change(
+            change.before, change.after, change.rule, change.numbers, change.by
+        ),
+    )
+
+
+def replay_view(job: ReplayJob) -> ReplayJobView:
+    conditions = job.filter
+    endpoint, subscription = conditions.endpoint_id, conditions.subscription_id
+    return ReplayJobView(
+        id=show_id(REPLAY, job.id),
+        state=job.state,
+        filter=ReplayFilterView(
+            status=conditions.status,
+            reason=conditions.reason,
+            endpoint=None if endpoint is None else show_id(ENDPOINT, endpoint),
+            subscription=None if subscription is None else show_id(SUBSCRIPTION, subscription),
+            type=conditions.type,
+            since=time_or_none(conditions.since),
+            until=time_or_none(conditions.until),
+            tenant=conditions.tenant,
+        ),
+        created_at=time_text(job.created_at),
+        looked_at=job.looked_at,
+        replayed=job.replayed,
+        skipped=job.skipped,
+    )
+
+
+def ledger_view(ledger: Ledger) -> LedgerView:
+    parts = ledger.delivered + ledger.pending + ledger.dropped + ledger.cancelled
+    return LedgerView(
+        tenant=ledger.tenant,
+        accepted=ledger.accepted,
+        delivered=ledger.delivered,
+        pending=ledger.pending,
+        dropped=ledger.dropped,
+        cancelled=ledger.cancelled,
+        counted=ledger.counted,
+        balanced=ledger.accepted == parts,
+    )
+
+
+def _lines(block: bytes) -> list[str]:
+    return [line for line in block.decode("latin-1").split("\r\n") if line]
+
+
+def _counters(endpoint: Endpoint, rules: HealthRules, *, now: int) -> list[CounterView]:
+    health = endpoint.health
+    percent = 100 * health.failures // health.attempts if health.attempts else 0
+    marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
+    alone_since = max((mark for mark in marks if mark is not None), default=now)
+    row = health.consecutive_failures
+    return [
+        CounterView(
+            "attempts",
+            health.attempts,
+            rules.rate_after_attempts,
+            "since it was last enabled; above the limit the failure rate counts",
+        ),
+        CounterView("failures", health.failures, None, "since it was last enabled"),
+        CounterView(
+            "failure_percent",
+            percent,
+            rules.failure_percent,
+            "of the attempts since it was last enabled; above the limit it is disabled",
+        ),
+        CounterView(
+            "consecutive_failures",
+            row,
+            rules.consecutive_disable,
+            "since the last success or manual enable; at the limit it is disabled",
+        ),
+        CounterView(
+            "without_success_ms",
+            max(now - alone_since, 0) if row else 0,
+            rules.freeze_after_ms,
+            "since the latest of last success, first attempt and manual enable; above the limit, "
+            f"with more than {rules.consecutive_freeze:,} failures in a row, it is frozen",
+        ),
+        CounterView(
+            "consecutive_failures_in_all",
+            row,
+            rules.consecutive_freeze_always,
+            "the same failures in a row; at this limit it is frozen at once",
+        ),
+    ]

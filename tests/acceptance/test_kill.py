@@ -1,0 +1,23 @@
+"""``kill -9`` under load: nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from acceptance.killing import kill_again_and_again
+
+
+def test_fifty_kills_under_load_lose_nothing(tmp_path: Path) -> None:
+    toll = asyncio.run(kill_again_and_again(tmp_path, kills=50))
+    print(toll)
+    assert toll.kills == 50
+    assert toll.acknowledged > 500
+    assert (toll.lost, toll.unexpected, toll.unexplained) == (0, 0, 0)
+
+
+def test_a_build_that_acknowledges_before_the_commit_is_found(tmp_path: Path) -> None:
+    broken = (str(Path(__file__).with_name("acks_early.py")),)
+    toll = asyncio.run(kill_again_and_again(tmp_path, kills=5, argv=broken))
+    print(toll)
+    assert toll.lost > 0

@@ -1,0 +1,49 @@
+"""What every test shares: asyncio, the stores, and a count of what ran on each store."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+pytest_plugins = ["postgres", "stores"]
+
+_ran: Counter[str] = Counter()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count on the process that collects the reports: it works with and without xdist."""
+    from stores import STORES
+
+    if report.when != "call" or report.skipped:
+        return
+    for store in STORES:
+        if f"[{store}" in report.nodeid or f"-{store}" in report.nodeid:
+            _ran[store] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    from stores import STORES
+
+    if _ran:
+        counts = ", ".join(f"{store} {_ran[store]}" for store in STORES)
+        terminalreporter.write_line(f"store tests: {counts}")
+
+
+def _whole_run(config: pytest.Config) -> bool:
+    return not (config.option.keyword or config.option.collectonly)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run that silently left PostgreSQL out proves nothing about it."""
+    if hasattr(session.config, "workerinput") or not _ran or not _whole_run(session.config):
+        return
+    asked = [arg for arg in session.config.args if "::" in arg]
+    if not asked and _ran["postgres"] == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

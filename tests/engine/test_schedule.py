@@ -1,0 +1,103 @@
+"""The whole life of a delivery on virtual time, to the millisecond."""
+
+from __future__ import annotations
+
+from engine.world import HOUR, SECOND, Reply, World, always, live
+from homing.model import Lane, Reason, Status
+
+URL = "https://receiver.example/hook"
+TABLE = [
+    0, 84_800, 254_400, 593_600, 1_272_000, 2_628_800, 5_342_400, 10_769_600,
+    21_624_000, 43_332_800, 86_750_400, 173_585_600,
+]  # fmt: skip
+
+
+def test_the_48_hours_of_one_delivery_are_exactly_the_table() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(404)
+        await world.subscribe(URL, "a.*")
+        await world.publish()
+        await world.wait(60 * HOUR)
+        assert world.hits(URL) == TABLE
+        row = await world.only_delivery()
+        assert (row.status, row.reason) == (Status.DROPPED, Reason.EXHAUSTED)
+        attempts = await world.views.attempts(row.delivery.id)
+        assert [attempt.number for attempt in attempts] == list(range(1, 13))
+        assert [attempt.lane for attempt in attempts] == [Lane.FRESH] + [Lane.RETRY] * 11
+        assert "homing.delivery.dropped" in await world.event_types()
+
+    live(story)
+
+
+def test_a_restart_between_any_two_attempts_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL)
+        await world.publish()
+        for _ in range(59):
+            await world.wait(HOUR)
+            await world.crash()
+        assert world.hits(URL) == TABLE
+
+    live(story)
+
+
+def test_the_chained_preset_ends_with_its_eleventh_attempt() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, policy="workfront-chained")
+        await world.publish()
+        await world.wait(100 * HOUR)
+        assert len(world.hits(URL)) == 11
+        assert world.hits(URL)[-1] == 172_652_800
+
+    live(story)
+
+
+def test_a_failure_that_takes_time_anchors_the_schedule_where_it_ended() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500, latency_ms=700)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(HOUR)
+        assert world.hits(URL)[:3] == [0, 700 + 84_800, 700 + 254_400]
+
+    live(story)
+
+
+def test_retry_after_moves_the_retry_and_holds_the_whole_endpoint() -> None:
+    async def story(world: World) -> None:
+        answers = [Reply(code=503, retry_after="600")]
+        world.sender.scripts[URL] = lambda _: answers.pop() if answers else Reply()
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.publish()  # would run into the same answer
+        await world.wait(HOUR)
+        first, *others = world.hits(URL)
+        assert first == 0
+        assert others == [600_000, 600_000]
+        rows = await world.deliveries()
+        assert {row.status for row in rows} == {Status.DELIVERED}
+
+    live(story)
+
+
+def test_the_same_webhook_id_on_every_attempt_and_a_new_timestamp() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, token="sesame")
+        await world.publish()
+        await world.wait(HOUR)
+        hits = world.sender.hits
+        assert len({hit.headers["webhook-id"] for hit in hits}) == 1
+        assert len({hit.headers["webhook-timestamp"] for hit in hits}) == len(hits)
+        assert [hit.headers["homing-attempt"] for hit in hits] == [
+            str(number + 1) for number in range(len(hits))
+        ]
+        assert hits[0].headers["authorization"] == "Bearer sesame"
+        row = await world.only_delivery()
+        (attempt, *_) = await world.views.attempts(row.delivery.id)
+        assert b"sesame" not in attempt.request_headers
+
+    live(story)

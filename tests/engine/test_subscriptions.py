@@ -1,0 +1,128 @@
+"""What people change about subscriptions while deliveries are pending, on virtual time."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.world import DAY, HOUR, SECOND, Reply, World, always, balanced, live
+from homing.errors import NotFound
+from homing.model import Format, Reason, State, Status
+from homing.policy.admission import SubscriptionDraft
+
+URL = "https://receiver.example/hook"
+OTHER = "https://other.example/hook"
+
+
+def changed(world: World, subscription_id: int, **changes: object) -> SubscriptionDraft:
+    old = world.engine._core.catalog.get(subscription_id)
+    assert old is not None
+    draft = SubscriptionDraft(
+        tenant=old.tenant,
+        url=old.url,
+        types=old.types,
+        format=Format.STANDARD,
+        token=old.token,
+        headers=old.headers,
+        secret=None,
+        policy=old.policy,
+        deadline_ms=old.deadline_ms,
+        active=old.active,
+        description=old.description,
+    )
+    return msgspec.structs.replace(draft, **changes)
+
+
+def test_a_subscription_whose_url_changed_takes_its_pending_deliveries_along() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        subscription = await world.subscribe(URL)
+        for _ in range(5):
+            await world.publish()
+        await world.settled()
+        await world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER))
+        await world.wait(HOUR)
+        assert len(world.hits(URL)) == 5
+        assert len(world.hits(OTHER)) == 5
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert {row.url for row in await world.deliveries()} == {OTHER}
+
+    live(story)
+
+
+def test_a_delivery_in_flight_while_the_url_changes_is_retried_at_the_new_one() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500, latency_ms=3 * SECOND)
+        subscription = await world.subscribe(URL)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER))
+        await world.wait(HOUR)
+        assert world.hits(URL) == [0]
+        assert world.hits(OTHER) == [3 * SECOND + 84_800]
+
+    live(story)
+
+
+def test_a_corrected_token_reaches_what_is_pending() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = lambda hit: Reply(
+            code=200 if hit.headers["authorization"] == "Bearer right" else 401
+        )
+        subscription = await world.subscribe(URL, token="wrong")
+        await world.publish()
+        await world.settled()
+        draft = changed(world, subscription.id, token="right")
+        await world.engine.change(subscription.id, draft)
+        await world.wait(HOUR)
+        assert (await world.only_delivery()).status is Status.DELIVERED
+
+    live(story)
+
+
+def test_after_a_subscription_is_deleted_no_attempt_starts_and_all_is_cancelled() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500, latency_ms=SECOND)
+        subscription = await world.subscribe(URL)
+        for _ in range(20):
+            await world.publish()
+        await world.wait(1500)
+        await world.engine.unsubscribe(subscription.id)
+        seen = len(world.sender.hits)
+        await world.wait(3 * DAY)
+        assert len(world.sender.hits) == seen
+        rows = await world.deliveries()
+        assert {row.status for row in rows} == {Status.CANCELLED}
+        assert {row.reason for row in rows} == {Reason.SUBSCRIPTION_DELETED}
+        await balanced(world)
+        with pytest.raises(NotFound):
+            await world.engine.unsubscribe(subscription.id)
+
+    live(story)
+
+
+def test_recreating_a_subscription_does_not_unfreeze_its_url() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL)
+        await world.engine.freeze(subscription.endpoint_id, by="ada")
+        await world.engine.unsubscribe(subscription.id)
+        again = await world.subscribe(URL)
+        assert again.endpoint_id == subscription.endpoint_id
+        assert (await world.endpoint(URL)).health.state is State.FROZEN
+
+    live(story)
+
+
+def test_an_inactive_subscription_gets_nothing_new_and_what_is_pending_goes_on() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        subscription = await world.subscribe(URL)
+        await world.publish()
+        await world.settled()
+        await world.engine.change(subscription.id, changed(world, subscription.id, active=False))
+        assert (await world.publish()).deliveries == 0
+        world.sender.scripts[URL] = always(200)
+        await world.wait(HOUR)
+        assert (await world.only_delivery()).status is Status.DELIVERED
+
+    live(story)

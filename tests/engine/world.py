@@ -1,0 +1,238 @@
+"""A small world on virtual time: the real engine and SQLite store, and receivers by script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from homing.engine.engine import Engine
+from homing.engine.options import EngineOptions
+from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
+from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.ports import Answer, DeliveryFilter, DeliveryRow, Receipt, Request
+from homing.sim.loop import VirtualClock, run_virtual
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.sqlite import SqliteDb
+from homing.store.views import Views
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+@dataclass
+class Hit:
+    """A request as the receiver saw it."""
+
+    at: int
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def delivery(self) -> str:
+        return self.headers["homing-delivery"]
+
+
+@dataclass
+class Reply:
+    """What a receiver does with a request."""
+
+    code: int | None = 200
+    failure: Failure | None = None
+    latency_ms: int = 0
+    retry_after: str | None = None
+
+
+Script = Callable[[Hit], Reply]
+
+
+class ScriptedSender:
+    """A sender whose receivers are functions."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.scripts: dict[str, Script] = {}
+        self.hits: list[Hit] = []
+        self.flying = 0
+        self.most_flying: dict[str, int] = {}
+        self._flying_at: dict[str, int] = {}
+
+    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+        target = request.target
+        url = f"{target.scheme}://{target.authority}{target.path}"
+        lines = request.header_block.decode().split("\r\n")[:-1]
+        headers = dict(line.split(": ", 1) for line in lines)
+        hit = Hit(self._clock.now(), url, headers, request.body)
+        self.hits.append(hit)
+        script = self.scripts.get(url)
+        reply = Reply() if script is None else script(hit)
+        latency = min(reply.latency_ms, request.deadline_ms)
+        answer = Answer(
+            code=reply.code,
+            failure=reply.failure,
+            detail="",
+            address="192.0.2.1:443",
+            phases=Phases(total_us=latency * 1000),
+            retry_after=reply.retry_after,
+        )
+        if reply.latency_ms > request.deadline_ms:
+            answer = msgspec.structs.replace(answer, code=None, failure=Failure.TIMEOUT)
+        self._flying_at[url] = self._flying_at.get(url, 0) + 1
+        self.most_flying[url] = max(self.most_flying.get(url, 0), self._flying_at[url])
+
+        def land() -> None:
+            self._flying_at[url] -= 1
+            done(answer)
+
+        asyncio.get_running_loop().call_later(latency / 1000, land)
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class World:
+    """Everything a test needs to publish, to wait, and to look."""
+
+    clock: VirtualClock
+    db: SqliteDb
+    sender: ScriptedSender
+    options: EngineOptions
+    start_ms: int
+    engine: Engine = field(init=False)
+
+    @classmethod
+    async def make(cls, options: EngineOptions | None = None) -> World:
+        clock = VirtualClock(asyncio.get_running_loop())
+        db = await SqliteDb.open(":memory:")
+        world = cls(clock, db, ScriptedSender(clock), options or EngineOptions(), clock.now())
+        await world.start()
+        return world
+
+    async def start(self) -> None:
+        self.flow, self.admin, self.views = Flow(self.db), Admin(self.db), Views(self.db)
+        self.engine = await Engine.start(
+            flow=self.flow,
+            admin=self.admin,
+            views=self.views,
+            sender=self.sender,
+            clock=self.clock,
+            options=self.options,
+        )
+
+    async def crash(self) -> None:
+        """Drop all memory and start again on the same store."""
+        me = asyncio.current_task()
+        for task in asyncio.all_tasks():
+            if task is not me:
+                task.cancel()
+        dead = self.engine
+        dead._dispatcher.stop()
+        dead._dispatcher.on_made = lambda _: None
+        await asyncio.sleep(0)
+        await self.start()
+
+    # --- doing -------------------------------------------------------------------------------
+
+    async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
+        draft = SubscriptionDraft(
+            tenant=more.pop("tenant", "default"),
+            url=url,
+            types=types or ("*",),
+            format=Format.STANDARD,
+            token=more.pop("token", None),
+            headers=(),
+            secret=None,
+            policy=more.pop("policy", None),
+            deadline_ms=more.pop("deadline_ms", None),
+            active=True,
+            description="",
+        )
+        return await self.engine.subscribe(draft)
+
+    async def publish(self, event_type: str = "a.b", **more: Any) -> Receipt:
+        draft = EventDraft(
+            tenant=more.get("tenant", "default"),
+            type=event_type,
+            data=msgspec.json.encode(more.get("data", {"n": 1})),
+            key=more.get("key"),
+        )
+        (receipt,) = await self.engine.publish([draft])
+        return receipt
+
+    async def wait(self, ms: int) -> None:
+        await asyncio.sleep(ms / 1000)
+
+    async def settled(self) -> None:
+        """Until all that happens without time passing has happened."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def since_start(self) -> int:
+        return self.clock.now() - self.start_ms
+
+    def hits(self, url: str | None = None) -> list[int]:
+        """When requests came, in milliseconds since the start."""
+        return [hit.at - self.start_ms for hit in self.sender.hits if url in (None, hit.url)]
+
+    async def deliveries(self, **conditions: Any) -> list[DeliveryRow]:
+        rows: list[DeliveryRow] = []
+        before: int | None = None
+        while True:
+            page, before = await self.views.deliveries(
+                DeliveryFilter(**conditions), before_id=before, limit=200
+            )
+            rows.extend(page)
+            if before is None:
+                return rows[::-1]
+
+    async def only_delivery(self) -> DeliveryRow:
+        (row,) = [
+            row for row in await self.deliveries() if not row.event_type.startswith("homing.")
+        ]
+        return row
+
+    async def endpoint(self, url: str) -> Endpoint:
+        found, _ = await self.views.endpoints(tenant=None, state=None, before_id=None, limit=200)
+        (endpoint,) = [one for one in found if one.url == url]
+        return endpoint
+
+    async def transitions(self, url: str) -> list[Transition]:
+        endpoint = await self.endpoint(url)
+        rows, _ = await self.views.transitions(endpoint.id, before_id=None, limit=200)
+        return rows[::-1]
+
+    async def event_types(self) -> list[str]:
+        rows, _ = await self.views.events(tenant=None, event_type=None, before_id=None, limit=200)
+        return [row.event.type for row in rows][::-1]
+
+
+def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | None = None) -> None:
+    """Live a story on virtual time."""
+
+    async def run() -> None:
+        world = await World.make(options)
+        await story(world)
+
+    run_virtual(run())
+
+
+def always(code: int, **more: Any) -> Script:
+    return lambda _: Reply(code=code, **more)
+
+
+def failing_with(failure: Failure, **more: Any) -> Script:
+    return lambda _: Reply(code=None, failure=failure, **more)
+
+
+async def balanced(world: World) -> None:
+    for ledger in await world.views.ledger(tenant=None):
+        assert ledger.counted
+        assert ledger.accepted == (
+            ledger.delivered + ledger.pending + ledger.dropped + ledger.cancelled
+        )

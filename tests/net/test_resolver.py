@@ -1,0 +1,113 @@
+"""Names become addresses, or a failure with an owner."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from homing.model import Failure
+from homing.net.resolver import Address, Resolver
+from homing.net.trouble import Trouble
+from net.receiver import names
+
+
+async def _addresses(resolver: Resolver, host: str) -> list[str]:
+    found = await resolver.resolve(host, 443)
+    assert not isinstance(found, Trouble), found
+    return [str(address) for address in found]
+
+
+async def test_addresses_come_in_the_order_of_the_system() -> None:
+    resolver = Resolver(getaddrinfo=names(hook_test="2001:db8::1 192.0.2.1 192.0.2.2"))
+    assert await _addresses(resolver, "hook.test") == [
+        "[2001:db8::1]:443",
+        "192.0.2.1:443",
+        "192.0.2.2:443",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("192.0.2.7", "192.0.2.7:443"), ("2001:db8::7", "[2001:db8::7]:443")]
+)
+async def test_a_literal_is_not_looked_up(host: str, shown: str) -> None:
+    assert await _addresses(Resolver(getaddrinfo=names()), host) == [shown]
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), Failure.DNS),
+        (socket.gaierror(socket.EAI_NODATA, "No address"), Failure.DNS),
+        (UnicodeError("label too long"), Failure.DNS),
+        (ValueError("embedded null character"), Failure.DNS),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), Failure.OUR_DNS),
+        (socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure"), Failure.OUR_DNS),
+        (socket.gaierror(socket.EAI_SYSTEM, "System error"), Failure.OUR_DNS),
+        (OSError(errno.ECONNREFUSED, "refused"), Failure.OUR_DNS),
+        (OSError(errno.EMFILE, "Too many open files"), Failure.OUR_LIMITS),
+        (socket.gaierror(socket.EAI_MEMORY, "Memory"), Failure.OUR_LIMITS),
+        (MemoryError(), Failure.OUR_LIMITS),
+        (ZeroDivisionError(), Failure.OUR_FAULT),
+    ],
+)
+async def test_a_failed_look_up_is_a_value(error: Exception, failure: Failure) -> None:
+    found = await Resolver(getaddrinfo=names(hook_test=error)).resolve("hook.test", 80)
+    assert isinstance(found, Trouble)
+    assert found.failure is failure
+    assert found.detail
+
+
+async def test_a_name_without_an_address_is_the_receivers_failure() -> None:
+    found = await Resolver(getaddrinfo=names(hook_test="")).resolve("hook.test", 80)
+    assert isinstance(found, Trouble)
+    assert found.failure is Failure.DNS
+
+
+class Held:
+    """A look-up that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.let_go = threading.Event()
+
+    def __call__(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        self.asked.append(host)
+        self.let_go.wait(20)
+        return [(socket.AF_INET, 1, 6, "", ("192.0.2.1", port))]
+
+
+async def test_simultaneous_look_ups_of_one_name_are_one() -> None:
+    held = Held()
+    resolver = Resolver(getaddrinfo=held)
+    waiting = [asyncio.create_task(resolver.resolve("hook.test", 80)) for _ in range(20)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    held.let_go.set()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    expected = (Address(socket.AF_INET, "192.0.2.1", ("192.0.2.1", 80)),)
+    assert isinstance(found[0], asyncio.CancelledError)
+    assert found[1:] == [expected] * 19, "one who gives up leaves the others"
+    assert held.asked == ["hook.test"]
+    await resolver.resolve("hook.test", 80)
+    assert held.asked == ["hook.test"] * 2, "nothing is remembered"
+
+
+async def test_look_ups_beyond_the_threads_wait_and_abandoned_ones_are_skipped() -> None:
+    held = Held()
+    resolver = Resolver(getaddrinfo=held, threads_max=2)
+    waiting = [asyncio.create_task(resolver.resolve(f"h{n}.test", 80)) for n in range(5)]
+    await asyncio.sleep(0)
+    waiting[3].cancel()
+    await asyncio.sleep(0)
+    held.let_go.set()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert sorted(held.asked) == ["h0.test", "h1.test", "h2.test", "h4.test"]
+
+
+async def test_localhost_is_found_by_the_real_look_up() -> None:
+    assert "127.0.0.1:443" in await _addresses(Resolver(), "localhost")

@@ -1,0 +1,186 @@
+"""TLS is verified against the name while the checked address is dialled."""
+
+from __future__ import annotations
+
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homing.model import Failure
+from homing.net.resolver import Resolver
+from homing.net.sender import HttpSender, SenderOptions
+from net.certificates import DAY, NOW, Authority
+from net.receiver import Call, a_request, a_target, ask, names, receiver, say_ok
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+async def sender(anyio_backend: Any, authority: Authority) -> AsyncIterator[HttpSender]:
+    lookup = names(hook_test="127.0.0.1", other_test="127.0.0.1")
+    sender = HttpSender(
+        SenderOptions(allow_private=True, ca_file=str(authority.ca_file)),
+        resolver=Resolver(getaddrinfo=lookup),
+    )
+    yield sender
+    await sender.close()
+
+
+async def test_a_good_name_is_delivered_to_and_the_connection_kept(
+    sender: HttpSender, authority: Authority
+) -> None:
+    context = authority.server("hook.test")
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    seen: list[str | None] = []
+    context.sni_callback = lambda _, name, __: seen.append(name)
+    async with receiver(say_ok, tls=context) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        first = await ask(sender, a_request(target, body=b"x" * 300_000))
+        second = await ask(sender, a_request(target))
+        tls = peer.calls[0].writer.get_extra_info("ssl_object")
+    assert (first.code, second.code) == (200, 200)
+    assert len(peer.calls) == 1
+    assert seen == ["hook.test"]
+    assert tls.selected_alpn_protocol() == "http/1.1"
+    assert first.address == f"127.0.0.1:{peer.port}"
+    assert first.phases.connect_us is not None
+    assert first.phases.tls_us is not None
+    assert second.phases.tls_us is None
+
+
+async def test_an_address_is_verified_against_addresses(
+    sender: HttpSender, authority: Authority
+) -> None:
+    async with receiver(say_ok, tls=authority.server("127.0.0.1")) as peer:
+        answer = await ask(sender, a_request(a_target(peer.port, scheme="https")))
+    assert answer.code == 200
+    async with receiver(say_ok, tls=authority.server("hook.test", "127.0.0.2")) as peer:
+        answer = await ask(sender, a_request(a_target(peer.port, scheme="https")))
+    assert answer.failure is Failure.TLS
+    assert "IP address mismatch" in answer.detail
+
+
+def _bad_peer(case: str, authority: Authority, directory: Path) -> tuple[ssl.SSLContext, str]:
+    match case:
+        case "wrong_name":
+            return authority.server("other.test"), "not valid for 'hook.test'"
+        case "expired":
+            return authority.server("hook.test", until=NOW - DAY), "has expired"
+        case "unknown_authority":
+            stranger = Authority(directory, "unknown authority")
+            return stranger.server("hook.test"), "issuer certificate"
+        case _:
+            return _old_protocol(authority), "TLS failed: "
+
+
+def _old_protocol(authority: Authority) -> ssl.SSLContext:
+    context = authority.server("hook.test")
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    return context
+
+
+@pytest.mark.parametrize("case", ["wrong_name", "expired", "unknown_authority", "tls_1_1"])
+async def test_a_bad_peer_gets_no_byte_of_the_request(
+    sender: HttpSender, authority: Authority, tmp_path: Path, case: str
+) -> None:
+    context, said = _bad_peer(case, authority, tmp_path)
+
+    async def listen(call: Call) -> None:
+        await call.gone()
+
+    async with receiver(listen, tls=context) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        answer = await ask(sender, a_request(target))
+    assert answer.failure is Failure.TLS
+    assert said in answer.detail
+    assert answer.phases.connect_us is not None
+    assert all(call.got == b"" for call in peer.calls)
+
+
+async def test_plain_http_on_a_tls_port_is_named(sender: HttpSender) -> None:
+    async def plain(call: Call) -> None:
+        await call.reader.read(100)
+        await call.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with receiver(plain) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        answer = await ask(sender, a_request(target))
+    assert answer.failure is Failure.TLS
+    assert answer.detail == "TLS failed: wrong version number"
+
+
+async def test_the_wrong_scheme_the_other_way_round_is_an_end(
+    sender: HttpSender, authority: Authority
+) -> None:
+    async with receiver(say_ok, tls=authority.server("hook.test")) as peer:
+        answer = await ask(sender, a_request(a_target(peer.port, host="hook.test")))
+    assert answer.failure in {Failure.CLOSED, Failure.RESET, Failure.BAD_ANSWER}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_an_end_in_the_handshake_is_told(sender: HttpSender, reset: bool) -> None:
+    async def leave(call: Call) -> None:
+        await call.reader.read(100)
+        if reset:
+            call.reset()
+
+    async with receiver(leave) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        answer = await ask(sender, a_request(target))
+    assert answer.failure is (Failure.RESET if reset else Failure.TLS), answer
+    assert answer.detail
+
+
+async def test_a_silent_handshake_ends_with_the_deadline(sender: HttpSender) -> None:
+    async def silent(call: Call) -> None:
+        await call.gone()
+
+    async with receiver(silent) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        answer = await ask(sender, a_request(target, deadline_ms=250))
+    assert answer.failure is Failure.TIMEOUT
+    assert "TLS handshake" in answer.detail
+
+
+async def test_a_peer_that_wants_a_client_certificate_is_a_tls_failure(
+    sender: HttpSender, authority: Authority
+) -> None:
+    context = authority.server("hook.test")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cafile=authority.ca_file)
+    async with receiver(say_ok, tls=context) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        answer = await ask(sender, a_request(target))
+    assert answer.failure in {Failure.TLS, Failure.RESET, Failure.CLOSED}, answer
+
+
+async def test_names_on_one_address_do_not_share_a_connection(
+    sender: HttpSender, authority: Authority
+) -> None:
+    async with receiver(say_ok, tls=authority.server("hook.test", "other.test")) as peer:
+        for host in ("hook.test", "other.test"):
+            target = a_target(peer.port, scheme="https", host=host)
+            assert (await ask(sender, a_request(target))).code == 200
+    assert len(peer.calls) == 2
+
+
+async def test_a_broken_store_of_authorities_is_our_trouble(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for ca_file in (tmp_path / "missing.pem", empty):
+        sender = HttpSender(SenderOptions(allow_private=True, ca_file=str(ca_file)))
+        answer = await ask(sender, a_request(a_target(443, scheme="https")))
+        assert answer.failure is Failure.OUR_TLS, answer
+        assert answer.address is None
+        await sender.close()

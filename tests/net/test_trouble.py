@@ -1,0 +1,59 @@
+"""Exceptions of the network, told apart into the receiver's and ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+
+import pytest
+
+from homing.model import Failure
+from homing.net import trouble
+
+
+@pytest.mark.parametrize(
+    ("number", "failure"),
+    [
+        (errno.ECONNREFUSED, Failure.REFUSED),
+        (errno.ECONNRESET, Failure.RESET),
+        (errno.EPIPE, Failure.RESET),
+        (errno.ETIMEDOUT, Failure.TIMEOUT),
+        (errno.EHOSTUNREACH, Failure.UNREACHABLE),
+        (errno.ENETUNREACH, Failure.OUR_NETWORK),
+        (errno.EPERM, Failure.OUR_NETWORK),
+        (errno.EMFILE, Failure.OUR_LIMITS),
+        (errno.ENFILE, Failure.OUR_LIMITS),
+        (errno.ENOMEM, Failure.OUR_LIMITS),
+        (errno.EADDRNOTAVAIL, Failure.OUR_LIMITS),
+    ],
+)
+def test_an_error_number_has_its_class(number: int, failure: Failure) -> None:
+    found = trouble.of_error(OSError(number, os.strerror(number)))
+    assert found.failure is failure
+    assert found.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (ConnectionResetError(), Failure.RESET),
+        (ssl.SSLError(1, "[SSL] handshake"), Failure.TLS),
+        (MemoryError(), Failure.OUR_LIMITS),
+        (KeyError("authorization: Bearer abc"), Failure.OUR_FAULT),
+    ],
+)
+def test_an_error_without_a_number_has_its_class(error: Exception, failure: Failure) -> None:
+    found = trouble.of_error(error)
+    assert found.failure is failure
+    assert "abc" not in found.detail, "what an unforeseen error says may be a secret"
+
+
+def test_ours_are_known_by_their_name() -> None:
+    assert {
+        Failure.OUR_DNS,
+        Failure.OUR_NETWORK,
+        Failure.OUR_LIMITS,
+        Failure.OUR_TLS,
+        Failure.OUR_FAULT,
+    } == trouble.OURS

@@ -1,0 +1,1 @@
+"""What store tests share; the stores themselves are in ``stores.py``."""

@@ -1,0 +1,73 @@
+"""A small world for tests of the hot path: one endpoint with a subscription, and its pending."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from homing.model import Delivery, Endpoint, Subscription
+from homing.ports import DueAnswer, DueAsk, NewEvent, Receipt, Refusal
+from homing.store import rows
+from homing.store.flow import Flow
+from homing.store.tx import Db, Row, Tx
+from store.build import NOW, Maker, put
+
+
+class Scene:
+    """The hot path on a database with one endpoint and one subscription."""
+
+    def __init__(self, db: Db) -> None:
+        self.db = db
+        self.flow = Flow(db)
+        self.make = Maker()
+        self.endpoint: Endpoint = self.make.endpoint()
+        self.sub: Subscription = self.make.subscription(self.endpoint)
+        self._numbers = iter(range(1, 1_000_000))
+
+    async def begin(self) -> Scene:
+        await put(self.db, endpoints=[self.endpoint], subscriptions=[self.sub])
+        return self
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    async def publish(self, *requests: list[NewEvent]) -> list[list[Receipt] | Refusal]:
+        return await self.flow.publish(list(requests), catalog_version=0, number=self.number())
+
+    async def deliver(self, count: int = 1) -> list[Delivery]:
+        """So many published deliveries, pending."""
+        events = [self.make.event(self.sub) for _ in range(count)]
+        await self.publish(events)
+        return [it for new in events for it in new.deliveries]
+
+    async def tried(self, delivery: Delivery, *, due_at: int, t0: int = NOW) -> Delivery:
+        """The same after a failed attempt, written past the settling."""
+        waiting = replace(delivery, due_at=due_at, t0=t0, retry=1, attempts=1)
+        await self.rewrite(waiting)
+        return waiting
+
+    async def rewrite(self, delivery: Delivery) -> None:
+        async def work(tx: Tx) -> None:
+            row: Row = (*rows.pending_row(delivery)[1:], delivery.id)
+            await tx.many("pending_wait", [row])
+
+        await self.db.run(work)
+
+    async def due(
+        self, *, fresh: int = 10, retry: int = 10, now: int = NOW, since: int = NOW
+    ) -> DueAnswer:
+        ask = DueAsk(self.endpoint.id, since, fresh, retry)
+        (answer,) = await self.flow.due([ask], now=now)
+        return answer
+
+
+async def count(db: Db, table: str) -> int:
+    """How many rows a table has."""
+    return len(await every(db, table))
+
+
+async def every(db: Db, table: str) -> list[Row]:
+    """All rows of a table, in order."""
+    raw = getattr(db, "raw")  # noqa: B009 - both drivers have it; the port does not
+    columns = ", ".join(rows.COLUMNS[table])
+    found: list[Row] = await raw(lambda execute: execute(f"SELECT {columns} FROM {table}"))
+    return sorted(found)

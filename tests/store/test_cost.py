@@ -1,0 +1,129 @@
+"""The hot path costs the same however much is pending: rows and steps, not seconds, are counted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+import pytest
+from msgspec.structs import replace
+
+from homing.model import Delivery, Endpoint, Subscription
+from homing.ports import DueAsk, SettleBatch
+from homing.store import rows
+from homing.store.postgres import PostgresDb, PostgresTx
+from homing.store.sqlite import SqliteDb
+from homing.store.statements import statements
+from homing.store.tx import Db, Row, Tx
+from store.build import NOW, put
+from store.scene import Scene
+
+FEW, MANY = 1_000, 200_000
+ENDPOINTS = 40
+
+pytestmark = pytest.mark.parametrize("store", ["sqlite-memory", "postgres"], indirect=True)
+
+
+class Crowd(Scene):
+    """One endpoint with half of all that is pending, and forty that share the rest."""
+
+    async def begin(self) -> Crowd:
+        await super().begin()
+        self.others: list[Endpoint] = [
+            self.make.endpoint(f"https://{n}.example/") for n in range(ENDPOINTS)
+        ]
+        self.subs: list[Subscription] = [self.make.subscription(it) for it in self.others]
+        await put(self.db, endpoints=self.others, subscriptions=self.subs)
+        self.new = self.make.event()
+        await self.publish([self.new])
+        return self
+
+    def waiting(self, count: int) -> Iterator[Delivery]:
+        """Half at the big endpoint; in each part, some due and most not."""
+        small = itertools.cycle(self.subs)
+        for number in range(count):
+            to = self.sub if number % 2 else next(small)
+            delivery = self.make.delivery(self.new.event, to)
+            if number % 3:
+                delivery = replace(delivery, attempts=1, retry=1, due_at=NOW + number * 10)
+            yield delivery
+
+    async def fill(self, count: int) -> None:
+        found = [rows.pending_row(it) for it in self.waiting(count)]
+
+        async def work(tx: Tx) -> None:
+            await tx.insert("pending", found)
+
+        await self.db.run(work)
+
+    async def hot_path(self) -> None:
+        """Every operation of the hot path, once."""
+        flow, endpoint = self.flow, self.endpoint
+        fresh = [self.make.event(self.sub, key=None) for _ in range(10)]
+        await self.publish(fresh)
+        await flow.start_page(0, 10)
+        asks = [DueAsk(it.id, NOW, 5, 5) for it in (endpoint, *self.others[:10])]
+        await flow.due(asks, now=NOW + 1_000)
+        await flow.take_probe(endpoint, next_probe_at=NOW, now=NOW, skip_expired=True)
+        await flow.expired(endpoint.id, now=NOW, after_id=0, limit=50)
+        mine = [new.deliveries[0] for new in fresh]
+        batch = SettleBatch(
+            number=self.number(),
+            finished=tuple(self.make.finished(it) for it in mine[:5]),
+            waiting=tuple(replace(it, attempts=1, due_at=NOW + 7) for it in mine[5:]),
+            attempts=tuple(self.make.attempt(it) for it in mine),
+            endpoints=(endpoint,),
+        )
+        assert await flow.settle(batch) == frozenset()
+        await flow.remove_history(before=NOW, limit=50)
+
+
+@contextmanager
+def sqlite_steps(db: SqliteDb) -> Iterator[Counter[str]]:
+    """Virtual machine steps by statement."""
+    spent: Counter[str] = Counter()
+    connection = db._writer._connection
+    assert connection is not None
+
+    def profile(event: dict[str, Any]) -> None:
+        spent[event["sql"]] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
+    yield spent
+    connection.trace_v2(0, None)
+
+
+@contextmanager
+def postgres_rows(db: PostgresDb, patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Rows that the plans' nodes gave and threw away, by statement."""
+    spent: Counter[str] = Counter()
+    plain = PostgresTx._fetch
+
+    async def explained(self: PostgresTx, text: str, values: Iterable[Any]) -> list[Row]:
+        values = list(values)
+        if text in named:
+            await self._connection.execute("SAVEPOINT cost" if self._connection.is_in_transaction() else "BEGIN")
+            ((plan,),) = await self._connection.fetch(
+                f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {text}", *values
+            )
+            inside = getattr(self._connection, "_savepoint", True)
+            assert inside
+            await self._connection.execute("ROLLBACK TO cost" if patch else "ROLLBACK")
+            spent[text] += _rows(json.loads(plan)[0]["Plan"])
+        return await plain(self, text, values)
+
+    named = {it.text for it in statements("postgres").values()}
+    patch.setattr(PostgresTx, "_fetch", explained)
+    yield spent
+    patch.undo()
+
+
+def _rows(node: dict[str, Any]) -> int:
+    removed = sum(value for key, value in node.items() if key.startswith("Rows Removed"))
+    own = (node["Actual Rows"] + removed) * node["Actual Loops"]
+    return int(own) + sum(_rows(child) for child in node.get("Plans", ()))

@@ -1,0 +1,178 @@
+"""Settling: what a batch of outcomes changes, written whole or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from homing.errors import StaleEndpoints
+from homing.model import Decided, Delivery, Reason, State, Status
+from homing.ports import SettleBatch
+from homing.store import rows
+from homing.store.admin import Admin
+from homing.store.tx import Db
+from store.build import NOW, put
+from store.scene import Scene, count, every
+
+
+def waiting(delivery: Delivery) -> Delivery:
+    return replace(delivery, due_at=NOW + 84_800, t0=NOW, retry=1, attempts=1)
+
+
+async def test_a_finished_delivery_leaves_pending_for_history(db: Db) -> None:
+    scene = await Scene(db).begin()
+    done, left = await scene.deliver(2)
+    finished = scene.make.finished(done)
+    attempt = scene.make.attempt(done)
+
+    gone = await scene.flow.settle(SettleBatch(number=1, finished=(finished,), attempts=(attempt,)))
+
+    assert gone == frozenset()
+    assert await every(db, "pending") == [rows.pending_row(left)]
+    assert await every(db, "history") == [rows.history_row(finished)]
+    assert [rows.attempt(row) for row in await every(db, "attempt")] == [attempt]
+
+
+async def test_a_waiting_delivery_replaces_its_row(db: Db) -> None:
+    scene = await Scene(db).begin()
+    other = scene.make.endpoint("https://b.example/")
+    await put(db, endpoints=[other])
+    (delivery,) = await scene.deliver(1)
+    moved = replace(waiting(delivery), endpoint_id=other.id, bucket=other.bucket, ours=2)
+
+    assert await scene.flow.settle(SettleBatch(number=1, waiting=(moved,))) == frozenset()
+
+    assert [rows.pending(row) for row in await every(db, "pending")] == [moved]
+
+
+async def test_what_was_cancelled_meanwhile_stays_cancelled(db: Db) -> None:
+    scene = await Scene(db).begin()
+    arrived, failed, dropped = await scene.deliver(3)
+    for delivery in (arrived, failed, dropped):
+        await Admin(db).cancel_delivery(delivery.id, now=NOW)
+    batch = SettleBatch(
+        number=1,
+        finished=(
+            scene.make.finished(arrived),
+            scene.make.finished(dropped, Status.DROPPED, Reason.EXHAUSTED),
+        ),
+        waiting=(waiting(failed),),
+        attempts=tuple(scene.make.attempt(it) for it in (arrived, failed, dropped)),
+    )
+
+    gone = await scene.flow.settle(batch)
+
+    assert gone == {arrived.id, failed.id, dropped.id}
+    history = [rows.history(row) for row in await every(db, "history")]
+    assert [it.status for it in history] == [Status.CANCELLED] * 3
+    assert [it.arrived for it in history] == [True, False, False]
+    assert await count(db, "pending") == 0
+    decided = [rows.attempt(row).decided for row in await every(db, "attempt")]
+    assert decided == [Decided.CANCELLED] * 3
+
+
+async def test_only_what_really_finished_is_in_the_ledger(db: Db) -> None:
+    scene = await Scene(db).begin()
+    deliveries = await scene.deliver(4)
+    await Admin(db).cancel_delivery(deliveries[0].id, now=NOW)
+    statuses = (Status.DELIVERED, Status.DELIVERED, Status.DROPPED, Status.CANCELLED)
+    finished = [
+        scene.make.finished(it, status) for it, status in zip(deliveries, statuses, strict=True)
+    ]
+
+    await scene.flow.settle(SettleBatch(number=1, finished=tuple(finished)))
+
+    ledger = [row[2:] for row in await every(db, "ledger")]
+    sums = [sum(column) for column in zip(*ledger, strict=True)]
+    assert sums == [4, 1, 1, 2]
+
+
+async def test_an_endpoint_is_replaced_at_its_generation(db: Db) -> None:
+    scene = await Scene(db).begin()
+    health = replace(
+        scene.endpoint.health, state=State.DISABLED, since=NOW + 5, failures=7, last_success_at=NOW
+    )
+    changed = replace(
+        scene.endpoint,
+        health=health,
+        next_probe_at=NOW + 9,
+        probe_after_id=3,
+        hold_until=4,
+        dropped_unreported=5,
+        dropped_reported_at=6,
+        rule="failure_rate",
+    )
+    transition = scene.make.transition(scene.endpoint, after=State.DISABLED)
+
+    await scene.flow.settle(SettleBatch(number=1, endpoints=(changed,), transitions=(transition,)))
+
+    assert [rows.endpoint(row) for row in await every(db, "endpoint")] == [changed]
+    assert [rows.transition(row) for row in await every(db, "transition")] == [transition]
+
+
+async def test_of_a_batch_on_old_knowledge_nothing_is_written(db: Db) -> None:
+    scene = await Scene(db).begin()
+    other = scene.make.endpoint("https://b.example/")
+    await put(db, endpoints=[other])
+    (delivery,) = await scene.deliver(1)
+    await Admin(db).set_endpoint(scene.endpoint, transition=None, notices=())
+    before = [await every(db, table) for table in rows.COLUMNS]
+    batch = SettleBatch(
+        number=1,
+        finished=(scene.make.finished(delivery),),
+        attempts=(scene.make.attempt(delivery),),
+        endpoints=(replace(other, rule="x"), scene.endpoint),
+        notices=(scene.make.event(scene.sub),),
+    )
+
+    with pytest.raises(StaleEndpoints) as stale:
+        await scene.flow.settle(batch)
+
+    assert stale.value.endpoint_ids == {scene.endpoint.id}
+    assert [await every(db, table) for table in rows.COLUMNS] == before
+
+
+async def test_notices_are_published_with_their_deliveries(db: Db) -> None:
+    scene = await Scene(db).begin()
+    notice = scene.make.event(scene.sub, key="notice", kind="homing.endpoint.disabled")
+    again = scene.make.event(scene.sub, key="notice", kind="homing.endpoint.disabled")
+
+    await scene.flow.settle(SettleBatch(number=1, notices=(notice,)))
+    await scene.flow.settle(SettleBatch(number=2, notices=(again,)))
+
+    assert await every(db, "event") == [rows.event_row(notice)]
+    assert await every(db, "pending") == [rows.pending_row(it) for it in notice.deliveries]
+
+
+async def test_a_large_batch_is_settled_like_a_small_one(db: Db) -> None:
+    scene = await Scene(db).begin()
+    deliveries = await scene.deliver(300)
+    batch = SettleBatch(
+        number=1,
+        finished=tuple(scene.make.finished(it) for it in deliveries[:150]),
+        waiting=tuple(waiting(it) for it in reversed(deliveries[150:])),
+        attempts=tuple(scene.make.attempt(it) for it in deliveries),
+        endpoints=(scene.endpoint,),
+    )
+
+    assert await scene.flow.settle(batch) == frozenset()
+
+    assert [row[0] for row in await every(db, "history")] == [it.id for it in deliveries[:150]]
+    assert [rows.pending(row) for row in await every(db, "pending")] == [
+        waiting(it) for it in deliveries[150:]
+    ]
+    assert await count(db, "attempt") == 300
+
+
+async def test_text_that_a_database_cannot_hold_does_not_stop_a_batch(db: Db) -> None:
+    scene = await Scene(db).begin()
+    (delivery,) = await scene.deliver(1)
+    attempt = replace(scene.make.attempt(delivery), detail="a\0b", excerpt=b"\0\xff")
+
+    await scene.flow.settle(
+        SettleBatch(number=1, waiting=(waiting(delivery),), attempts=(attempt,))
+    )
+
+    (row,) = await every(db, "attempt")
+    assert rows.attempt(row).detail == "a\N{REPLACEMENT CHARACTER}b"
+    assert rows.attempt(row).excerpt == b"\0\xff"

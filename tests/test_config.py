@@ -1,0 +1,202 @@
+"""Settings: where they come from, and what stops the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from homing.config import Settings, load_settings, settings_table
+from homing.errors import BadSetting
+from homing.policy.health import HealthRules
+from homing.policy.retry import Anchor
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def wrong(text: str = "", **environ: str) -> str:
+    """What the start says about it."""
+    if text:
+        Path("homing.toml").write_text(text)
+    with pytest.raises(BadSetting) as caught:
+        load_settings(environ=environ)
+    return caught.value.detail
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    settings = load_settings(environ={"PATH": "/bin", "OTHER": "x"})
+    assert settings == Settings()
+    assert (settings.host, settings.port) == ("127.0.0.1", 8700)
+    assert settings.retention_ms == 30 * 86_400_000
+
+
+def test_the_defaults_are_within_their_own_ranges() -> None:
+    for setting in settings_table():
+        assert setting.sentence, setting.name
+        assert setting.allowed, setting.name
+        shown = str(setting.default).lower() if isinstance(setting.default, bool) else None
+        text = shown or str(setting.default)
+        load_settings(environ={setting.env: text})
+
+
+def test_the_file_then_the_environment_then_flags() -> None:
+    Path("homing.toml").write_text("fresh_slots = 100\nretry_slots = 100\nendpoint_slots = 10\n")
+    environ = {"HOMING_RETRY_SLOTS": "200", "HOMING_ENDPOINT_SLOTS": "20"}
+    settings = load_settings({"endpoint_slots": "30", "node": None}, environ=environ)
+    slots = (settings.fresh_slots, settings.retry_slots, settings.endpoint_slots)
+    assert slots == (100, 200, 30)
+
+
+def test_a_file_that_is_named_must_be_there() -> None:
+    with pytest.raises(BadSetting, match=r"other\.toml is not there"):
+        load_settings(config="other.toml", environ={})
+    assert "gone.toml is not there" in wrong(HOMING_CONFIG="gone.toml")
+
+
+def test_an_ipv6_address_is_listened_on() -> None:
+    settings = load_settings(environ={"HOMING_LISTEN": "[::1]:80"})
+    assert (settings.host, settings.port) == ("::1", 80)
+
+
+@pytest.mark.parametrize("listen", ["8700", "a:b", "a:70000", "::1:80", ":80", ""])
+def test_another_address_stops_the_start(listen: str) -> None:
+    assert "HOMING_LISTEN" in wrong(HOMING_LISTEN=listen)
+
+
+def test_an_unknown_variable_is_named() -> None:
+    assert "HOMING_FRESH_SLOT " in wrong(HOMING_FRESH_SLOT="1")
+
+
+def test_an_unknown_key_in_the_file_is_named_with_the_file() -> None:
+    assert wrong("slots = 1") == "slots (from homing.toml) is not the name of a setting."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_"),
+    [
+        ("FRESH_SLOTS", "0", "1 to 65536 slots"),
+        ("FRESH_SLOTS", "many", "1 to 65536 slots"),
+        ("GRACE_MS", "600001", "0 to 600000 ms"),
+        ("NODE", "128", "0 to 127"),
+        ("ALLOW_PRIVATE", "perhaps", "true or false"),
+        ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
+        ("WRITER", "process", "thread or inline"),
+        ("RETENTION_DAYS", "0", "1 to 3650 days"),
+        ("POLICY", "never", "one of workfront, workfront-chained, standard-webhooks"),
+    ],
+)
+def test_what_is_out_of_range_is_told_with_value_source_and_range(
+    name: str, value: str, range_: str
+) -> None:
+    told = wrong(**{f"HOMING_{name}": value})
+    assert told == f"{name.lower()} = '{value}' (from HOMING_{name}) must be {range_}."
+
+
+def test_a_file_is_read_strictly() -> None:
+    assert "fresh_slots = '5'" in wrong("fresh_slots = '5'")
+    assert "allow_private = 1" in wrong("allow_private = 1")
+    assert "is not TOML" in wrong("= 1")
+
+
+def test_limits_know_each_other() -> None:
+    told = wrong(HOMING_RETRY_SLOTS="8")
+    assert told.startswith("endpoint_slots = 16 (from its default) must be 1 to 8 slots")
+
+
+def test_secrets_are_not_repeated() -> None:
+    assert "short" not in wrong(HOMING_ADMIN_KEY="short")
+    assert "pw" not in wrong(HOMING_DATABASE_URL="mysql://u:pw@h/db")
+    settings = load_settings(environ={"HOMING_ADMIN_KEY": "a-key-of-some-length"})
+    assert "a-key" not in repr(settings)
+
+
+def test_a_ca_file_must_be_there() -> None:
+    assert "a file that is there" in wrong(HOMING_CA_FILE="ca.pem")
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+def test_policies_of_ones_own_join_the_presets() -> None:
+    Path("homing.toml").write_text(
+        """
+        policy = "patient"
+        [policies.patient]
+        base_ms = 1000
+        retries = 3
+        [policies.short]
+        delays_ms = [1000, 1000]
+        anchor = "previous_failure"
+        window_ms = 60000
+        jitter = 0.5
+        deadline_ms = 2000
+        """
+    )
+    settings = load_settings(environ={})
+    patient, short = settings.schedules["patient"], settings.schedules["short"]
+    assert patient.delays_ms == (1000, 3000, 7000)
+    assert (patient.window_ms, patient.anchor) == (7000, Anchor.FIRST_FAILURE)
+    assert (short.window_ms, short.jitter, short.deadline_ms) == (60_000, 0.5, 2_000)
+    assert "workfront" in settings.schedules
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("base_ms = 1", "give either"),
+        ("delays_ms = [1]\nretries = 1", "give either"),
+        ("delays_ms = []", "at least one retry"),
+        ("delays_ms = [2, 1]", "must rise"),
+        ("delays_ms = [2]\nwindow_ms = 1", "window_ms"),
+        ("delays_ms = [2]\ncolour = 1", "unknown field"),
+        ("delays_ms = [2]\ndeadline_ms = 1", "deadline_ms"),
+        ("base_ms = 1\nretries = 4000", "retries 1 to 40"),
+    ],
+)
+def test_a_wrong_policy_stops_the_start(body: str, reason: str) -> None:
+    told = wrong(f"[policies.own]\n{body}\n")
+    assert told.startswith("policies.own (from homing.toml)")
+    assert reason in told
+
+
+def test_a_preset_keeps_its_meaning() -> None:
+    assert "a preset has this name" in wrong("[policies.workfront]\ndelays_ms = [1]")
+    assert "its name must be" in wrong('[policies."A B"]\ndelays_ms = [1]')
+
+
+def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None:
+    Path("homing.toml").write_text(
+        """
+        [health]
+        failure_percent = 50
+        [tenants.acme]
+        policy = "standard-webhooks"
+        [tenants.acme.health]
+        consecutive_disable = 10
+        """
+    )
+    settings = load_settings(environ={})
+    assert settings.health == HealthRules(failure_percent=50)
+    expected = HealthRules(failure_percent=50, consecutive_disable=10)
+    assert settings.tenant_health == {"acme": expected}
+    assert settings.tenant_policies == {"acme": "standard-webhooks"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[health]\nfailure_percent = 101", "health.failure_percent = 101"),
+        ("[health]\nfailure_percent = true", "health.failure_percent = True"),
+        ("[health]\ncolour = 1", "health.colour"),
+        ("health = 1", "health (from homing.toml): must be a table"),
+        ("[tenants.a]\npolicy = 'x'", "tenants.a.policy = 'x'"),
+        ("[tenants.a]\nhealth = {probe_every_ms = 1}", "tenants.a.health.probe_every_ms = 1"),
+        ("[tenants.'a b']\npolicy = 'x'", "tenants.a b"),
+        ("[tenants.a]\ncolour = 1", "tenants.a"),
+    ],
+)
+def test_wrong_tables_stop_the_start(text: str, told: str) -> None:
+    assert wrong(text).startswith(told)

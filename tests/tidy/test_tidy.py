@@ -1,0 +1,77 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+NO_NAMES = {"utils", "helpers", "common", "manager", "service", "misc"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=name)
+def test_a_module_opens_with_a_sentence_and_can_be_read_in_one_sitting(path: Path) -> None:
+    text = path.read_text()
+    opening = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
+    assert opening.endswith((".", ":", "``")), "no opening sentence"
+    assert len(text.splitlines()) <= LINES_MAX
+    assert path.stem not in NO_NAMES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_functions_are_short(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            signature = node.body[0].lineno - node.lineno  # a long list of names is not long code
+            lines = node.end_lineno - node.lineno - signature + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "home", "reason"),
+    [
+        (r"\bos\.environ|\bgetenv\(", "config.py", "only config reads the environment"),
+        (
+            r"\btime\.(time|monotonic|perf_counter)(_ns)?\b|datetime\.(now|utcnow)\(",
+            "net/clock.py",
+            "only net/clock reads time",
+        ),
+        (
+            r"\b(SELECT|DELETE)\b[^\n]*\bFROM\b|\bINSERT INTO\b|\bUPDATE \w+ SET\b",
+            "store/",
+            "only store holds SQL",
+        ),
+        (
+            r"\bimport random\b|\brandom\.\w|\bsecrets\.(token|rand|choice)",
+            "engine/operate.py store/postgres.py cli/",
+            "chance is an argument",
+        ),
+    ],
+    ids=["environment", "time", "sql", "chance"],
+)
+def test_each_part_of_the_world_has_one_door(pattern: str, home: str, reason: str) -> None:
+    for path in SOURCES:
+        inside = str(path.relative_to(ROOT / "src" / "homing"))
+        if not inside.startswith(tuple(home.split())):
+            found = re.search(pattern, path.read_text())
+            assert found is None, f"{inside}: {found and found.group(0)!r}: {reason}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target

@@ -1,0 +1,103 @@
+"""Bulk replays over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.world import HOUR
+from web.house import URL, House, live
+
+
+async def three_delivered(house: House) -> dict[str, Any]:
+    made = await house.subscribe()
+    for n in range(3):
+        await house.publish(id=f"k{n}", type=f"t{n}")
+    await house.settled()
+    return made
+
+
+def test_a_dry_run_only_counts() -> None:
+    async def story(house: House) -> None:
+        await three_delivered(house)
+        wanted = {"filter": {"status": "delivered"}, "dry_run": True}
+        got = await house.client.post("/v1/replays", wanted)
+        assert (got.status, got.json) == (200, {"count": 3, "exact": True})
+        await house.settled()
+        assert len(house.world.hits(URL)) == 3
+
+    live(story)
+
+
+def test_a_bulk_replay_takes_each_delivery_once_and_tells_how_far_it_is() -> None:
+    async def story(house: House) -> None:
+        made = await three_delivered(house)
+        conditions = {
+            "status": "delivered",
+            "endpoint": made["endpoint"],
+            "subscription": made["id"],
+            "since": "1h",
+            "tenant": "default",
+        }
+        got = await house.client.post("/v1/replays", {"filter": conditions})
+        assert got.status == 202
+        assert got.json["filter"].items() >= {"status": "delivered", "until": None}.items()
+        await house.world.wait(HOUR)
+        job = (await house.client.get(got.headers["location"])).json
+        assert (job["state"], job["replayed"], job["skipped"]) == ("done", 3, 0)
+        assert len(house.world.hits(URL)) == 6
+        got = await house.client.post(f"{got.headers['location']}/cancel")
+        assert (got.status, got.json["state"]) == (200, "done")
+
+    live(story)
+
+
+def test_conditions_narrow_it() -> None:
+    async def story(house: House) -> None:
+        await three_delivered(house)
+        for conditions, count in (
+            ({}, 3),
+            ({"type": "t1"}, 1),
+            ({"status": "dropped"}, 0),
+            ({"reason": "exhausted"}, 0),
+            ({"tenant": "acme"}, 0),
+            ({"until": "1h"}, 0),
+        ):
+            wanted = {"filter": conditions, "dry_run": True}
+            got = await house.client.post("/v1/replays", wanted)
+            assert got.json["count"] == count, conditions
+
+    live(story)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fields"),
+    [
+        ({}, ["filter"]),
+        ({"filter": {}, "dry": True}, ["dry"]),
+        ({"filter": {"colour": 1}}, ["filter.colour"]),
+        ({"filter": {"status": "pending"}}, ["filter.status"]),
+        ({"filter": {"status": "lost"}}, ["filter.status"]),
+        (
+            {"filter": {"endpoint": "x", "subscription": "y", "since": "z", "until": "-"}},
+            ["filter.endpoint", "filter.subscription", "filter.since", "filter.until"],
+        ),
+        ({"filter": {"tenant": "a b", "type": "a b"}}, ["filter.tenant", "filter.type"]),
+    ],
+)
+def test_wrong_conditions_are_named(wanted: dict[str, Any], fields: list[str]) -> None:
+    async def story(house: House) -> None:
+        got = await house.client.post("/v1/replays", wanted)
+        assert (got.status, got.fields) == (422, fields)
+
+    live(story)
+
+
+def test_an_unknown_replay_is_not_found() -> None:
+    async def story(house: House) -> None:
+        assert (await house.client.get("/v1/replays/rpl_0000000000001")).status == 404
+        assert (await house.client.post("/v1/replays/rpl_0000000000001/cancel")).status == 404
+        assert (await house.client.get("/v1/replays/x")).status == 404
+
+    live(story)
