@@ -26,7 +26,7 @@ lint: setup  ## style, types, layers
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint unit  ## all of it, as CI runs it
 

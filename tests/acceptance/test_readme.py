@@ -14,7 +14,7 @@ from acceptance.running import KEY, Receiver, Server
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def tested_lines() -> str:
+def readme_lines() -> str:
     found = re.search(r"<!-- tested:.*?-->\n```sh\n(.*?)```", README.read_text(), re.DOTALL)
     assert found is not None
     return found.group(1)
@@ -27,7 +27,7 @@ async def test_the_lines_of_the_readme_deliver_an_event(tmp_path: Path) -> None:
         await server.start()
         (tmp_path / "homing-data" / "admin.key").write_text(KEY)
         script = (
-            tested_lines()
+            readme_lines()
             .replace("127.0.0.1:8700", f"127.0.0.1:{server.port}")
             .replace("http://127.0.0.1:9000/hook", receiver.url)
         )

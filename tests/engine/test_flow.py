@@ -287,3 +287,20 @@ def test_history_past_retention_is_removed_and_what_is_pending_stays() -> None:
         assert [row.status for row in rows] == [Status.PENDING]
 
     live(story, EngineOptions(retention_ms=DAY))
+
+
+def test_a_backlog_larger_than_memory_may_hold_is_delivered_in_order_and_within_the_bound() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=10)
+        await world.subscribe(URL)
+        for n in range(200):
+            await world.publish(data={"n": n, "pad": "x" * 5_000})
+        held = []
+        for _ in range(400):
+            await world.wait(10)
+            held.append(world.engine.pulse().memory_bytes)
+        order = [msgspec.json.decode(hit.body)["data"]["n"] for hit in world.sender.hits]
+        assert order == list(range(200))
+        assert max(held) < 3 * 100_000  # the bound, and one load beyond it
+
+    live(story, EngineOptions(ready_bytes_max=100_000))

@@ -323,3 +323,35 @@ def test_a_hanging_url_leaves_another_ones_latency_as_it_was() -> None:
         assert world.sender.most_flying[URL] <= 2
 
     live(story)
+
+
+def test_an_endpoint_enabled_by_a_probe_begins_with_one_slot() -> None:
+    async def story(world: World) -> None:
+        await disable(world)
+        await world.wait(35 * MINUTE)
+        world.sender.scripts[URL] = always(200, latency_ms=100)
+        world.sender.most_flying.clear()
+        await world.wait(5 * MINUTE + 150)
+        assert (await world.endpoint(URL)).health.state is State.ENABLED
+        assert world.sender.most_flying[URL] == 1
+
+    live(story, QUICK)
+
+
+def test_an_attempt_that_we_cannot_even_write_is_our_own_trouble_and_blocks_nobody() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "a.*")
+        real = world.sender.send
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        world.sender.send = broken  # type: ignore[method-assign]
+        await world.publish()
+        await world.wait(SECOND)
+        world.sender.send = real  # type: ignore[method-assign]
+        await world.wait(MINUTE)
+        assert (await world.only_delivery()).status is Status.DELIVERED
+        assert (await world.endpoint(URL)).health.failures == 0
+
+    live(story)

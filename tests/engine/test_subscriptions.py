@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -124,5 +126,40 @@ def test_an_inactive_subscription_gets_nothing_new_and_what_is_pending_goes_on()
         world.sender.scripts[URL] = always(200)
         await world.wait(HOUR)
         assert (await world.only_delivery()).status is Status.DELIVERED
+
+    live(story)
+
+
+def test_deliveries_never_attempted_at_a_frozen_url_go_at_once_to_the_corrected_one() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL, "a.*")
+        await world.subscribe(OTHER, "unrelated")
+        await world.publish("unrelated")
+        await world.engine.freeze(subscription.endpoint_id, by="ada")
+        for _ in range(40):
+            await world.publish("a.b")
+        await world.wait(HOUR)
+        assert world.hits(URL) == []
+        await world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER))
+        await world.wait(SECOND)
+        assert len(world.hits(OTHER)) == 41
+
+    live(story)
+
+
+def test_a_url_changed_there_and_back_leaves_nothing_behind() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=100)
+        subscription = await world.subscribe(URL)
+        for _ in range(30):
+            await world.publish()
+        await world.wait(50)
+        await asyncio.gather(
+            world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER)),
+            world.engine.change(subscription.id, changed(world, subscription.id, url=URL)),
+        )
+        await world.wait(HOUR)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert len(world.sender.hits) == 30
 
     live(story)

@@ -13,16 +13,31 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+import structlog
+
 from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
 from homing.engine.load import Loader
 from homing.engine.station import Station
-from homing.model import Endpoint, Lane, Reason, Status, Subscription, Work
+from homing.model import (
+    Delivery,
+    Endpoint,
+    Failure,
+    Lane,
+    Phases,
+    Reason,
+    Status,
+    Subscription,
+    Work,
+    show_id,
+)
 from homing.policy.health import Ramp
 from homing.policy.retry import held_past_window
 from homing.policy.turns import Turns
 from homing.ports import Answer, DueAnswer, EndpointStart
+
+log = structlog.get_logger("homing.dispatch")
 
 LANES = (Lane.FRESH, Lane.RETRY)
 
@@ -33,7 +48,9 @@ class Dispatcher:
     def __init__(self, core: Core) -> None:
         self._sender, self._clock, self._catalog = core.sender, core.clock, core.catalog
         self._options = options = core.options
-        self._loader = Loader(core.flow, core.clock, on_start=self.know, on_rows=self._loaded)
+        self._loader = Loader(
+            core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
+        )
         self._letters = Letters()
         self.stations: dict[int, Station] = {}
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
@@ -48,6 +65,7 @@ class Dispatcher:
         self._heap: list[tuple[int, int, Station]] = []
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
         self._soon: asyncio.Handle | None = None
         # Set by the engine: where answers, and stations whose time has come, go.
         self.on_made: Callable[[Made], None]
@@ -62,8 +80,8 @@ class Dispatcher:
         station = self.stations.get(start.endpoint.id)
         if station is None:
             station = self.stations[start.endpoint.id] = Station(start.endpoint)
-        else:
-            self.changed(start.endpoint)
+        elif start.endpoint.generation > station.endpoint.generation:
+            self.changed(start.endpoint)  # Otherwise what is here is the newer one.
         station.more_fresh = station.more_fresh or start.first
         if start.first:
             station.due_later(start.endpoint.created_at)
@@ -84,8 +102,7 @@ class Dispatcher:
                 station.fresh.append(work)
                 self._count(work, +1)
             else:
-                station.more_fresh = True
-                station.due_later(delivery.due_at)
+                station.left_in_store(delivery)
             self.look(station)
 
     def _takes_fresh(self, station: Station, work: Work) -> bool:
@@ -98,35 +115,40 @@ class Dispatcher:
             and self.ready_bytes < self._options.ready_bytes_max
         )
 
-    def in_store(self, endpoint_id: int, due_at: int) -> None:
-        """The store has a delivery for this endpoint that is due then."""
-        station = self.stations.get(endpoint_id)
+    def in_store(self, delivery: Delivery) -> None:
+        """The store has this delivery, and it is not here."""
+        station = self.stations.get(delivery.endpoint_id)
         if station is None:
-            self.read_again(endpoint_id)
+            self.read_again(delivery.endpoint_id)
             return
-        station.due_later(due_at)
+        station.left_in_store(delivery)
         self.look(station)
 
     def all_in_store(self, endpoint_id: int) -> None:
         """The store has deliveries for this endpoint that were not here before (they moved)."""
         station = self.stations.get(endpoint_id)
-        if station is not None:
-            station.more_fresh = True
-        self.in_store(endpoint_id, self._clock.now())
+        if station is None:
+            self.read_again(endpoint_id)
+            return
+        station.more_fresh = True
+        station.due_later(self._clock.now())
+        self.look(station)
 
     def read_again(self, endpoint_id: int) -> None:
         """Its row was changed by somebody else."""
         self._loader.endpoint(endpoint_id)
 
     def forget_subscription(self, subscription_id: int, endpoint_id: int) -> None:
-        """Take its deliveries off the queue: they will move, or be cancelled, in the store."""
+        """Take its deliveries off the queue: they move, or are cancelled, in the store."""
         station = self.stations.get(endpoint_id)
         if station is None:
             return
         for lane in LANES:
-            self._filter(
+            gone = self._filter(
                 station, lane, lambda work: work.delivery.subscription_id != subscription_id
             )
+            for work in gone:  # Those that stay after all are read again.
+                station.left_in_store(work.delivery)
         self.look(station)
 
     def forget_delivery(self, delivery_id: int, endpoint_id: int) -> None:
@@ -140,7 +162,8 @@ class Dispatcher:
             self._filter(station, lane, lambda work: work.delivery.id != delivery_id)
         self.look(station)
 
-    def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> None:
+    def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
+        """Take off the queue what is not to be kept."""
         queue = station.queue(lane)
         gone = [work for work in queue if not keep(work)]
         if gone:
@@ -149,6 +172,7 @@ class Dispatcher:
             queue.extend(kept)
             for work in gone:
                 self._count(work, -1)
+        return gone
 
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
         """An endpoint's row was committed. ``enabled``: it was enabled just now."""
@@ -235,12 +259,10 @@ class Dispatcher:
         delivery = work.delivery
         now = self._clock.now()
         number = delivery.attempts + 1
-        request, lines = self._letters.of(subscription).write(
-            work, number=number, now=now, deadline_ms=self.deadline_of(subscription)
-        )
         station.in_flight[delivery.id] = lane
         self.airborne += 1
         endpoint_id = station.endpoint.id
+        lines = b""
 
         def done(answer: Answer) -> None:
             self.on_made(
@@ -256,7 +278,15 @@ class Dispatcher:
                 )
             )
 
-        self._sender.send(request, done)
+        try:
+            request, lines = self._letters.of(subscription).write(
+                work, number=number, now=now, deadline_ms=self.deadline_of(subscription)
+            )
+            self._sender.send(request, done)
+        except Exception as error:
+            log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
+            fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
+            asyncio.get_running_loop().call_soon(done, fault)
 
     def deadline_of(self, subscription: Subscription) -> int:
         if subscription.deadline_ms is not None:
@@ -280,6 +310,7 @@ class Dispatcher:
             self.flying[lane] -= 1
             if self._turns[lane]:
                 self._pump_soon()
+        self._loader.go()  # There may be room again.
 
     async def grounded(self) -> None:
         """Until nothing is in flight; for a dispatcher that starts nothing new."""
@@ -290,6 +321,10 @@ class Dispatcher:
     def _count(self, work: Work, sign: int) -> None:
         self.ready_count += sign
         self.ready_bytes += sign * len(work.event.data)
+
+    def _room(self) -> int:
+        """How many bytes of event data may still be read into memory."""
+        return self._options.ready_bytes_max - self.ready_bytes
 
     def pause(self) -> None:
         """The store cannot settle: nothing new starts."""
@@ -316,12 +351,20 @@ class Dispatcher:
         self._set_timer()
 
     def _set_timer(self) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
         if self._timer is not None:
+            if self._timer_at <= at:
+                return
             self._timer.cancel()
-            self._timer = None
-        if self._heap:
-            wait_ms = max(self._heap[0][0] - self._clock.now(), 0)
-            self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._pump_soon)
+        self._timer_at = at
+        wait_ms = max(at - self._clock.now(), 0)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._rings)
+
+    def _rings(self) -> None:
+        self._timer = None
+        self._pump_soon()
 
     def stop(self) -> None:
         """No more timers, no more loads."""

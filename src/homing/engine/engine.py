@@ -22,6 +22,7 @@ from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
 from homing.engine.probe import Prober
 from homing.engine.publish import Publisher
+from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
 from homing.engine.stage import Stage
@@ -220,6 +221,10 @@ class Engine:
             if lane is not None:
                 return lane
         return None
+
+    def recent(self, after: int | None, *, limit: int) -> Seen:
+        """The latest attempts of this process, in the order they were settled."""
+        return self._settler.recent.after(after, limit=limit)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)

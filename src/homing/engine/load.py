@@ -15,6 +15,8 @@ from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 log = structlog.get_logger("homing.load")
 
 LOAD_MOST = 256  # endpoints in one statement
+ROWS_MOST = 2_048  # in one statement, about
+ROWS_LEAST = 16
 AGAIN_MS = 1_000  # after a store that did not answer
 
 
@@ -28,38 +30,46 @@ class Loader:
         *,
         on_start: Callable[[EndpointStart], object],
         on_rows: Callable[[Station, set[int], DueAnswer], None],
+        room: Callable[[], int],
     ) -> None:
         self._flow, self._clock = flow, clock
-        self._on_start, self._on_rows = on_start, on_rows
+        self._on_start, self._on_rows, self._room = on_start, on_rows, room
         self._hungry: dict[Station, None] = {}  # want rows
         self._unknown: dict[int, None] = {}  # endpoints to read
+        self._row_bytes = 64 * 1024  # of event data, until some have been seen
         self._paused = False
         self._task: asyncio.Task[None] | None = None
 
     def endpoint(self, endpoint_id: int) -> None:
         """Read this endpoint, for the first time or again."""
         self._unknown[endpoint_id] = None
-        self._go()
+        self.go()
 
     def rows(self, station: Station) -> None:
         """Read the next rows of this one."""
         self._hungry[station] = None
-        self._go()
+        self.go()
 
     def pause(self) -> None:
         self._paused = True
 
     def resume(self) -> None:
         self._paused = False
-        self._go()
+        self.go()
 
-    def _go(self) -> None:
-        if self._task is None and not self._paused and (self._hungry or self._unknown):
+    def go(self) -> None:
+        """Begin, if there is something to read and room for it."""
+        if self._task is None and self._may_go():
             self._task = asyncio.get_running_loop().create_task(self._load())
+
+    def _may_go(self) -> bool:
+        if self._paused:
+            return False
+        return bool(self._unknown) or (bool(self._hungry) and self._room() > 0)
 
     async def _load(self) -> None:
         try:
-            while (self._hungry or self._unknown) and not self._paused:
+            while self._may_go():
                 if self._unknown:
                     await self._load_endpoints()
                 if self._hungry:
@@ -72,7 +82,7 @@ class Loader:
 
     def _again(self) -> None:
         self._task = None
-        self._go()
+        self.go()
 
     async def _load_endpoints(self) -> None:
         ids = list(islice(self._unknown, LOAD_MOST))
@@ -88,12 +98,17 @@ class Loader:
 
     async def _load_rows(self) -> None:
         now = self._clock.now()
+        rows_most = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
         asks: list[DueAsk] = []
         asked: list[tuple[Station, set[int], bool, int | None]] = []
+        wanted = 0
         for station in list(islice(self._hungry, LOAD_MOST)):
+            if wanted >= rows_most:
+                break
             del self._hungry[station]
             if station.wants_rows(now):
                 asks.append(_ask(station))
+                wanted += asks[-1].fresh + asks[-1].retry
                 asked.append((station, station.known(), station.more_fresh, station.next_due))
                 station.begin_load()
         if not asks:
@@ -106,11 +121,19 @@ class Loader:
                 station.restore(more_fresh=more_fresh, next_due=next_due)
                 self._hungry[station] = None
             raise
+        self._learn(answers)
         for ask, (station, before, _, _), answer in zip(asks, asked, answers, strict=True):
             known = before | station.end_load()
             # Where no fresh rows were asked for, all there are of them are here already.
             station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
             self._on_rows(station, known, answer)
+
+    def _learn(self, answers: list[DueAnswer]) -> None:
+        """How large rows are: the next load asks for no more than fits."""
+        works = [work for answer in answers for work in (*answer.fresh, *answer.retry)]
+        if works:
+            mean = sum(len(work.event.data) for work in works) // len(works)
+            self._row_bytes = max(1024, (self._row_bytes + mean) // 2)
 
 
 def _bug(error: Exception) -> bool:

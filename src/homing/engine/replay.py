@@ -47,7 +47,7 @@ class Replayer:
             raise SubscriptionGone
         written = await self._admin.replay(delivery_id, new=new)
         self.accepted += 1
-        self._dispatcher.in_store(written.endpoint_id, written.due_at)
+        self._dispatcher.in_store(written)
         return written
 
     def _again(self, old: Delivery, now: int) -> Delivery | None:
@@ -157,7 +157,7 @@ class Replayer:
             return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
         self.accepted += len(new)
         for delivery in new:
-            self._dispatcher.in_store(delivery.endpoint_id, delivery.due_at)
+            self._dispatcher.in_store(delivery)
         return after
 
     def stop(self) -> None:

@@ -16,9 +16,10 @@ from homing.engine.attempt import Made
 from homing.engine.core import Core
 from homing.engine.decide import Decision, Ended, Item, Report, Stray
 from homing.engine.dispatch import Dispatcher
+from homing.engine.recent import Recent
 from homing.errors import HomingError, StaleEndpoints
 from homing.model import Outcome, Work, show_id
-from homing.policy.health import ramp_break, ramp_reset, ramp_up
+from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.ports import SettleBatch
 
@@ -42,6 +43,7 @@ class Settler:
         self.commits = 0
         self.finished: Counter[str] = Counter()
         self.attempts: Counter[tuple[str, str]] = Counter()
+        self.recent = Recent(after=core.ids.take(core.clock.now()))
         self.on_accepted: Callable[[list[Work]], None]
 
     @property
@@ -129,15 +131,16 @@ class Settler:
         for endpoint in batch.endpoints:
             self._dispatcher.changed(endpoint, enabled=endpoint.id in decision.enabled)
         for item in items:
-            self._land(item)
+            self._land(item, just_enabled=_endpoint_of(item) in decision.enabled)
         for row in batch.waiting:
             if row.id not in gone:
-                self._dispatcher.in_store(row.endpoint_id, row.due_at)
+                self._dispatcher.in_store(row)
         for ended in batch.finished:
             if ended.delivery.id not in gone:
                 self.finished[ended.status.value] += 1
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        self.recent.add(batch.attempts)
         for attempt in batch.attempts:
             self.attempts[attempt.lane.value, attempt.outcome.value] += 1
             level = log.debug if attempt.outcome is Outcome.DELIVERED else log.info
@@ -165,25 +168,25 @@ class Settler:
                 **change.numbers,
             )
 
-    def _land(self, item: Item) -> None:
+    def _land(self, item: Item, *, just_enabled: bool) -> None:
         station = self._dispatcher.stations.get(_endpoint_of(item))
         if station is None:
             return
         match item:
             case Made():
-                outcome = item.outcome
-                if outcome is Outcome.DELIVERED:
-                    station.ramp = ramp_up(station.ramp, limit=self._core.options.endpoint_slots)
-                elif resets_ramp(item.answer.failure):
-                    station.ramp = ramp_reset()
-                else:
-                    station.ramp = ramp_break(station.ramp)
+                if not just_enabled:  # It begins with one slot, whatever was before.
+                    station.ramp = self._ramp(station.ramp, item)
                 self._dispatcher.landed(station, item.work.delivery.id, item.lane)
             case Ended() | Stray():
                 self._dispatcher.landed(station, item.delivery.id, None)
             case Report():
                 station.reporting = False
         self._dispatcher.look(station)
+
+    def _ramp(self, ramp: Ramp, made: Made) -> Ramp:
+        if made.outcome is Outcome.DELIVERED:
+            return ramp_up(ramp, limit=self._core.options.endpoint_slots)
+        return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
 
 
 def _endpoint_of(item: Item) -> int:

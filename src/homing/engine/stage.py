@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from homing.engine.catalog import Catalog
 from homing.engine.options import EngineOptions
@@ -19,9 +20,13 @@ def content_hash(draft: EventDraft) -> bytes:
     return hashlib.blake2b(head + draft.data, digest_size=16).digest()
 
 
+@lru_cache(maxsize=16)
+def _to_the_second(at_s: int) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def rfc3339(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+    return f"{_to_the_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
 
 class Stage:

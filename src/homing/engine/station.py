@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from homing.model import Endpoint, Lane, State, Work
+from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
 from homing.policy.health import Ramp
 
 
@@ -100,6 +100,12 @@ class Station:
         if self.next_due is None or at < self.next_due:
             self.next_due = at
 
+    def left_in_store(self, delivery: Delivery) -> None:
+        """The store has this delivery, and it is not here."""
+        if delivery.part == PART_FIRST:
+            self.more_fresh = True
+        self.due_later(delivery.due_at)
+
     def known(self) -> set[int]:
         ids = set(self.in_flight)
         ids.update(work.delivery.id for work in self.fresh)
@@ -128,10 +134,8 @@ class Station:
     def put_back(self) -> list[Work]:
         """Forget what is queued: it stays in the store, and will be read again."""
         works = [*self.fresh, *self.retry]
-        if self.fresh:
-            self.more_fresh = True
         for work in works:
-            self.due_later(work.delivery.due_at)
+            self.left_in_store(work.delivery)
         self.fresh.clear()
         self.retry.clear()
         return works

@@ -20,7 +20,7 @@ from homing.engine.options import HOUR_MS
 from homing.engine.settle import Settler
 from homing.engine.station import Station
 from homing.errors import HomingError, StaleCatalog
-from homing.model import Reason, Status, id_floor, id_time
+from homing.model import Lane, Reason, Status, id_floor, id_time
 from homing.ports import Chore
 
 log = structlog.get_logger("homing.sweep")
@@ -78,12 +78,13 @@ class Sweeper:
                 station.endpoint.id, now=now, after_id=after, limit=STEP
             )
             for row in rows:
-                if row.id not in station.in_flight:
+                if row.id in station.in_flight:
+                    soonest = min(soonest, now + AGAIN_MS)
+                else:
+                    station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
                     self._settler.add(Ended(row, Status.DROPPED, Reason.EXPIRED))
             if next_at is not None:
                 soonest = min(soonest, next_at)
-            if any(row.id in station.in_flight for row in rows):
-                soonest = now + AGAIN_MS
             if rows:
                 await self._settler.idle()
             if last is None:

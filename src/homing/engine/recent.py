@@ -1,0 +1,51 @@
+"""The latest attempts, kept in memory for whoever watches: bounded, and free for who does not.
+
+In the store attempts lie beside their deliveries, so that a settle writes them in one go; an index
+by time would make every attempt dearer for the few people who look. Watching needs no more than
+the last moments of this process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+from msgspec import Struct
+
+from homing.model import Attempt
+
+KEPT = 1_000
+
+
+class Seen(Struct, frozen=True):
+    """Attempts in the order they were settled, and how many were missed before them."""
+
+    attempts: list[Attempt]
+    last: int  # ask for what comes after this
+    missed: int
+
+
+class Recent:
+    """A ring of attempts with rising numbers, which go on rising over a restart."""
+
+    def __init__(self, *, after: int, kept: int = KEPT) -> None:
+        self._first = self._last = after
+        self._ring: deque[Attempt] = deque(maxlen=kept)
+
+    def add(self, attempts: Sequence[Attempt]) -> None:
+        self._ring.extend(attempts)
+        self._last += len(attempts)
+
+    def after(self, number: int | None, *, limit: int) -> Seen:
+        """The next attempts after this number; without one, the latest."""
+        oldest = self._last - len(self._ring)  # the number before the oldest that is kept
+        if number is None:
+            begin, missed = max(oldest, self._last - limit), 0
+        else:
+            asked = min(max(number, self._first), self._last)
+            begin = max(oldest, asked)
+            missed = begin - asked
+        skip = begin - oldest
+        found = list(islice(self._ring, skip, skip + limit))
+        return Seen(found, begin + len(found), missed)
