@@ -1,13 +1,15 @@
-"""A real PostgreSQL for tests, from PyPI: one server per test process, a fresh database per test.
+"""A real PostgreSQL for tests, from PyPI: one server per test process, a fresh schema per test.
 
-A database is a copy of a template with the current schema, which is cheap. The server loses its
-data with the machine, so it is told not to wait for the disk; benches do otherwise.
+A schema of its own costs a tenth of a database of its own. Nobody needs the data after a power
+cut, so the server is told not to wait for the disk; benches do otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,8 +18,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from homing.store.postgres import PostgresDb
 
 _FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=200")
 
@@ -38,24 +38,21 @@ class Server:
             name, value = setting.split("=")
             await admin.execute(f"ALTER SYSTEM SET {name} = {value}")
         await admin.execute("SELECT pg_reload_conf()")
-        await admin.execute("CREATE DATABASE template_homing")
         await admin.close()
-        db = await PostgresDb.open(self.dsn("template_homing"))
-        await db.close()
 
     def dsn(self, database: str) -> str:
         return str(self._server.get_uri(database=database))
 
-    async def make(self, *, empty: bool = False) -> str:
-        """A new database with the current schema (or nothing at all); its address."""
+    async def make(self, *, empty: bool = True) -> str:
+        """The address of a place of one's own, still empty."""
         name = f"test_{next(self._numbers)}"
-        template = "template0" if empty else "template_homing"
         admin = await asyncpg.connect(self.dsn("postgres"))
         try:
-            await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log")
+            await admin.execute(f"CREATE SCHEMA {name}")
         finally:
             await admin.close()
-        return self.dsn(name)
+        address = self.dsn("postgres")
+        return f"{address}{'&' if '?' in address else '?'}search_path={name}"
 
     async def halt(self) -> None:
         """Stop it; sessions are cut off, as when an operator stops it."""
@@ -69,13 +66,24 @@ class Server:
         await self.resume()
 
     def stop(self) -> None:
+        """At once: nobody needs what a hundred test databases would still write down."""
+        process = self._server.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
         self._server.cleanup()
+
+
+def _fast_folder() -> str | None:
+    """Memory where there is plenty: a schema is eighty files, and some disks are slow at that."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30
+    return str(memory) if roomy else None
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """The server of this test process."""
-    with tempfile.TemporaryDirectory(prefix="homing-postgres-") as folder:
+    with tempfile.TemporaryDirectory(prefix="homing-postgres-", dir=_fast_folder()) as folder:
         server = Server(Path(folder))
         yield server
         server.stop()

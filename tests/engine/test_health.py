@@ -346,7 +346,7 @@ def test_an_attempt_that_we_cannot_even_write_is_our_own_trouble_and_blocks_nobo
         def broken(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        world.sender.send = broken  # type: ignore[method-assign]
+        world.sender.send = broken  # type: ignore[method-assign,assignment]
         await world.publish()
         await world.wait(SECOND)
         world.sender.send = real  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,13 +107,12 @@ def postgres_rows(db: PostgresDb, patch: pytest.MonkeyPatch) -> Iterator[Counter
     async def explained(self: PostgresTx, text: str, values: Iterable[Any]) -> list[Row]:
         values = list(values)
         if text in named:
-            await self._connection.execute("SAVEPOINT cost" if self._connection.is_in_transaction() else "BEGIN")
+            inside = self._connection.is_in_transaction()
+            await self._connection.execute("SAVEPOINT cost" if inside else "BEGIN")
             ((plan,),) = await self._connection.fetch(
                 f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {text}", *values
             )
-            inside = getattr(self._connection, "_savepoint", True)
-            assert inside
-            await self._connection.execute("ROLLBACK TO cost" if patch else "ROLLBACK")
+            await self._connection.execute("ROLLBACK TO cost" if inside else "ROLLBACK")
             spent[text] += _rows(json.loads(plan)[0]["Plan"])
         return await plain(self, text, values)
 
@@ -127,3 +126,35 @@ def _rows(node: dict[str, Any]) -> int:
     removed = sum(value for key, value in node.items() if key.startswith("Rows Removed"))
     own = (node["Actual Rows"] + removed) * node["Actual Loops"]
     return int(own) + sum(_rows(child) for child in node.get("Plans", ()))
+
+
+async def measured(scene: Crowd, patch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What each named statement of the hot path spends."""
+    db: Db = scene.db
+    if isinstance(db, SqliteDb):
+        with sqlite_steps(db) as spent:
+            await scene.hot_path()
+    else:
+        assert isinstance(db, PostgresDb)
+        with postgres_rows(db, patch) as spent:
+            await scene.hot_path()
+    names = {it.text: name for name, it in statements(db.dialect).items()}
+    return {names[text]: cost for text, cost in spent.items() if text in names}
+
+
+async def test_the_hot_path_costs_the_same_with_200_times_as_much_pending(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await Crowd(db).begin()
+    await scene.fill(FEW)
+    few = await measured(scene, monkeypatch)
+
+    await scene.fill(MANY - FEW)
+    many = await measured(scene, monkeypatch)
+
+    hot = "catalog_hold keys_known endpoint_walk endpoint_start due_heads works"
+    hot += " probe_first probe_take expired_look expired_rows endpoint_settle pending_finish"
+    hot += " pending_wait ledger_add first_needed old_events old_history"
+    assert set(hot.split()) <= few.keys()
+    grown = {it: (few[it], many[it]) for it in few if many[it] > 2 * few[it] + 10}
+    assert not grown

@@ -179,9 +179,11 @@ async def test_days_go_as_a_whole_when_nothing_in_them_is_needed(db: Db) -> None
 
 
 async def parts(db: PostgresDb) -> list[str]:
-    found = await db.raw(
-        lambda execute: execute("SELECT relname FROM pg_class WHERE relispartition AND relkind='r'")
+    find = (
+        "SELECT relname FROM pg_class"
+        " WHERE relispartition AND relkind = 'r' AND pg_table_is_visible(oid)"
     )
+    found = await db.raw(lambda execute: execute(find))
     return [row[0] for row in found]
 
 

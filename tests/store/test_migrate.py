@@ -48,7 +48,7 @@ class Interrupted:
 @pytest.fixture
 async def bare(store: str, server: Server | None, tmp_path: Path) -> Callable[[], Awaitable[Any]]:
     """Makes connections to one database without a schema."""
-    dsn = await server.make(empty=True) if server else ""
+    dsn = await server.make() if server else ""
 
     async def connect() -> Any:
         match store:

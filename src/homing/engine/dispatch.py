@@ -350,6 +350,11 @@ class Dispatcher:
             self.look(station)
         self._set_timer()
 
+    @property
+    def next_at(self) -> int | None:
+        """Nothing happens by itself before this time; None: never."""
+        return self._heap[0][0] if self._heap else None
+
     def _set_timer(self) -> None:
         if not self._heap:
             return

@@ -146,6 +146,11 @@ class Engine:
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
 
+    def wake(self) -> int | None:
+        """The clock was moved by hand: what is due goes now. When there is next something to do."""
+        self._dispatcher.pump()
+        return self._dispatcher.next_at
+
     def _committed(self, ok: bool) -> None:
         self._publish_ok = ok
 

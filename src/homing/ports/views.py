@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -111,6 +112,9 @@ class ViewStore(Protocol):
         """Pending and finished in one statement: a row that moves is neither missed nor doubled."""
 
     async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
+
+    async def deliveries_by_id(self, ids: Sequence[int]) -> dict[int, DeliveryRow]:
+        """Those of them that are kept, wherever each is now."""
 
     async def attempts(self, delivery_id: int) -> list[Attempt]: ...
 

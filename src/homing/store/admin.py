@@ -228,6 +228,7 @@ class Admin:
 
 
 async def _raise_catalog(tx: Tx) -> int:
+    await tx.one("catalog_lock")
     row = await tx.one("catalog_raise")
     assert row is not None
     return int(row[0])

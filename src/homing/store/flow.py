@@ -317,11 +317,11 @@ async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
 
 async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
     """Delete what is finished, replace what waits; the ids that were no longer there."""
-    left = await tx.many("pending_finish", [(it.delivery.id,) for it in batch.finished])
+    finished = [it.delivery.id for it in batch.finished]
+    left = await tx.all("pending_finish", ids=finished) if finished else []
     waiting = sorted(batch.waiting, key=lambda it: it.id)
     replaced = await tx.many("pending_wait", [(*rows.pending_row(it)[1:], it.id) for it in waiting])
-    asked = {it.delivery.id for it in batch.finished}
-    asked.update(it.id for it in batch.waiting)
+    asked = {*finished, *(it.id for it in batch.waiting)}
     asked.difference_update(row[0] for row in left)
     asked.difference_update(row[0] for row in replaced)
     return frozenset(asked)

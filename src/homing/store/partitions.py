@@ -22,8 +22,9 @@ _LOCK = "SELECT pg_advisory_xact_lock(7239140552)"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _EXISTING = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = $1::regclass
+    WHERE i.inhparent = $1::text::regclass
 """
+_GUESS = "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"  # Better another time than holding all up.
 _REPLAYS = "SELECT 1 FROM pending WHERE replay = 1 AND event_id >= $1 AND event_id < $2 LIMIT 1"
 _REMOVE_KEYS = """
@@ -185,7 +186,7 @@ async def _remove_keys(
 
 async def _drop(execute: Execute, name: str) -> int:
     """About how many rows went with it: counting them would cost more than dropping them."""
-    guess = await execute("SELECT reltuples::bigint FROM pg_class WHERE relname = $1", name)
+    guess = await execute(_GUESS, name)
     some = await execute(f"SELECT 1 FROM {name} LIMIT 1")  # noqa: S608
     await execute(f"DROP TABLE {name}")
     return max(1, guess[0][0]) if some else 0

@@ -7,8 +7,8 @@ that the same transaction writes first: when the batch is run again, the row tel
 first run was committed, and if its backend is still busy committing, the row's lock makes us wait
 for the answer.
 
-The hot path runs on seeks alone: its sessions never plan a scan of a whole table, whatever the
-statistics say at that moment, and keep one plan for each statement.
+The hot path runs on seeks alone: its sessions keep one plan for each statement, and never one that
+scans or sorts a whole table where an index could lead, whatever the statistics say at that moment.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ _HOT = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
 }
 
 _MARK = """
@@ -67,7 +69,7 @@ _TYPES = """
 
 # The connection or the server is gone, for now.
 _LOST = (
-    OSError,  # TimeoutError is one.
+    OSError,  # A time-out is one.
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.AdminShutdownError,
@@ -79,6 +81,7 @@ _LOST = (
 # It is there and cannot do it: no space, no rights, standing by, damaged.
 _REFUSED = (
     asyncpg.InsufficientResourcesError,
+    asyncpg.InsufficientPrivilegeError,
     asyncpg.InternalServerError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -88,6 +91,14 @@ _REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
 )
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
+# What is worth another try at once.
+_PASSING = (
+    *(kind for kind in _LOST if kind is not OSError),  # Not a time-out: it has waited enough.
+    ConnectionError,
+    FileNotFoundError,  # the server's socket
+    *_RACE,
+)
+_RACED = ("event_key", "endpoint")  # tables to which two processes may add the same key at once
 
 
 class _Batch(NamedTuple):
@@ -107,9 +118,9 @@ class _Doubt(NamedTuple):
 class PostgresTx:
     """``Tx`` on an asyncpg connection."""
 
-    def __init__(self, connection: Any, types: dict[str, str]) -> None:
+    def __init__(self, connection: Any, inserts: dict[str, str]) -> None:
         self._connection = connection
-        self._types = types
+        self._inserts = inserts
         self._statements = statements("postgres")
         self.count = 0
         self.wrote = False
@@ -134,14 +145,22 @@ class PostgresTx:
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         rows = list(rows)
-        if not rows:
-            return
-        if len(rows) < COPY_ROWS:
-            await self._fetch(self._types[table], zip(*rows, strict=True))
-            return
-        self.count += 1
-        self.wrote = True
-        await self._connection.copy_records_to_table(table, records=rows, columns=COLUMNS[table])
+        try:
+            await self._insert(table, rows)
+        except asyncpg.UniqueViolationError as error:
+            if table in _RACED:
+                raise RunAgain from error
+            raise
+
+    async def _insert(self, table: str, rows: list[Row]) -> None:
+        if len(rows) >= COPY_ROWS:
+            self.count += 1
+            self.wrote = True
+            await self._connection.copy_records_to_table(
+                table, records=rows, columns=COLUMNS[table]
+            )
+        elif rows:
+            await self._fetch(self._inserts[table], zip(*rows, strict=True))
 
 
 def _insert_texts(types: Iterable[Row]) -> dict[str, str]:
@@ -234,11 +253,10 @@ class PostgresDb:
         for pause in (*PAUSES_S, None):
             try:
                 return await work()
-            except _REFUSED as error:
-                if pause is None or not isinstance(error, _LOST):
-                    raise _unavailable(error) from error
-            except (*_LOST, *_RACE) as error:
-                if pause is None:
+            except (*_REFUSED, *_LOST, *_RACE) as error:
+                if isinstance(error, ValueError):
+                    raise  # asyncpg cannot send what we gave it: our mistake.
+                if pause is None or not isinstance(error, _PASSING):
                     raise _unavailable(error) from error
             await asyncio.sleep(pause)
         raise AssertionError("the last pause is None")

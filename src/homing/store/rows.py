@@ -1,6 +1,7 @@
 """Rows of the tables and values of the model, each made from the other.
 
-The only place that knows the order of columns. Text that PostgreSQL cannot hold (NUL) is cleaned
+The only place that knows the order of columns. Text enums are written as they are, being text
+(their ``value`` costs half a microsecond each). Text that PostgreSQL cannot hold (NUL) is cleaned
 where it may come from outside.
 """
 
@@ -90,7 +91,7 @@ def subscription_row(sub: Subscription) -> Row:
         sub.endpoint_id,
         sub.url,
         _json(sub.types),
-        sub.format.value,
+        sub.format,
         _json(sub.secrets),
         sub.token,
         _json(sub.headers),
@@ -136,7 +137,7 @@ def endpoint_row(endpoint: Endpoint) -> Row:
         endpoint.url,
         endpoint.created_at,
         endpoint.generation,
-        health.state.value,
+        health.state,
         health.since,
         health.enabled_since,
         health.attempts,
@@ -230,8 +231,8 @@ def history_row(finished: Finished) -> Row:
         it.attempts,
         it.ours,
         int(it.replay),
-        finished.status.value,
-        finished.reason.value if finished.reason else None,
+        finished.status,
+        finished.reason,
         finished.finished_at,
         int(finished.arrived),
     )
@@ -253,12 +254,12 @@ def attempt_row(attempt: Attempt) -> Row:
         attempt.number,
         attempt.endpoint_id,
         attempt.subscription_id,
-        attempt.lane.value,
+        attempt.lane,
         attempt.started_at,
         attempt.finished_at,
-        attempt.outcome.value,
+        attempt.outcome,
         attempt.code,
-        attempt.failure.value if attempt.failure else None,
+        attempt.failure,
         _clean(attempt.detail),
         attempt.address,
         phases.dns_us,
@@ -269,7 +270,7 @@ def attempt_row(attempt: Attempt) -> Row:
         attempt.request_headers,
         attempt.answer_headers,
         attempt.excerpt,
-        attempt.decided.value,
+        attempt.decided,
         attempt.due_at,
         attempt.retry,
     )
@@ -304,8 +305,8 @@ def transition_row(change: Transition) -> Row:
         change.id,
         change.endpoint_id,
         change.at,
-        change.before.value,
-        change.after.value,
+        change.before,
+        change.after,
         change.rule,
         _json(change.numbers),
         _clean(change.by),

@@ -17,6 +17,7 @@ import fcntl
 import os
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 MEMORY = ":memory:"
 BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
+WAL_TRIES = 500
 CACHE_KIB = 64 * 1024
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
@@ -72,6 +74,20 @@ def _bound(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return msgspec.json.encode(value).decode()
     return value
+
+
+def _write_ahead(connection: apsw.Connection) -> None:
+    """Turn the write-ahead log on; the file remembers it.
+
+    Where another opener of a new file is doing the same, SQLite gives up at once instead of
+    waiting: whoever comes second finds it done.
+    """
+    for _ in range(WAL_TRIES):
+        with contextlib.suppress(apsw.BusyError):
+            if connection.pragma("journal_mode", "wal") == "wal":
+                return
+        time.sleep(BUSY_MS / 1000 / WAL_TRIES)
+    raise apsw.BusyError("the write-ahead log cannot be turned on")
 
 
 class SqliteTx:
@@ -134,7 +150,7 @@ class Session:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(BUSY_MS)
             if self._path != MEMORY:
-                connection.pragma("journal_mode", "wal")
+                _write_ahead(connection)
                 connection.pragma("journal_size_limit", WAL_BYTES_MAX)
                 connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
             connection.pragma("synchronous", "full")

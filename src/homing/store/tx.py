@@ -35,7 +35,10 @@ class Tx(Protocol):
         """
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
-        """Append rows with all the columns of a table, in the schema's order."""
+        """Append rows with all the columns of a table, in the schema's order.
+
+        Where another process may have just written the same key, RunAgain is raised.
+        """
 
 
 class Mark(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from homing.model import Attempt, Endpoint, State, Subscription, Transition
 from homing.policy.match import type_matches
@@ -166,6 +166,13 @@ class Views:
         async def work(tx: Tx) -> DeliveryRow | None:
             row = await tx.one("deliveries_whole", ids=[delivery_id])
             return lists.delivery_row(row) if row else None
+
+        return await self._db.run(work, read=True)
+
+    async def deliveries_by_id(self, ids: Sequence[int]) -> dict[int, DeliveryRow]:
+        async def work(tx: Tx) -> dict[int, DeliveryRow]:
+            found = await tx.all("deliveries_whole", ids=list(ids))
+            return {row[0]: lists.delivery_row(row) for row in found}
 
         return await self._db.run(work, read=True)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from homing.ports import NewEvent
 from homing.store import rows
-from homing.store.tx import Row, RunAgain, Tx
+from homing.store.tx import Row, Tx
 
 
 class LedgerChange(Struct, gc=False):
@@ -46,9 +46,7 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
     """
     if not events:
         return
-    keys = sorted(rows.event_key_row(new) for new in events)
-    if len(await tx.many("key_add", keys)) < len(keys):
-        raise RunAgain
+    await tx.insert("event_key", sorted(rows.event_key_row(new) for new in events))
     await tx.insert("event", [rows.event_row(new) for new in events])
     pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
     if not pending:

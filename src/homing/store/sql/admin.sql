@@ -13,7 +13,14 @@ UPDATE catalog SET version = version + 1 WHERE one = 1 RETURNING version;
 SELECT version FROM catalog WHERE one = 1;
 
 -- name: catalog_hold [postgres]
-SELECT version FROM catalog WHERE one = 1 FOR SHARE;
+SELECT hold_catalog();
+
+-- name: catalog_lock [sqlite]
+-- Before the catalog is raised: whoever holds it is waited for.
+SELECT 1;
+
+-- name: catalog_lock [postgres]
+SELECT pg_advisory_xact_lock(7239140553);
 
 -- name: subscriptions_since
 SELECT {subscription} FROM subscription WHERE version > :version ORDER BY version, id;

@@ -26,18 +26,6 @@ FROM unnest(:tenant::text[], :key::text[]) AS asked (tenant, key)
 JOIN event_key k ON k.tenant = asked.tenant AND k.key = asked.key
 LEFT JOIN event e ON e.id = k.event_id;
 
--- name: key_add [sqlite]
--- A key that another process has just added does not come back.
-INSERT INTO event_key (tenant, key, event_id, content_hash)
-VALUES (:tenant, :key, :event_id, :content_hash)
-RETURNING 1;
-
--- name: key_add [postgres]
-INSERT INTO event_key (tenant, key, event_id, content_hash)
-SELECT * FROM unnest(:tenant::text[], :key::text[], :event_id::bigint[], :content_hash::bytea[])
-ON CONFLICT DO NOTHING
-RETURNING 1;
-
 -- name: ledger_add [sqlite]
 -- Each process has its own rows: nobody fights for one.
 INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
@@ -216,10 +204,10 @@ RETURNING endpoint.id;
 
 -- name: pending_finish [sqlite]
 -- Finished rows leave; one that does not come back had been cancelled meanwhile.
-DELETE FROM pending WHERE id = :id RETURNING id;
+DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids)) RETURNING id;
 
 -- name: pending_finish [postgres]
-DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING id;
+DELETE FROM pending WHERE id = ANY(:ids::bigint[]) RETURNING id;
 
 -- name: pending_wait [sqlite]
 -- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile.

@@ -7,6 +7,12 @@ CREATE TABLE catalog (            -- the version that every change of a subscrip
     version bigint NOT NULL
 );
 INSERT INTO catalog (one, version) VALUES (1, 0);
+-- Publishers share a lock and changes take it alone. Unlike locks on the row it is fair: a change
+-- waits for the publishers before it, never for those after it. The version is read under it.
+CREATE FUNCTION hold_catalog() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7239140553); RETURN (SELECT version FROM catalog); END
+$$;
 
 CREATE TABLE batch_mark (         -- the last batch committed: recognises a commit whose reply was lost
     node   integer NOT NULL,
