@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit docs clean
+.PHONY: help setup run test lint unit bench profile docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	touch $(STAMP)
 
 setup: $(STAMP)  ## make .venv with all that is needed
@@ -20,8 +20,8 @@ run: setup  ## serve on SQLite at http://127.0.0.1:8700
 	$(BIN)/homing serve $(ARGS)
 
 lint: setup  ## style, types, layers
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -29,6 +29,12 @@ unit: setup
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint unit  ## all of it, as CI runs it
+
+bench: setup  ## what it can carry, in about ten minutes; ARGS=--quick in one
+	$(BIN)/python -m bench.run $(ARGS)
+
+profile: setup  ## where the CPU goes in parts c and d of the bench
+	$(BIN)/python -m bench.profiling $(ARGS)
 
 docs: setup  ## write the reference pages that are made from the code
 	$(BIN)/homing reference docs/reference

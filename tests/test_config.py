@@ -83,7 +83,7 @@ def test_an_unknown_key_in_the_file_is_named_with_the_file() -> None:
         ("NODE", "128", "0 to 127"),
         ("ALLOW_PRIVATE", "perhaps", "true or false"),
         ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
-        ("WRITER", "process", "thread or inline"),
+        ("WRITER", "magic", "one of process, thread, inline"),
         ("RETENTION_DAYS", "0", "1 to 3650 days"),
         ("POLICY", "never", "one of workfront, workfront-chained, standard-webhooks"),
     ],

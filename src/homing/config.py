@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from homing.config_tables import (
-    DAY_MS,
     TenantSettings,
     read_health,
     read_policies,
@@ -29,10 +28,13 @@ from homing.errors import BadSetting
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.retry import Schedule
+from homing.policy.tables import DAY_MS
 
 ENV_PREFIX = "HOMING_"
 ENV_CONFIG = "HOMING_CONFIG"
+ENV_SERVER = "HOMING_SERVER"  # which server the other commands speak to: no setting of this one
 DEFAULT_FILE = "homing.toml"
+DATABASE_FILE = "homing.db"  # in the data directory
 MIB = 1024 * 1024
 
 _HIDDEN = frozenset(("admin_key", "database_url"))  # never repeated in errors or shown
@@ -129,9 +131,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=127, description="The number of this process, different on each machine."),
     ] = 0
     writer: Annotated[
-        Literal["thread", "inline"],
-        _about("Where SQLite commits run: in a thread of their own, or in the event loop."),
-    ] = "thread"
+        Literal["process", "thread", "inline"],
+        _about("Where SQLite commits run: in a process or thread of their own, or in the loop."),
+    ] = "process"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _about("The least level that is logged.")
     ] = "info"
@@ -239,6 +241,16 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """The settings from file, environment and flags; raises BadSetting."""
+    return settings_and_sources(flags, config=config, environ=environ)[0]
+
+
+def settings_and_sources(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """The settings, and where each that is not its default came from; raises BadSetting."""
     env = dict(os.environ if environ is None else environ)
     path, told = _config_path(config, env)
     table = _read_toml(path, told=told)
@@ -249,7 +261,7 @@ def load_settings(
             continue
         _take(given, sources, name, value, source=str(path), strict=True)
     for variable, text in sorted(env.items()):
-        if not variable.startswith(ENV_PREFIX) or variable == ENV_CONFIG:
+        if not variable.startswith(ENV_PREFIX) or variable in {ENV_CONFIG, ENV_SERVER}:
             continue
         name = variable.removeprefix(ENV_PREFIX).lower()
         if name not in _TABLE or variable != _TABLE[name].env:
@@ -271,7 +283,8 @@ def load_settings(
     )
     settings = msgspec.structs.replace(settings, tenants=tenants)
     _check(settings, sources)
-    return settings
+    sources.update({name: str(path) for name in TABLES if name in table})
+    return settings, sources
 
 
 def _config_path(config: str | None, env: Mapping[str, str]) -> tuple[Path, bool]:

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
 from homing.policy.health import HealthRules
-from homing.policy.presets import PRESETS, check_schedule
-from homing.policy.retry import Anchor, Schedule, exponential
-
-DAY_MS = 86_400_000
+from homing.policy.presets import PRESETS
+from homing.policy.retry import Schedule
+from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
 
 _T = TypeVar("_T")
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -28,32 +27,9 @@ class TenantSettings(Struct, frozen=True):
     health: HealthRules | None = None
 
 
-class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """``[policies.NAME]``: either base and retries, or a list of delays."""
-
-    base_ms: int | None = None
-    retries: int | None = None
-    delays_ms: tuple[int, ...] | None = None
-    anchor: Anchor = Anchor.FIRST_FAILURE
-    window_ms: int | None = None
-    jitter: float = 0.0
-    deadline_ms: int = 5_000
-
-
 class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     health: dict[str, Any] | None = None
-
-
-HEALTH_RANGES = {
-    "rate_after_attempts": (1, 1_000_000),
-    "failure_percent": (1, 100),
-    "consecutive_disable": (1, 10_000_000),
-    "consecutive_freeze": (1, 10_000_000),
-    "freeze_after_ms": (1_000, 3_650 * DAY_MS),
-    "consecutive_freeze_always": (1, 10_000_000),
-    "probe_every_ms": (1_000, DAY_MS),
-}
 
 
 def read_policies(tables: Any, source: str) -> dict[str, Schedule]:
@@ -71,43 +47,24 @@ def _policy(name: str, table: Any, source: str) -> Schedule:
     if name in PRESETS:
         raise _wrong(where, source, "a preset has this name already")
     read = _convert(table, PolicyTable, where, source)
-    if read.delays_ms is not None:
-        if read.base_ms is not None or read.retries is not None:
-            raise _wrong(where, source, "give either delays_ms, or base_ms and retries")
-        delays = read.delays_ms
-    elif read.base_ms is not None and read.retries is not None:
-        if not (1 <= read.base_ms <= DAY_MS and 1 <= read.retries <= 40):
-            raise _wrong(where, source, "base_ms must be 1 to 86400000 and retries 1 to 40")
-        delays = exponential(read.base_ms, read.retries)
-    else:
-        raise _wrong(where, source, "give either delays_ms, or base_ms and retries")
-    first = read.anchor is Anchor.FIRST_FAILURE
-    longest = (max(delays, default=0)) if first else sum(delays)
-    schedule = Schedule(
-        name=name,
-        delays_ms=delays,
-        anchor=read.anchor,
-        window_ms=longest if read.window_ms is None else read.window_ms,
-        jitter=read.jitter,
-        deadline_ms=read.deadline_ms,
-    )
     try:
-        check_schedule(schedule)
+        return schedule_from(name, read)
     except Invalid as error:
-        raise _wrong(where, source, "; ".join(" ".join(one) for one in error.problems)) from None
-    return schedule
+        reason = "; ".join(" ".join(one).strip() for one in error.problems)
+        raise _wrong(where, source, reason) from None
 
 
 def read_health(table: Any, base: HealthRules, where: str, source: str) -> HealthRules:
     """These rules with some numbers replaced; raises BadSetting."""
     values = _dict(table, where, source)
-    for name, value in values.items():
-        if name not in HEALTH_RANGES:
-            raise _wrong(f"{where}.{name}", source, "is not the name of a setting")
-        low, high = HEALTH_RANGES[name]
-        if type(value) is not int or not low <= value <= high:
-            raise BadSetting(f"{where}.{name} = {value!r} (from {source}) must be {low} to {high}.")
-    return msgspec.structs.replace(base, **values)
+    try:
+        return rules_from(values, base)
+    except Invalid as error:
+        field, reason = error.problems[0]
+        if field not in HEALTH_RANGES:
+            raise _wrong(f"{where}.{field}", source, reason) from None
+        value = values[field]
+        raise BadSetting(f"{where}.{field} = {value!r} (from {source}) {reason}.") from None
 
 
 def read_tenants(

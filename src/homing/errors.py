@@ -16,6 +16,7 @@ HomingError
 │   ├── StoreUnavailable           the store cannot commit now
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
+│   └── BadScenario                a scenario cannot be simulated
 ├── DataInUse                      another process holds the data directory
 └── Stale                          what was read has changed; read again (never leaves the engine)
     ├── StaleCatalog
@@ -153,6 +154,12 @@ class BadSetting(HomingError):
     """A setting is wrong."""
 
     code = "bad_setting"
+
+
+class BadScenario(BadSetting):
+    """The scenario is wrong."""
+
+    code = "bad_scenario"
 
 
 class DataInUse(HomingError):

@@ -10,55 +10,76 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import structlog
 import uvicorn
 import uvloop
 from msgspec import Struct
 
-from homing.config import Settings
+from homing.config import DATABASE_FILE, Settings
 from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.guard import Guard
 from homing.net.sender import HttpSender, SenderOptions
-from homing.ports import AdminStore, FlowStore, ViewStore
+from homing.ports import AdminStore, Clock, FlowStore, ViewStore
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.postgres import PostgresDb
-from homing.store.sqlite import SqliteDb
+from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
+from homing.store.writer import Remote, Writer
 from homing.web.app import create_app
 from homing.web.options import WebOptions
 
 log = structlog.get_logger("homing")
 
-DATABASE_FILE = "homing.db"
-
 
 class Stores(Struct, frozen=True):
     """The three ports over one database."""
 
-    db: Db
+    close: Callable[[], Awaitable[None]]
     flow: FlowStore
     admin: AdminStore
     views: ViewStore
 
 
-async def open_stores(settings: Settings) -> Stores:
-    """PostgreSQL where a URL is set, otherwise SQLite in the data directory."""
+async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
+    """PostgreSQL where a URL is set, otherwise SQLite in the data directory or in memory."""
     db: Db
-    if settings.database_url:
+    if in_memory:
+        db = await SqliteDb.open(MEMORY)
+    elif settings.database_url:
         db = await PostgresDb.open(settings.database_url)
     else:
-        threads = settings.writer == "thread"
-        db = await SqliteDb.open(_database_file(settings), threads=threads)
+        file = _database_file(settings)
+        if settings.writer == "process":
+            return await _with_writer_process(file, settings.node)
+        db = await SqliteDb.open(file, threads=settings.writer == "thread")
     node = settings.node
-    return Stores(db, Flow(db, node=node), Admin(db, node=node), Views(db))
+    return Stores(db.close, Flow(db, node=node), Admin(db, node=node), Views(db))
+
+
+async def _with_writer_process(file: Path, node: int) -> Stores:
+    writer = await Writer.open(file, node=node)
+    reader = SqliteDb.reader(file)
+
+    async def close() -> None:
+        await reader.close()
+        await writer.close()
+
+    return Stores(
+        close,
+        cast("FlowStore", Remote(writer, "flow")),
+        cast("AdminStore", Remote(writer, "admin")),
+        Views(reader),
+    )
 
 
 def _database_file(settings: Settings) -> Path:
@@ -86,37 +107,57 @@ def engine_options(settings: Settings) -> EngineOptions:
     )
 
 
+class Running(Struct, frozen=True):
+    """A started engine, its stores, and the app in front of it for a server to serve."""
+
+    engine: Engine
+    stores: Stores
+    clock: Clock
+    config: uvicorn.Config
+
+
 @contextlib.asynccontextmanager
-async def running(settings: Settings, *, admin_key: str) -> AsyncIterator[uvicorn.Config]:
-    """A started engine and the app in front of it; on leaving, everything is settled and closed."""
-    stores = await open_stores(settings)
+async def running(
+    settings: Settings,
+    *,
+    admin_key: str,
+    options: EngineOptions | None = None,
+    clock: Clock | None = None,
+    in_memory: bool = False,
+) -> AsyncIterator[Running]:
+    """Everything at work; on leaving, all is settled and closed."""
+    stores = await open_stores(settings, in_memory=in_memory)
     try:
-        clock = SystemClock()
-        sender = HttpSender(
-            SenderOptions(allow_private=settings.allow_private, ca_file=settings.ca_file or None)
+        sending = SenderOptions(
+            allow_private=settings.allow_private, ca_file=settings.ca_file or None
         )
+        if clock is None:
+            clock = SystemClock()
+        else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
+            sending = msgspec.structs.replace(sending, idle_connections_max=0)
+        sender = HttpSender(sending)
         engine = await Engine.start(
             flow=stores.flow,
             admin=stores.admin,
             views=stores.views,
             sender=sender,
             clock=clock,
-            options=engine_options(settings),
+            options=options or engine_options(settings),
         )
         guard = Guard(allow_private=settings.allow_private)
-        options = WebOptions(
+        web = WebOptions(
             admin_key=admin_key,
             now=clock.now,
             policies=frozenset(settings.schedules),
             refuse_host=_door(guard),
         )
-        app = create_app(engine, stores.views, stores.admin, options)
+        app = create_app(engine, stores.views, stores.admin, web)
         try:
-            yield _uvicorn_config(app, settings)
+            yield Running(engine, stores, clock, _uvicorn_config(app, settings))
         finally:
             await engine.stop(grace_ms=settings.grace_ms)
     finally:
-        await stores.db.close()
+        await stores.close()
 
 
 def _door(guard: Guard) -> Callable[[str], str | None]:
@@ -142,6 +183,14 @@ def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
+class _Guest(uvicorn.Server):
+    """Uvicorn, with the signals left to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 class _Server(uvicorn.Server):
     """Uvicorn, with the signals left to us: it would end the process by the signal itself."""
 
@@ -165,12 +214,39 @@ def _listen(settings: Settings) -> socket.socket:
         raise BadSetting(f"listen = {settings.listen}: {error.strerror}.") from error
 
 
+@contextlib.asynccontextmanager
+async def serving(
+    settings: Settings,
+    *,
+    admin_key: str,
+    options: EngineOptions | None = None,
+    clock: Clock | None = None,
+    in_memory: bool = False,
+) -> AsyncIterator[tuple[str, Running]]:
+    """A server inside a program of its own: its address, and what runs behind it."""
+    with _listen(settings) as listener:
+        async with running(
+            settings, admin_key=admin_key, options=options, clock=clock, in_memory=in_memory
+        ) as house:
+            server = _Guest(house.config)
+            task = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                yield _address(listener), house
+            finally:
+                server.should_exit = True
+                await task
+
+
 async def _serve(settings: Settings, admin_key: str, ready: Callable[[str], None]) -> None:
     with _listen(settings) as listener:
-        async with running(settings, admin_key=admin_key) as config:
-            host, port = listener.getsockname()[:2]
-            ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-            await _Server(config).serve(sockets=[listener])
+        async with running(settings, admin_key=admin_key) as house:
+            ready(_address(listener))
+            await _Server(house.config).serve(sockets=[listener])
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(settings: Settings, *, admin_key: str, ready: Callable[[str], None]) -> None:

@@ -43,6 +43,8 @@ class Call:
     async def say(self, *parts: bytes) -> None:
         """Each part as a segment of its own, as far as that can be arranged."""
         for part in parts:
+            if self.writer.transport.is_closing():  # On uvloop a write would be an error then.
+                raise ConnectionResetError
             self.writer.write(part)
             await self.writer.drain()
             if len(parts) > 1:

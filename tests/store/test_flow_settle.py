@@ -11,6 +11,7 @@ from homing.ports import SettleBatch
 from homing.store import rows
 from homing.store.admin import Admin
 from homing.store.tx import Db
+from homing.store.views import Views
 from store.build import NOW, put
 from store.scene import Scene, count, every
 
@@ -176,3 +177,19 @@ async def test_text_that_a_database_cannot_hold_does_not_stop_a_batch(db: Db) ->
     (row,) = await every(db, "attempt")
     assert rows.attempt(row).detail == "a\N{REPLACEMENT CHARACTER}b"
     assert rows.attempt(row).excerpt == b"\0\xff"
+
+
+async def test_the_same_batch_again_is_answered_again_and_written_once(db: Db) -> None:
+    scene = await Scene(db).begin()
+    (delivery,) = await scene.deliver(1)
+    batch = SettleBatch(
+        number=7,
+        finished=(scene.make.finished(delivery),),
+        attempts=(scene.make.attempt(delivery),),
+    )
+
+    first = await scene.flow.settle(batch)
+
+    assert await scene.flow.settle(batch) == first
+    (ledger,) = await Views(db).ledger(tenant=None)
+    assert (ledger.accepted, ledger.delivered, ledger.pending) == (1, 1, 0)

@@ -7,7 +7,6 @@ import secrets
 import stat
 from pathlib import Path
 
-import structlog
 from msgspec import Struct
 
 from homing.config import Settings
@@ -16,8 +15,6 @@ from homing.errors import BadSetting
 KEY_FILE = "admin.key"
 KEY_PREFIX = "hk_"
 _OWNER_ONLY = 0o600
-
-_log = structlog.get_logger("homing")
 
 
 class AdminKey(Struct, frozen=True):
@@ -56,16 +53,22 @@ def _read(path: Path) -> str:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & ~_OWNER_ONLY:
             os.fchmod(file.fileno(), _OWNER_ONLY)
-            _log.warning(
-                "the admin key could be read by others; its mode is mended",
-                path=str(path),
-                was=f"{mode:04o}",
-                now=f"{_OWNER_ONLY:04o}",
-            )
+            _tell_of_mode(path, was=mode)
         text = file.read(1024).strip()
     if text and not (text.isascii() and text.isprintable() and " " not in text):
         raise BadSetting(f"The admin key at {path} is damaged; remove the file to make a new one.")
     return text
+
+
+def _tell_of_mode(path: Path, *, was: int) -> None:
+    import structlog  # Here: commands that only look for the key start without it.
+
+    structlog.get_logger("homing").warning(
+        "the admin key could be read by others; its mode is mended",
+        path=str(path),
+        was=f"{was:04o}",
+        now=f"{_OWNER_ONLY:04o}",
+    )
 
 
 def _make(path: Path) -> str:

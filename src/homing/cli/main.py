@@ -1,40 +1,36 @@
-"""The command line: ``homing serve``, and what goes with it."""
+"""The command line: all commands under one name, and what happens when one fails.
+
+A command imports what it needs when it runs, so that ``homing --help`` is there at once.
+"""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from homing import __version__
-from homing.cli.adminkey import AdminKey, admin_key
-from homing.cli.logs import configure_logs
-from homing.config import load_settings, settings_table
-from homing.errors import BadSetting, DataInUse, HomingError
+from homing.cli import (
+    deliveries,
+    endpoints,
+    listen,
+    local,
+    publish,
+    replay,
+    serve,
+    simulate,
+    subscriptions,
+    tail,
+)
 
 app = typer.Typer(
     name="homing",
     help="Brings every event to every matching URL, tried for 48 hours, never lost.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-_SENTENCES = {setting.name: setting for setting in settings_table()}
-
-
-def _flag(name: str) -> Any:
-    setting = _SENTENCES[name]
-    default = "empty" if setting.default == "" else str(setting.default)
-    default = default.lower() if isinstance(setting.default, bool) else default
-    text = f"{setting.sentence} ({setting.allowed}; default {default})"
-    names = (setting.flag,)
-    if setting.default is False:
-        names = (f"{setting.flag}/--no-{setting.flag[2:]}",)
-    return typer.Option(*names, help=text, show_default=False)
 
 
 def _version(wanted: bool) -> None:
@@ -53,75 +49,40 @@ def root(
     """Brings every event to every matching URL, tried for 48 hours, never lost."""
 
 
-@app.command()
-def serve(
-    *,
-    config: Annotated[
-        str | None, typer.Option("--config", help="The file of settings; default ./homing.toml.")
-    ] = None,
-    listen: Annotated[str | None, _flag("listen")] = None,
-    data: Annotated[str | None, _flag("data")] = None,
-    database_url: Annotated[str | None, _flag("database_url")] = None,
-    allow_private: Annotated[bool | None, _flag("allow_private")] = None,
-    policy: Annotated[str | None, _flag("policy")] = None,
-    ca_file: Annotated[str | None, _flag("ca_file")] = None,
-    fresh_slots: Annotated[str | None, _flag("fresh_slots")] = None,
-    retry_slots: Annotated[str | None, _flag("retry_slots")] = None,
-    endpoint_slots: Annotated[str | None, _flag("endpoint_slots")] = None,
-    grace_ms: Annotated[str | None, _flag("grace_ms")] = None,
-    retention_days: Annotated[str | None, _flag("retention_days")] = None,
-    node: Annotated[str | None, _flag("node")] = None,
-    log_level: Annotated[str | None, _flag("log_level")] = None,
-    log_format: Annotated[str | None, _flag("log_format")] = None,
-) -> None:
-    """Serve the API and deliver, until SIGTERM."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    try:
-        _serve(flags, config)
-    except (BadSetting, DataInUse) as error:
-        raise _refused(error, code=2) from None
-    except HomingError as error:
-        raise _refused(error, code=1) from None
-
-
-def _serve(flags: dict[str, Any], config: str | None) -> None:
-    settings = load_settings(flags, config=config)
-    configure_logs(level=settings.log_level, form=settings.log_format)
-    key = admin_key(settings)
-
-    from homing import wiring
-
-    wiring.serve(settings, admin_key=key.value, ready=lambda address: _greet(address, key))
-
-
-def _greet(address: str, key: AdminKey) -> None:
-    print(f"Homing {__version__} serves {address}")
-    if key.made:
-        print(f"The admin key, shown this once: {key.value}")
-    if key.path is not None:
-        print(f"The admin key is kept in {key.path}")
-    sys.stdout.flush()
-
-
-def _refused(error: HomingError, *, code: int) -> typer.Exit:
-    print(f"homing: {error}", file=sys.stderr)
-    return typer.Exit(code)
-
-
-@app.command(hidden=True)
-def reference(
-    directory: Annotated[Path, typer.Argument(help="Where the pages go.")] = Path("docs/reference"),
-) -> None:
-    """Write the reference pages that are made from the code."""
-    from homing.cli.reference import write_pages
-
-    for path in write_pages(directory):
-        print(path)
+app.command(short_help="Serve the API and deliver.")(serve.serve)
+app.command(short_help="See the whole life of a URL in two minutes.")(local.demo)
+app.command(short_help="Receive events here, verified and shown.")(listen.listen)
+app.command(short_help="Publish an event, or a file of them.")(publish.publish)
+app.command(short_help="Have events sent to a URL.")(subscriptions.subscribe)
+app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
+app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
+app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
+app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
+app.command(short_help="Send finished deliveries again.")(replay.replay)
+app.command(short_help="Follow the attempts, live.")(tail.tail)
+app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
+app.command(short_help="What is wrong, and what to do.")(local.doctor)
+app.command(short_help="Copy the database, online.")(local.backup)
+app.command(short_help="Put a backup into place.")(local.restore)
+app.command(hidden=True)(local.reference)
 
 
 def main() -> None:
     """The ``homing`` command."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # Who was reading has gone; there is nobody to tell.
+        sys.exit(0)
+    except Exception as error:
+        from homing.cli.trouble import exit_code
+
+        code = exit_code(error)
+        if code is None:
+            raise
+        sys.exit(code)
 
 
 if __name__ == "__main__":

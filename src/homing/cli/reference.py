@@ -10,11 +10,13 @@ import msgspec
 import typer
 
 from homing import errors as error_tree
+from homing.cli.reference_told import events_page, metrics_page
+from homing.cli.where import JsonFlag, KeyFlag, ServerFlag
 from homing.config import ENV_CONFIG, settings_table
-from homing.config_tables import HEALTH_RANGES, PolicyTable
 from homing.errors import HomingError
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
+from homing.policy.tables import HEALTH_RANGES, PolicyTable
 from homing.web import problems
 from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS
@@ -187,26 +189,85 @@ def _tree(kind: type[HomingError]) -> Iterator[type[HomingError]]:
 # --- command line ---------------------------------------------------------------------------
 
 
+_FLAGS: tuple[Any, ...] = (ServerFlag, KeyFlag, JsonFlag)
+_SHARED = frozenset(flag.__metadata__[0].help for flag in _FLAGS)
+
+
 def cli_page() -> str:
     from homing.cli.main import app
 
-    group: Any = typer.main.get_command(app)
-    lines = [_MADE, "# Command line"]
-    for name, command in sorted(group.commands.items()):
+    root: Any = typer.main.get_command(app)
+    lines = [
+        _MADE,
+        "# Command line",
+        "",
+        "`homing COMMAND --help` says the same. Commands that speak to a server take these:",
+        "",
+        "| flag | meaning |",
+        "|---|---|",
+        *dict.fromkeys(_shared(root)),
+        "",
+        "The server that runs on this machine is found by itself: its address is the setting "
+        "`listen`, its key lies in the data directory. With `--json` a list is one line of JSON "
+        "per item, and everything else one document. Colours are left out where output is no "
+        "terminal or `NO_COLOR` is set.",
+        "",
+        "| exit code | meaning |",
+        "|---|---|",
+        "| 0 | It is done; also after a stop by SIGTERM or SIGINT. |",
+        "| 1 | The server refused it, or a check failed. |",
+        "| 2 | The command or a setting is wrong, or another process holds the address or the "
+        "data. |",
+        "| 3 | No server answers. |",
+        "",
+        "`homing --version` shows the version; `homing --install-completion` teaches your shell "
+        "to complete commands and flags.",
+    ]
+    for command, path in _commands(root, ()):
+        lines += ["", *_command(command, path)]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Every command in the order of the help, those of a group after it."""
+    for name, command in group.commands.items():
         if command.hidden:
             continue
-        lines += ["", f"## `homing {name}`", "", (command.help or "").strip(), ""]
-        lines += ["| flag | meaning |", "|---|---|"]
-        for param in command.params:
-            flags = ", ".join(f"`{flag}`" for flag in (*param.opts, *param.secondary_opts))
-            lines.append(f"| {flags} | {_cell(param.help or '')} |")
-    lines += [
-        "",
-        "`homing --version` shows the version. Exit codes: 0 after a stop by SIGTERM or SIGINT; "
-        "2 when a setting is wrong, the address is in use or another process holds the data; 1 "
-        "for anything else.",
-    ]
-    return "\n".join(lines) + "\n"
+        yield command, (*path, name)
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+
+
+def _shared(root: Any) -> Iterator[str]:
+    for command, _ in _commands(root, ()):
+        yield from (_flag_row(it) for it in command.params if it.help in _SHARED)
+
+
+def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+    arguments = [it for it in command.params if it.param_type_name == "argument"]
+    flags = [it for it in command.params if it not in arguments and it.help not in _SHARED]
+    names = " ".join(_argument(it) for it in arguments)
+    yield f"## `homing {' '.join((*path, names)).strip()}`"
+    yield ""
+    yield (command.help or "").strip()
+    if arguments or flags:
+        yield ""
+        yield "| argument or flag | meaning |" if arguments else "| flag | meaning |"
+        yield "|---|---|"
+    for it in arguments:
+        yield f"| `{_argument(it)}` | {_cell(it.help or '')} |"
+    for it in flags:
+        yield _flag_row(it)
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    return name if param.required or name.startswith("[") else f"[{name}]"
+
+
+def _flag_row(param: Any) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in (*param.opts, *param.secondary_opts))
+    return f"| {flags} | {_cell(param.help or '')} |"
 
 
 def _value(value: Any) -> str:
@@ -224,4 +285,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
+    "events.md": lambda: events_page(_MADE),
+    "metrics.md": lambda: metrics_page(_MADE),
 }

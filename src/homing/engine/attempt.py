@@ -12,7 +12,6 @@ from msgspec import Struct
 from homing import __version__
 from homing.model import Lane, Outcome, Subscription, Target, Work, show_id
 from homing.policy.formats import body
-from homing.policy.outcome import judge
 from homing.policy.signature import Signer
 from homing.policy.url import parse_url
 from homing.ports import Answer, Request
@@ -32,10 +31,7 @@ class Made(Struct, frozen=True, gc=False):
     finished_at: int
     header_lines: bytes
     answer: Answer
-
-    @property
-    def outcome(self) -> Outcome:
-        return judge(self.answer.code, self.answer.failure)
+    outcome: Outcome
 
 
 class Letter:
@@ -62,13 +58,15 @@ class Letter:
         """The request of attempt ``number``, and its header lines as they may be logged."""
         delivery, event = work.delivery, work.event
         content, content_type = body(event, self._format)
-        webhook_id = show_id("dlv", delivery.root_id).encode()
+        delivery_id = webhook_id = show_id("dlv", delivery.id).encode()
+        if delivery.root_id != delivery.id:
+            webhook_id = show_id("dlv", delivery.root_id).encode()
         timestamp = b"%d" % (now // 1000)
-        signature = b" ".join(
+        signatures = [
             signer.sign(webhook_id, timestamp, content)
             for signer, until in self._signers
             if until is None or now < until
-        )
+        ]
         lines = b"".join(
             (
                 b"content-type: ",
@@ -80,11 +78,11 @@ class Letter:
                 b"\r\nwebhook-timestamp: ",
                 timestamp,
                 b"\r\nwebhook-signature: ",
-                signature,
+                b" ".join(signatures),
                 b"\r\nhoming-event-type: ",
                 event.type.encode(),
                 b"\r\nhoming-delivery: ",
-                show_id("dlv", delivery.id).encode(),
+                delivery_id,
                 b"\r\nhoming-attempt: %d\r\n" % number,
             )
         )

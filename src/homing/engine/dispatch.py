@@ -19,7 +19,7 @@ from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
 from homing.engine.load import Loader
-from homing.engine.station import Station
+from homing.engine.station import Station, within_reach
 from homing.model import (
     Delivery,
     Endpoint,
@@ -33,6 +33,7 @@ from homing.model import (
     show_id,
 )
 from homing.policy.health import Ramp
+from homing.policy.outcome import judge
 from homing.policy.retry import held_past_window
 from homing.policy.turns import Turns
 from homing.ports import Answer, DueAnswer, EndpointStart
@@ -51,6 +52,7 @@ class Dispatcher:
         self._loader = Loader(
             core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
         )
+        self.read_again = self._loader.endpoint  # its row was changed by somebody else
         self._letters = Letters()
         self.stations: dict[int, Station] = {}
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
@@ -79,7 +81,9 @@ class Dispatcher:
         """Take an endpoint over as the store has it."""
         station = self.stations.get(start.endpoint.id)
         if station is None:
-            station = self.stations[start.endpoint.id] = Station(start.endpoint)
+            rules = self._options.rules_of(start.endpoint.tenant)
+            endpoint = within_reach(start.endpoint, rules, now=self._clock.now())
+            station = self.stations[endpoint.id] = Station(endpoint)
         elif start.endpoint.generation > station.endpoint.generation:
             self.changed(start.endpoint)  # Otherwise what is here is the newer one.
         station.more_fresh = station.more_fresh or start.first
@@ -92,23 +96,27 @@ class Dispatcher:
 
     def accept(self, works: Iterable[Work]) -> None:
         """Fresh deliveries, just committed: they go on in memory where there is room."""
+        touched: dict[Station, None] = {}
         for work in works:
             delivery = work.delivery
             station = self.stations.get(delivery.endpoint_id)
             if station is None:
                 self._loader.endpoint(delivery.endpoint_id)
                 continue
+            touched[station] = None
             if self._takes_fresh(station, work):
                 station.fresh.append(work)
                 self._count(work, +1)
             else:
                 station.left_in_store(delivery)
+        for station in touched:
             self.look(station)
 
     def _takes_fresh(self, station: Station, work: Work) -> bool:
         return (
             not station.more_fresh  # else it would overtake what is in the store
             and not station.loading
+            and work.delivery.id > station.read_upto  # else a load may have brought it already
             and station.enabled
             and work.delivery.accepted_at >= station.endpoint.health.enabled_since
             and self.ready_count < self._options.ready_max
@@ -125,18 +133,14 @@ class Dispatcher:
         self.look(station)
 
     def all_in_store(self, endpoint_id: int) -> None:
-        """The store has deliveries for this endpoint that were not here before (they moved)."""
+        """The store may have deliveries for this endpoint that were never here: they moved, say."""
         station = self.stations.get(endpoint_id)
         if station is None:
             self.read_again(endpoint_id)
             return
-        station.more_fresh = True
+        station.more_fresh, station.expire_at = True, 0
         station.due_later(self._clock.now())
         self.look(station)
-
-    def read_again(self, endpoint_id: int) -> None:
-        """Its row was changed by somebody else."""
-        self._loader.endpoint(endpoint_id)
 
     def forget_subscription(self, subscription_id: int, endpoint_id: int) -> None:
         """Take its deliveries off the queue: they move, or are cancelled, in the store."""
@@ -182,15 +186,16 @@ class Dispatcher:
             return
         held_before = not station.enabled
         station.endpoint = endpoint
-        if enabled or (held_before and station.enabled):
+        enabled = enabled or (held_before and station.enabled)
+        if enabled:
             station.ramp = Ramp()
             station.more_fresh = True  # What waited is looked for again, in its new lane.
             station.due_later(self._clock.now())
-        if not station.enabled:
+        if enabled or not station.enabled:
             for work in station.put_back():
                 self._count(work, -1)
-            if not held_before:
-                station.expire_at = 0
+        if not (station.enabled or held_before):
+            station.expire_at = 0
         self.look(station)
 
     # --- what goes out ---------------------------------------------------------------------
@@ -229,19 +234,20 @@ class Dispatcher:
         self._wake_due()
         for lane in LANES:
             turns = self._turns[lane]
+            now = self._clock.now()
             while self.flying[lane] < self.slots[lane]:
                 station = turns.next()
                 if station is None:
                     break
-                self._start(station, lane)
+                self._start(station, lane, now)
 
-    def _start(self, station: Station, lane: Lane) -> None:
-        now = self._clock.now()
+    def _start(self, station: Station, lane: Lane, now: int) -> None:
         work = station.queue(lane).popleft()
         self._count(work, -1)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
-        late = held_past_window(delivery, enabled_since=station.endpoint.health.enabled_since)
+        since = min(station.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
+        late = held_past_window(delivery, enabled_since=since)
         if subscription is None or subscription.endpoint_id != station.endpoint.id:
             station.in_flight[delivery.id] = lane  # Known, until it is settled.
             self.on_unsendable(Stray(delivery))
@@ -252,7 +258,8 @@ class Dispatcher:
             station.flying[lane] += 1
             self.flying[lane] += 1
             self.send(station, work, lane, subscription)
-        self.look(station)
+        if not station.ready(lane, now):
+            self.look(station)
 
     def send(self, station: Station, work: Work, lane: Lane, subscription: Subscription) -> None:
         """Make one attempt; its answer goes to ``on_made``."""
@@ -275,23 +282,19 @@ class Dispatcher:
                     finished_at=self._clock.now(),
                     header_lines=lines,
                     answer=answer,
+                    outcome=judge(answer.code, answer.failure),
                 )
             )
 
         try:
             request, lines = self._letters.of(subscription).write(
-                work, number=number, now=now, deadline_ms=self.deadline_of(subscription)
+                work, number=number, now=now, deadline_ms=self._options.deadline_of(subscription)
             )
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
             fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
-
-    def deadline_of(self, subscription: Subscription) -> int:
-        if subscription.deadline_ms is not None:
-            return subscription.deadline_ms
-        return self._options.schedule_of(subscription, tenant=subscription.tenant).deadline_ms
 
     def landed(self, station: Station, delivery_id: int, lane: Lane | None) -> None:
         """An outcome is settled: its slot is free again."""
@@ -323,7 +326,6 @@ class Dispatcher:
         self.ready_bytes += sign * len(work.event.data)
 
     def _room(self) -> int:
-        """How many bytes of event data may still be read into memory."""
         return self._options.ready_bytes_max - self.ready_bytes
 
     def pause(self) -> None:
@@ -382,6 +384,7 @@ class Dispatcher:
         """Rows have come: those that are not here already go into the queues."""
         if answer.next_due is not None:
             station.due_later(answer.next_due)
+        station.read_upto = max([station.read_upto, *(it.delivery.id for it in answer.fresh)])
         if station.enabled:
             self._queue(station.fresh, answer.fresh, known)
             self._queue(station.retry, answer.retry, known)

@@ -46,6 +46,7 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
+DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
 
 class Pulse(Struct, frozen=True):
@@ -79,9 +80,10 @@ class Engine:
         self._prober = Prober(core, dispatcher, settler, may_expire=sweeper.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, sweeper)
-        self._publish_ok = True
+        self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
+        self._publisher.on_doubt = dispatcher.all_in_store
         settler.on_accepted = dispatcher.accept
         dispatcher.on_made = settler.add
         dispatcher.on_unsendable = settler.add
@@ -152,7 +154,12 @@ class Engine:
         return self._dispatcher.next_at
 
     def _committed(self, ok: bool) -> None:
-        self._publish_ok = ok
+        self._publish_failed_at = None if ok else self._clock.now()
+
+    def _publishes(self, now: int) -> bool:
+        """A failed publish is held against the store for a while only: there may be no next one."""
+        failed_at = self._publish_failed_at
+        return failed_at is None or now >= failed_at + DOUBT_MS
 
     def _on_time(self, station: Station, now: int) -> None:
         """A station's time has come: tell of drops, drop what has expired, probe."""
@@ -252,7 +259,7 @@ class Engine:
                 due_since = since
         return Pulse(
             draining=dispatcher.draining,
-            store_ok=self._settler.store_ok and self._publish_ok,
+            store_ok=self._settler.store_ok and self._publishes(now),
             slots={lane.value: dispatcher.slots[lane] for lane in LANES},
             in_flight={
                 **{lane.value: dispatcher.flying[lane] for lane in LANES},

@@ -122,8 +122,15 @@ class Loader:
                 self._hungry[station] = None
             raise
         self._learn(answers)
-        for ask, (station, before, _, _), answer in zip(asks, asked, answers, strict=True):
+        for ask, (station, before, more_fresh, next_due), answer in zip(
+            asks, asked, answers, strict=True
+        ):
             known = before | station.end_load()
+            if ask.enabled_since != station.endpoint.health.enabled_since:
+                # It was enabled meanwhile: what was fresh is no longer.
+                station.restore(more_fresh=more_fresh, next_due=next_due)
+                self._hungry[station] = None
+                continue
             # Where no fresh rows were asked for, all there are of them are here already.
             station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
             self._on_rows(station, known, answer)

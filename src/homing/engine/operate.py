@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -13,7 +15,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.settle import Settler
 from homing.engine.stage import rfc3339
 from homing.engine.sweep import Sweeper
-from homing.errors import NotFound, StaleEndpoints
+from homing.errors import NotFound, StaleEndpoints, Unavailable
 from homing.model import (
     Attempt,
     Decided,
@@ -48,7 +50,8 @@ class Operator:
     ) -> None:
         self._flow, self._admin, self._sender = core.flow, core.admin, core.sender
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
-        self._notices, self._dispatcher = core.notices, dispatcher
+        self._notices, self._options = core.notices, core.options
+        self._dispatcher = dispatcher
         self._settler, self._sweeper = settler, sweeper
         self._letters = Letters()
 
@@ -75,10 +78,11 @@ class Operator:
             active=draft.active,
             description=draft.description,
         )
-        made = await self._admin.create_subscription(
-            subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
-        )
-        await self._catalog.refresh()
+        with self._in_doubt():
+            made = await self._admin.create_subscription(
+                subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
+            )
+            await self._catalog.refresh()
         return made
 
     async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
@@ -100,26 +104,37 @@ class Operator:
             active=draft.active,
             description=draft.description,
         )
-        async with self._settler.lock:
-            changed = await self._admin.change_subscription(
-                subscription,
-                endpoint=self._new_endpoint(old.tenant, draft.url, now),
-                chore_id=self._ids.take(now),
-            )
-            await self._catalog.refresh()
+        with self._in_doubt():
+            async with self._settler.lock:
+                changed = await self._admin.change_subscription(
+                    subscription,
+                    endpoint=self._new_endpoint(old.tenant, draft.url, now),
+                    chore_id=self._ids.take(now),
+                )
+                await self._catalog.refresh()
         if changed.endpoint_id != old.endpoint_id:
             await self._chores()
         return changed
 
     async def unsubscribe(self, subscription_id: int) -> None:
         now = self._clock.now()
-        async with self._settler.lock:
-            gone = await self._admin.delete_subscription(
-                subscription_id, now=now, chore_id=self._ids.take(now)
-            )
-            await self._catalog.refresh()
+        with self._in_doubt():
+            async with self._settler.lock:
+                gone = await self._admin.delete_subscription(
+                    subscription_id, now=now, chore_id=self._ids.take(now)
+                )
+                await self._catalog.refresh()
         self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
         await self._chores()
+
+    @contextmanager
+    def _in_doubt(self) -> Iterator[None]:
+        """A change that failed may have been written all the same: what it left is looked for."""
+        try:
+            yield
+        except Unavailable:
+            self._sweeper.do_chores()
+            raise
 
     async def _chores(self) -> None:
         await asyncio.wait([self._sweeper.do_chores()], timeout=CHORE_WAIT_S)
@@ -181,7 +196,15 @@ class Operator:
                 by=by,
             )
             notices = (self._notices.changed(endpoint, verdict.change, by=by, now=now),)
-        written = await self._admin.set_endpoint(endpoint, transition=transition, notices=notices)
+        try:
+            written = await self._admin.set_endpoint(
+                endpoint, transition=transition, notices=notices
+            )
+        except Unavailable:  # It may have been written all the same.
+            self._dispatcher.read_again(endpoint.id)
+            for delivery in (delivery for new in notices for delivery in new.deliveries):
+                self._dispatcher.all_in_store(delivery.endpoint_id)
+            raise
         self._dispatcher.changed(written, enabled=enabling)
         for new in notices:
             self._dispatcher.accept(Work(delivery, new.event) for delivery in new.deliveries)
@@ -203,7 +226,7 @@ class Operator:
         now = self._clock.now()
         work = self._test_work(subscription, now)
         request, lines = self._letters.of(subscription).write(
-            work, number=1, now=now, deadline_ms=self._dispatcher.deadline_of(subscription)
+            work, number=1, now=now, deadline_ms=self._options.deadline_of(subscription)
         )
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._sender.send(request, answered.set_result)

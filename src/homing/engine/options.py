@@ -41,6 +41,11 @@ class EngineOptions(Struct, frozen=True):
                 return self.schedules[candidate]
         return WORKFRONT
 
+    def deadline_of(self, subscription: Subscription) -> int:
+        if subscription.deadline_ms is not None:
+            return subscription.deadline_ms
+        return self.schedule_of(subscription, tenant=subscription.tenant).deadline_ms
+
     def rules_of(self, tenant: str) -> HealthRules:
         return self.tenant_health.get(tenant, self.health)
 

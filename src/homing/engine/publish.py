@@ -22,6 +22,7 @@ from homing.errors import (
     ShuttingDown,
     StaleCatalog,
     TooLarge,
+    Unavailable,
 )
 from homing.model import Work
 from homing.policy.admission import EventDraft
@@ -52,6 +53,7 @@ class Publisher:
         self.accepted = 0
         self.on_accepted: Callable[[list[Work]], None]
         self.on_commit: Callable[[bool], None]
+        self.on_doubt: Callable[[int], None]
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
         """Accept all or none; when it returns, all of it is on disk."""
@@ -159,7 +161,16 @@ class Publisher:
             except StaleCatalog:
                 await self._catalog.refresh()
                 continue
+            except Unavailable:
+                self._doubt(staged)
+                raise
             return kept, staged, answers
+
+    def _doubt(self, staged: list[list[NewEvent]]) -> None:
+        """It may have been written all the same: its deliveries are looked for in the store."""
+        found = (it.endpoint_id for request in staged for new in request for it in new.deliveries)
+        for endpoint_id in dict.fromkeys(found):
+            self.on_doubt(endpoint_id)
 
     async def drain(self) -> None:
         """Refuse new calls and finish those that are waiting."""

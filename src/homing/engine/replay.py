@@ -7,6 +7,8 @@ the same commit, so an interrupted job goes on where it was and never takes the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import structlog
@@ -14,7 +16,7 @@ import structlog
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
-from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone
+from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
 from homing.model import Delivery, Status, id_floor
 from homing.policy.retry import window_end
 from homing.ports import ReplayFilter, ReplayJob
@@ -45,7 +47,8 @@ class Replayer:
         new = self._again(old.delivery, self._clock.now())
         if new is None:
             raise SubscriptionGone
-        written = await self._admin.replay(delivery_id, new=new)
+        with self._in_doubt([new]):
+            written = await self._admin.replay(delivery_id, new=new)
         self.accepted += 1
         self._dispatcher.in_store(written)
         return written
@@ -69,6 +72,16 @@ class Replayer:
             expires_at=window_end(now, schedule),
             replay=True,
         )
+
+    @contextmanager
+    def _in_doubt(self, new: Sequence[Delivery]) -> Iterator[None]:
+        """What failed may have been written all the same: it is looked for in the store."""
+        try:
+            yield
+        except Unavailable:
+            for endpoint_id in dict.fromkeys(delivery.endpoint_id for delivery in new):
+                self._dispatcher.all_in_store(endpoint_id)
+            raise
 
     # --- jobs --------------------------------------------------------------------------------
 
@@ -94,8 +107,10 @@ class Replayer:
 
     async def start(self, conditions: ReplayFilter) -> ReplayJob:
         job = self._job(conditions)
-        await self._admin.save_replay_job(job)
-        self._spawn(job)
+        try:
+            await self._admin.save_replay_job(job)
+        finally:  # It may have been saved, whatever the answer was; if not, it ends at once.
+            self._spawn(job)
         return job
 
     async def job(self, job_id: int) -> ReplayJob:
@@ -153,7 +168,9 @@ class Replayer:
             skipped=job.skipped + len(made) - len(new),
             state="done" if all_seen else "running",
         )
-        if not await self._admin.replay_step(job, after=after, new=new):
+        with self._in_doubt(new):
+            stepped = await self._admin.replay_step(job, after=after, new=new)
+        if not stepped:
             return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
         self.accepted += len(new)
         for delivery in new:

@@ -7,8 +7,10 @@ store cannot commit, no new attempt starts; finished outcomes wait here and are 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -18,7 +20,7 @@ from homing.engine.decide import Decision, Ended, Item, Report, Stray
 from homing.engine.dispatch import Dispatcher
 from homing.engine.recent import Recent
 from homing.errors import HomingError, StaleEndpoints
-from homing.model import Outcome, Work, show_id
+from homing.model import Attempt, Outcome, Work, show_id
 from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.ports import SettleBatch
@@ -39,6 +41,8 @@ class Settler:
         self._task: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
+        self._log = log.bind()  # Bound once: an attempt that is not told costs next to nothing.
+        self._tells_all = self._log.is_enabled_for(logging.DEBUG)
         self.store_ok = True
         self.commits = 0
         self.finished: Counter[str] = Counter()
@@ -90,7 +94,7 @@ class Settler:
                 failures += 1
             else:
                 self._worked()
-                self._apply(items, decision, gone)
+                self._apply(items, decision, batch, gone)
                 return
 
     def _failed(self, error: Exception, *, first: bool) -> None:
@@ -126,40 +130,38 @@ class Settler:
 
     # --- after the commit --------------------------------------------------------------------
 
-    def _apply(self, items: list[Item], decision: Decision, gone: frozenset[int]) -> None:
-        batch = decision.batch(0)
+    def _apply(
+        self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
+    ) -> None:
         for endpoint in batch.endpoints:
             self._dispatcher.changed(endpoint, enabled=endpoint.id in decision.enabled)
         for item in items:
             self._land(item, just_enabled=_endpoint_of(item) in decision.enabled)
+        for endpoint_id in {_endpoint_of(item): None for item in items}:
+            station = self._dispatcher.stations.get(endpoint_id)
+            if station is not None:
+                self._dispatcher.look(station)
         for row in batch.waiting:
             if row.id not in gone:
                 self._dispatcher.in_store(row)
-        for ended in batch.finished:
-            if ended.delivery.id not in gone:
-                self.finished[ended.status.value] += 1
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        self._tell(batch, gone)
+
+    def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+        """Count it, and log it."""
+        for ended in batch.finished:
+            if ended.delivery.id not in gone:
+                self.finished[ended.status] += 1
         self.recent.add(batch.attempts)
         for attempt in batch.attempts:
-            self.attempts[attempt.lane.value, attempt.outcome.value] += 1
-            level = log.debug if attempt.outcome is Outcome.DELIVERED else log.info
-            level(
-                "attempt",
-                delivery=show_id("dlv", attempt.delivery_id),
-                number=attempt.number,
-                endpoint=show_id("ep", attempt.endpoint_id),
-                lane=attempt.lane.value,
-                outcome=attempt.outcome.value,
-                code=attempt.code,
-                failure=attempt.failure,
-                ms=attempt.phases.total_us // 1000,
-                decided=attempt.decided.value,
-                retry=attempt.retry,
-                due_at=attempt.due_at,
-            )
+            self.attempts[attempt.lane, attempt.outcome] += 1
+            if attempt.outcome is not Outcome.DELIVERED:
+                self._log.info("attempt", **_told(attempt))
+            elif self._tells_all:
+                self._log.debug("attempt", **_told(attempt))
         for change in batch.transitions:
-            log.warning(
+            self._log.warning(
                 "endpoint changed",
                 endpoint=show_id("ep", change.endpoint_id),
                 before=change.before.value,
@@ -181,12 +183,28 @@ class Settler:
                 self._dispatcher.landed(station, item.delivery.id, None)
             case Report():
                 station.reporting = False
-        self._dispatcher.look(station)
 
     def _ramp(self, ramp: Ramp, made: Made) -> Ramp:
         if made.outcome is Outcome.DELIVERED:
             return ramp_up(ramp, limit=self._core.options.endpoint_slots)
         return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
+
+
+def _told(attempt: Attempt) -> dict[str, Any]:
+    """One wide line with everything decided: what happened to a delivery is one grep."""
+    return {
+        "delivery": show_id("dlv", attempt.delivery_id),
+        "number": attempt.number,
+        "endpoint": show_id("ep", attempt.endpoint_id),
+        "lane": attempt.lane.value,
+        "outcome": attempt.outcome.value,
+        "code": attempt.code,
+        "failure": attempt.failure,
+        "ms": attempt.phases.total_us // 1000,
+        "decided": attempt.decided.value,
+        "retry": attempt.retry,
+        "due_at": attempt.due_at,
+    }
 
 
 def _endpoint_of(item: Item) -> int:

@@ -11,8 +11,20 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
-from homing.policy.health import Ramp
+from homing.policy.health import HealthRules, Ramp
+from homing.policy.retry import RETRY_AFTER_MOST_MS
+
+
+def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
+    """Its times, if they were set by a clock that was ahead of ours: no later than from now on."""
+    probe_at, hold_until = endpoint.next_probe_at, endpoint.hold_until
+    if probe_at is not None:
+        probe_at = min(probe_at, now + rules.probe_every_ms)
+    hold_until = min(hold_until, now + RETRY_AFTER_MOST_MS)
+    return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
 
 
 class Station:
@@ -29,6 +41,7 @@ class Station:
         "next_due",
         "probing",
         "ramp",
+        "read_upto",
         "reporting",
         "retry",
         "settled_meanwhile",
@@ -47,6 +60,7 @@ class Station:
         self.sweeping = False  # its expired deliveries are being looked for
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
+        self.read_upto = 0  # the highest id of a fresh delivery that came from the store
         self.next_due: int | None = None
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
@@ -105,6 +119,7 @@ class Station:
         if delivery.part == PART_FIRST:
             self.more_fresh = True
         self.due_later(delivery.due_at)
+        self.expire_at = min(self.expire_at, delivery.expires_at)
 
     def known(self) -> set[int]:
         ids = set(self.in_flight)

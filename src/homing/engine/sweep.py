@@ -19,7 +19,7 @@ from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
 from homing.engine.settle import Settler
 from homing.engine.station import Station
-from homing.errors import HomingError, StaleCatalog
+from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Lane, Reason, Status, id_floor, id_time
 from homing.ports import Chore
 
@@ -27,6 +27,7 @@ log = structlog.get_logger("homing.sweep")
 
 STEP = 500  # rows looked at in one step
 RETENTION_EVERY_MS = HOUR_MS
+LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when that will be
 
 
 class Sweeper:
@@ -39,6 +40,7 @@ class Sweeper:
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: asyncio.Task[None] | None = None
+        self._asked = False  # for chores, since they were last looked for
 
     # --- expiry ------------------------------------------------------------------------------
 
@@ -56,12 +58,15 @@ class Sweeper:
         self._spawn(self._expire(station))
 
     async def _expire(self, station: Station) -> None:
-        station.expire_at = self._clock.now() + AGAIN_MS  # Unless all goes well.
+        now = self._clock.now()
+        station.expire_at = now + LOOK_AGAIN_MS  # What comes in meanwhile may say a sooner time.
+        again_at = now + AGAIN_MS  # Unless all goes well.
         try:
-            station.expire_at = await self._expire_all(station)
+            again_at = await self._expire_all(station)
         except HomingError as error:
             log.warning("expired deliveries could not be read", error=str(error))
         finally:
+            station.expire_at = min(station.expire_at, again_at)
             station.sweeping = False
             self._dispatcher.look(station)
 
@@ -71,7 +76,7 @@ class Sweeper:
         if not self.may_expire(now):
             return self.quiet_until()
         young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
-        soonest = now + self._options.window_min_ms
+        soonest = now + LOOK_AGAIN_MS
         after = 0
         while True:
             rows, last, next_at = await self._flow.expired(
@@ -117,29 +122,27 @@ class Sweeper:
 
     def do_chores(self) -> asyncio.Task[None]:
         """Begin, or go on with, what changes have left behind."""
+        self._asked = True
         if self._chores is None or self._chores.done():
             self._chores = self._spawn(self._do_chores())
         return self._chores
 
     async def _do_chores(self) -> None:
         while True:
+            self._asked = False  # Before the look: what is asked for during it is not lost.
             try:
+                # A change whose reply was lost may have been written, and is not known here.
+                await self._catalog.refresh()
                 chores = await self._admin.chores()
                 for chore in chores:
                     await self._step(chore)
-                if not chores:
+                if not chores and not self._asked:
                     return
             except StaleCatalog:
-                await self._refreshed()
+                continue
             except HomingError as error:
                 log.warning("a chore waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
-
-    async def _refreshed(self) -> None:
-        try:
-            await self._catalog.refresh()
-        except HomingError:
-            await asyncio.sleep(AGAIN_MS / 1000)
 
     async def _step(self, chore: Chore) -> None:
         """Under the lock: what is in flight is exactly what a settle will move by itself."""
@@ -151,15 +154,22 @@ class Sweeper:
                 target = starts[0].endpoint if starts else None
             self._dispatcher.forget_subscription(chore.subscription_id, chore.endpoint_id)
             station = self._dispatcher.stations.get(chore.endpoint_id)
-            step = await self._admin.do_chore(
-                chore,
-                target=target,
-                except_ids=frozenset(station.in_flight if station is not None else ()),
-                now=self._clock.now(),
-                limit=STEP,
-            )
-        if step.touched and target is not None:
-            self._dispatcher.all_in_store(target.id)
+            moved = False
+            try:
+                step = await self._admin.do_chore(
+                    chore,
+                    target=target,
+                    except_ids=frozenset(station.in_flight if station is not None else ()),
+                    now=self._clock.now(),
+                    limit=STEP,
+                )
+                moved = step.touched > 0
+            except Unavailable:
+                moved = True  # It may have been done all the same.
+                raise
+            finally:
+                if moved and target is not None:
+                    self._dispatcher.all_in_store(target.id)
 
     # --- tasks -------------------------------------------------------------------------------
 

@@ -42,7 +42,9 @@ class SystemClock:
         """Unix milliseconds UTC."""
         mono = self._monotonic_ns()
         passed = mono - self._looked_ns
-        ours = self._ours_ns + passed + self._drawn_ns(passed)
+        ours = self._ours_ns + passed
+        if self._offset_ns:
+            ours += self._drawn_ns(passed)
         if passed >= LOOK_EVERY_NS:
             self._look(mono, ours)
         return ours // _NS_PER_MS

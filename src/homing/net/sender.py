@@ -96,6 +96,7 @@ class HttpSender:
             address_age_s_max=options.address_age_ms_max / 1000,
         )
         self._flights: set[Flight] = set()
+        self._unwritten: list[tuple[Connection, Flight]] = []  # begun in this turn of the loop
         self._prefixes: dict[Target, bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping = False  # the timer is the sweep's, not the pool's
@@ -117,11 +118,12 @@ class HttpSender:
         try:
             connection = self._pool.take(key, now)
             if connection is None:
-                flight.stage = Stage.LOOK_UP
-                flight.task = self._loop.create_task(self._dial(flight, key))
+                self._start_dial(flight, key)
             else:
                 flight.address = connection.address
-                self._write(connection, flight)
+                if not self._unwritten:
+                    self._loop.call_soon(self._flush)
+                self._unwritten.append((connection, flight))
         except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
             self._loop.call_soon(self._fault, flight, error)
 
@@ -184,6 +186,28 @@ class HttpSender:
             self._finish(flight, _answer(connection, flight, self._monotonic()))
 
     # --- requests -----------------------------------------------------------------------------
+
+    def _start_dial(self, flight: Flight, key: PoolKey) -> None:
+        flight.stage = Stage.LOOK_UP
+        flight.task = self._loop.create_task(self._dial(flight, key))
+
+    def _flush(self) -> None:
+        """Write what this turn of the loop has begun on warm connections.
+
+        One after the other at its end, not each as it comes: a receiver on the same machine is
+        then woken once for all of them, and not in the middle of our work.
+        """
+        unwritten, self._unwritten = self._unwritten, []
+        for connection, flight in unwritten:
+            try:
+                if flight not in self._flights:
+                    connection.drop()
+                elif connection.clean():
+                    self._write(connection, flight)
+                else:  # It ended before anything was written on it.
+                    self._start_dial(flight, connection.key)
+            except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
+                self._fault(flight, error)
 
     def _write(self, connection: Connection, flight: Flight) -> None:
         request = flight.request

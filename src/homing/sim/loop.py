@@ -2,7 +2,8 @@
 
 It is asyncio's own loop with a selector that never waits. Time starts at 0 and moves only when
 nothing is ready to run; if then no timer is set either, every task would wait for ever, and that is
-an error (``WaitsForEver``), not a hang. There are no threads, no sockets and no signals here.
+an error (``WaitsForEver``), not a hang; so is time that stands still (``SpinsForEver``). There are
+no threads, no sockets and no signals here.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+TURNS_MOST = 1_000_000
 START_MS = 1_750_000_000_000  # a date in 2025, so that virtual times read like real ones
 
 
 class WaitsForEver(RuntimeError):
     """Every task waits for something that nothing will bring."""
+
+
+class SpinsForEver(RuntimeError):
+    """Tasks run and run, and no time passes."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
@@ -27,6 +33,7 @@ class _VirtualSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._keys: dict[Any, selectors.SelectorKey] = {}
         self.time = 0.0
+        self._turns = 0  # of the loop, since time last moved
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = selectors.SelectorKey(fileobj, fileobj, events, data)  # the loop gives numbers
@@ -39,7 +46,13 @@ class _VirtualSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise WaitsForEver("every task waits and no timer is set")
-        self.time += max(timeout, 0.0)
+        if timeout > 0:
+            self.time += timeout
+            self._turns = 0
+        else:
+            self._turns += 1
+            if self._turns > TURNS_MOST:
+                raise SpinsForEver(f"{TURNS_MOST:,} turns of the loop, and no time has passed")
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:

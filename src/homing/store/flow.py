@@ -52,6 +52,7 @@ class Flow:
         # Publish and settle commit side by side: with a ledger row each, neither waits.
         self._settle_node = -1 - node
         self._walk = retention.Walk()
+        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch, its answer
 
     async def last_id(self) -> int:
         async def work(tx: Tx) -> int:
@@ -154,7 +155,15 @@ class Flow:
     # --- what was done ----------------------------------------------------------------------
 
     async def settle(self, batch: SettleBatch) -> frozenset[int]:
+        """The same batch again is answered again, not written again."""
+        if self._settled is not None and self._settled[0] == batch.number:
+            return self._settled[1]
+
         async def work(tx: Tx) -> frozenset[int]:
+            if self._db.dialect == "sqlite":  # On PostgreSQL the transaction's mark tells.
+                if await tx.one("settled_already", node=self._node, number=batch.number):
+                    return frozenset()
+                await tx.one("settled_now", node=self._node, number=batch.number)
             await _settle_endpoints(tx, batch.endpoints)
             gone = await _leave_pending(tx, batch)
             await _append_history(tx, batch, gone, node=self._settle_node)
@@ -165,7 +174,9 @@ class Flow:
             await write_events(tx, batch.notices, node=self._settle_node)
             return gone
 
-        return await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+        gone = await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+        self._settled = batch.number, gone
+        return gone
 
     async def remove_history(self, *, before: int, limit: int) -> int:
         removed = await self._db.remove_days(before=before, limit=limit)

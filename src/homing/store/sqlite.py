@@ -308,16 +308,18 @@ class SqliteDb:
             self._reader, self._read = Session(path, reader=True), Thread("homing-reader")
 
     @classmethod
-    async def open(cls, path: str | Path, *, threads: bool = False) -> SqliteDb:
+    async def open(
+        cls, path: str | Path, *, threads: bool = False, locked: bool = False
+    ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
-        DataInUse if another process has it.
+        DataInUse if another process has it; with ``locked`` the caller has seen to that.
         """
         name = str(path)
         lock = None
         if name != MEMORY:
             try:
-                lock = Lock(Path(f"{name}.lock"))
+                lock = None if locked else Lock(Path(f"{name}.lock"))
                 os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             except OSError as error:
                 raise StoreUnavailable(f"{Path(name).name}: {error.strerror}.") from error
@@ -328,6 +330,11 @@ class SqliteDb:
             await db.close()
             raise
         return db
+
+    @classmethod
+    def reader(cls, path: str | Path) -> SqliteDb:
+        """Only to read, for people, a file that a writer's process has opened."""
+        return cls(str(path), threads=True, lock=None)
 
     @property
     def statements(self) -> int:

@@ -27,9 +27,14 @@ class _PulseCollector(Collector):
         self._pulse, self._now = pulse, now
 
     def collect(self) -> Iterable[Metric]:
-        yield _gauge("homing_info", "The version that runs.", "version", {__version__: 1})
-        yield from _counters(self._pulse)
-        yield from _gauges(self._pulse, self._now)
+        return metric_families(self._pulse, now=self._now)
+
+
+def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
+    """Every metric of ours, with its values at this moment."""
+    yield _gauge("homing_info", "The version that runs.", "version", {__version__: 1})
+    yield from _counters(pulse)
+    yield from _gauges(pulse, now)
 
 
 def _counters(pulse: Pulse) -> Iterator[Metric]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homing.web.api import deliveries, endpoints, events, replays, subscriptions, whole
+from homing.web.api import attempts, deliveries, endpoints, events, replays, subscriptions, whole
 from homing.web.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -10,6 +10,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *subscriptions.OPERATIONS,
     *endpoints.OPERATIONS,
     *deliveries.OPERATIONS,
+    *attempts.OPERATIONS,
     *replays.OPERATIONS,
     *whole.OPERATIONS,
 )

@@ -243,3 +243,12 @@ UPDATE history SET arrived = 1 WHERE id = :id AND status = 'cancelled';
 
 -- name: history_arrived [postgres]
 UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cancelled';
+
+-- name: settled_already
+-- Whether this batch was committed before: by a writer that ended before it could say so.
+SELECT 1 FROM batch_mark WHERE node = :node AND kind = 'settle' AND number = :number;
+
+-- name: settled_now
+-- Leave the number of the batch with it.
+INSERT INTO batch_mark (node, kind, number) VALUES (:node, 'settle', :number)
+ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number;

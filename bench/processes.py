@@ -1,0 +1,224 @@
+"""The processes of a bench: each is started here, spoken to here, and ended here by its id."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench import letter
+
+ROOT = Path(__file__).resolve().parent.parent
+KEY = "hk_bench-admin-key"
+STUCK_S = 60.0  # without any progress
+POLL_S = 0.02
+SETTLED_POLL_S = 0.005
+
+
+class BenchFailed(Exception):
+    """A part could not be measured."""
+
+
+class Child:
+    """A process of ours; leaving the block ends it, however the block is left."""
+
+    def __init__(self, *argv: str, environ: dict[str, str] | None = None) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self.process = subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=ROOT,
+            env={**_environ(), **(environ or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,  # Ctrl-C is for us; we end them in order.
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End it, gently first."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self._log):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def read(self) -> str:
+        """Its next line; BenchFailed with what it complained of if there is none."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode().strip()
+        if not line:
+            self.process.wait(20)
+            self._log.seek(0)
+            complaint = self._log.read()[-2000:].decode(errors="replace")
+            raise BenchFailed(f"{self.process.args!r} ended:\n{complaint}")
+        return line
+
+    def answer(self) -> dict[str, Any]:
+        """Its next line, which is JSON."""
+        document: dict[str, Any] = json.loads(self.read())
+        return document
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
+
+
+def _ask(port: int, method: str, path: str, document: Any = None) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        body = None if document is None else json.dumps(document)
+        connection.request(method, path, body, {"authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    if answer.status >= 300:
+        raise BenchFailed(f"{method} {path}: {answer.status} {content[:400]!r}")
+    return content
+
+
+class Receiver(Child):
+    """Counts what arrives."""
+
+    def __init__(self) -> None:
+        super().__init__("-m", "bench.receiver")
+        self.port = int(self.read())
+
+    def count(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(_ask(self.port, "GET", "/count"))
+        return document
+
+    def reset(self) -> None:
+        _ask(self.port, "GET", "/reset")
+
+    def lags_ms(self) -> list[float]:
+        lags: list[float] = json.loads(_ask(self.port, "GET", "/lag"))
+        return lags
+
+    def wait_for(self, distinct: int) -> dict[str, Any]:
+        """Until so many different ids have come."""
+        seen, moved_at = -1, time.monotonic()
+        while True:
+            found = self.count()
+            if found["distinct"] >= distinct:
+                return found
+            if found["distinct"] != seen:
+                seen, moved_at = found["distinct"], time.monotonic()
+            elif time.monotonic() - moved_at > STUCK_S:
+                raise BenchFailed(f"only {seen:,} of {distinct:,} arrived")
+            time.sleep(POLL_S)
+
+
+class Server(Child):
+    """``homing serve`` on a port of its own choice."""
+
+    def __init__(
+        self, data: Path, *, database_url: str = "", argv: tuple[str, ...] = ("homing.cli.main",)
+    ) -> None:
+        super().__init__(
+            *("-m", *argv, "serve", "--data", str(data)),
+            *("--listen", "127.0.0.1:0", "--allow-private"),
+            environ={"HOMING_ADMIN_KEY": KEY, "HOMING_DATABASE_URL": database_url},
+        )
+        self.port = int(self.read().rpartition(":")[2])
+
+    def ask(self, method: str, path: str, document: Any = None) -> Any:
+        return json.loads(_ask(self.port, method, path, document))
+
+    def subscribe(self, receiver: Receiver) -> None:
+        """The 50 URLs."""
+        for number in range(letter.URLS):
+            self.ask("POST", "/v1/subscriptions", letter.subscription(receiver.port, number))
+
+    def pending(self, tenant: str = "default") -> int:
+        items = self.ask("GET", f"/v1/ledger?tenant={tenant}")["items"]
+        return sum(item["pending"] for item in items)
+
+    def wait_until_settled(self, tenant: str = "default") -> float:
+        """Until nothing is pending; when that was."""
+        give_up_at = time.monotonic() + STUCK_S
+        while self.pending(tenant):
+            if time.monotonic() > give_up_at:
+                raise BenchFailed("what arrived was not settled")
+            time.sleep(SETTLED_POLL_S)
+        return time.monotonic()
+
+    def rss_mb(self) -> float:
+        """Its resident memory."""
+        pid = str(self.process.pid)
+        found = subprocess.run(
+            ["ps", "-o", "rss=", "-p", pid],  # noqa: S607
+            capture_output=True,
+            check=True,
+        )
+        return int(found.stdout) / 1024
+
+    def commits(self) -> dict[str, int]:
+        """How many there have been, by kind."""
+        text = _ask(self.port, "GET", "/metrics").decode()
+        found = re.findall(r'^homing_commits_total{kind="(\w+)"} (\S+)$', text, re.MULTILINE)
+        return {kind: int(float(count)) for kind, count in found}
+
+    def cpu_s(self) -> float:
+        """The processor time it has used."""
+        pid = str(self.process.pid)
+        stat = Path("/proc") / pid / "stat"
+        if stat.exists():
+            fields = stat.read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+
+class Publisher(Child):
+    """Publishes to a server."""
+
+    def __init__(self, server: Server, run: str) -> None:
+        super().__init__("-m", "bench.publisher", str(server.port), KEY, run)
+
+
+def send_without_server(name: str, receiver: Receiver, count: int) -> dict[str, Any]:
+    """Run one of ``bench.post``'s senders to its end."""
+    with Child("-m", "bench.post", name, str(receiver.port), str(count)) as sender:
+        return sender.answer()
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for databases, on a disk: /tmp is often memory, /var/tmp never."""
+    parent = Path("/var/tmp")
+    with tempfile.TemporaryDirectory(
+        prefix="homing-bench-", dir=parent if parent.is_dir() else None, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)

@@ -1,0 +1,106 @@
+"""The table of a bench run, with bars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from bench.measure import Goal, Measured
+
+BAR = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def bar(share: float, width: int = BAR) -> str:
+    """A bar that fills this share of its width, to an eighth of a character."""
+    eighths = round(max(0.0, min(share, 1.0)) * width * 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _parts(found: dict[str, Measured], titles: dict[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("part")
+    table.add_column("")
+    table.add_column("median", justify="right")
+    table.add_column("", min_width=BAR)
+    rates = [one.value for one in found.values() if one.unit == "/s"]
+    for part, one in found.items():
+        is_rate = one.unit == "/s"
+        color = "dim" if part == "ceiling" else "yellow" if part == "a" else "cyan"
+        table.add_row(
+            "" if part == "ceiling" else part,
+            titles[part],
+            f"{number(one.value)} {one.unit}".replace(" /s", "/s"),
+            Text(bar(one.value / max(rates)) if is_rate else "", style=color),
+        )
+    return table
+
+
+def _goals(goals: Sequence[Goal]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("figure")
+    table.add_column("median", justify="right")
+    table.add_column("target", justify="right")
+    table.add_column("")
+    table.add_column("", min_width=BAR)
+    table.add_column("round by round")
+    for goal in goals:
+        unit = f" {goal.unit}" if goal.unit else ""
+        sign = "≤" if goal.at_most else "≥"
+        share = goal.value / goal.target / 2  # the middle of the bar is the target
+        table.add_row(
+            goal.name,
+            f"{number(goal.value)}{unit}",
+            f"{sign} {goal.target:g}{unit}",
+            Text("✓" if goal.met else "✗", style="green" if goal.met else "bold red"),
+            Text(bar(share), style="green" if goal.met else "red"),
+            Text(" ".join(number(one) for one in goal.each), style="dim"),
+        )
+    return table
+
+
+def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
+    lines = []
+    if "g" in found:
+        small = "" if rss_small_mb is None else f", {rss_small_mb:.0f} MB with few pending"
+        lines.append(f"g  memory of the server: {found['g'].details['rss_mb']:.0f} MB{small}")
+    if "i" in found:
+        costs = (f"{name}: {number(us)} µs" for name, us in found["i"].details.items())
+        lines.append("i  " + " · ".join(costs))
+    if "j" in found:
+        times = (
+            f"{name} {number(one['p50_ms'])}/{number(one['p99_ms'])}"
+            for name, one in found["j"].details.items()
+        )
+        lines.append("j  ms per page, p50/p99: " + " · ".join(times))
+    return lines
+
+
+def console() -> Console:
+    """Wide enough for the tables also where the output is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def show(
+    out: Console,
+    found: dict[str, Measured],
+    goals: Sequence[Goal],
+    *,
+    titles: dict[str, str],
+    rss_small_mb: float | None,
+) -> None:
+    """Print it all."""
+    out.print(Group(_parts(found, titles), *_lines(found, rss_small_mb)))
+    if goals:
+        out.print(_goals(goals))

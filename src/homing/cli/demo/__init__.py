@@ -1,0 +1,1 @@
+"""``homing demo``: the whole life of a URL in two minutes."""

@@ -1,0 +1,148 @@
+"""Two more reference pages from the code: what Homing tells by events, and by metrics.
+
+The events are written by the engine's own ``Notices`` about an endpoint that is made up here, so
+the examples are what subscribers get.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+from homing.engine.engine import Pulse
+from homing.engine.notices import Notices
+from homing.engine.stage import Stage
+from homing.model import Endpoint, Health, State
+from homing.policy.admission import EventDraft
+from homing.policy.health import Change, HalfWay
+from homing.web.metrics import metric_families
+
+_AT = 1_767_225_600_000  # 2026-01-01
+_MINUTE = 60_000
+
+
+class _Desk:
+    """Stands where the stage stands, and keeps what is written."""
+
+    def __init__(self) -> None:
+        self.drafts: list[EventDraft] = []
+
+    def event(self, draft: EventDraft, **_: object) -> None:
+        self.drafts.append(draft)
+
+
+def events_page(made: str) -> str:
+    lines = [
+        made,
+        "# Events of Homing itself",
+        "",
+        "Homing publishes these as events of the tenant whose endpoint they are about. Subscribe "
+        "to `homing.*` like to any other type. One about an endpoint never goes to that "
+        "endpoint, and is written in the same commit as what it tells of. Times (`at`, `since`) "
+        "are Unix milliseconds.",
+    ]
+    for name, meaning, data in _notices():
+        lines += ["", f"## `{name}`", "", meaning, "", "```json"]
+        lines += [json.dumps(data, indent=2, ensure_ascii=False), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    desk = _Desk()
+    notices = Notices(cast("Stage", desk))
+    health = Health(state=State.ENABLED, since=_AT, enabled_since=_AT)
+    endpoint = Endpoint(
+        id=3_700_000_000_000_000_000,
+        bucket=0,
+        tenant="default",
+        url="https://receiver.example/hook",
+        created_at=_AT,
+        generation=0,
+        health=health,
+    )
+    rate = {"attempts": 101, "failures": 71, "limit_percent": 70}
+    alone = {
+        "consecutive_failures": 2_001,
+        "limit": 2_000,
+        "without_success_ms": 259_200_001,
+        "limit_ms": 259_200_000,
+    }
+    row = {"consecutive_failures": 1_000, "limit": 2_000}
+    disabled, frozen = State.DISABLED, State.FROZEN
+    for meaning, change in (
+        (
+            "A rule disabled it: one probe every 10 minutes from now on. `rule` is `failure_rate` "
+            "or `consecutive_failures`, `numbers` are those that the rule saw.",
+            Change(State.ENABLED, disabled, "failure_rate", rate),
+        ),
+        (
+            "A rule (`no_success`, `hopeless`) or a person (`frozen_by_person`, named in `by`) "
+            "froze it: nothing is attempted until a person enables it.",
+            Change(disabled, frozen, "no_success", alone),
+        ),
+        (
+            "It is sent to again, by a success (`success`) or by a person "
+            "(`enabled_by_person`, named in `by`).",
+            Change(disabled, State.ENABLED, "success", {"disabled_ms": 10 * _MINUTE}),
+        ),
+    ):
+        notices.changed(endpoint, change, by="", now=_AT)
+        yield _told(desk, meaning)
+    notices.warning(endpoint, HalfWay("consecutive_failures", row), now=_AT)
+    yield _told(desk, "Half of the limit of a rule is reached; told once, until it is taken back.")
+    notices.dropped(endpoint, count=12, since=_AT - _MINUTE, now=_AT)
+    yield _told(
+        desk,
+        "Deliveries to it were dropped: how many since the last such event, at most one a minute.",
+    )
+
+
+def _told(desk: _Desk, meaning: str) -> tuple[str, str, dict[str, Any]]:
+    draft = desk.drafts[-1]
+    return draft.type, meaning, json.loads(draft.data)
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+def metrics_page(made: str) -> str:
+    lines = [
+        made,
+        "# Metrics",
+        "",
+        "`GET /metrics` answers in the text format of Prometheus, with the key of the API. No "
+        "label holds a URL, a tenant or an id. Beside these there are the usual `process_…` ones.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for family in metric_families(_pulse(), now=_AT):
+        end = "_total" if family.type == "counter" else ""
+        labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
+        lines.append(
+            f"| `{family.name}{end}` | {family.type} | {', '.join(labels)} "
+            f"| {family.documentation} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _pulse() -> Pulse:
+    """One of everything, so that every label shows."""
+    one = {"one": 1}
+    return Pulse(
+        draining=False,
+        store_ok=True,
+        slots=one,
+        in_flight=one,
+        ready=one,
+        due_since=None,
+        unsettled=0,
+        endpoints=one,
+        published=0,
+        accepted=0,
+        finished=one,
+        attempts={("fresh", "delivered"): 1},
+        commits=one,
+        memory_bytes=0,
+    )

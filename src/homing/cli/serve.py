@@ -1,0 +1,74 @@
+"""``homing serve``: the API and the deliveries, until SIGTERM."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homing import __version__
+from homing.config import load_settings, settings_table
+
+if TYPE_CHECKING:
+    from homing.cli.adminkey import AdminKey
+
+_SENTENCES = {setting.name: setting for setting in settings_table()}
+
+
+def _flag(name: str) -> Any:
+    setting = _SENTENCES[name]
+    default = "empty" if setting.default == "" else str(setting.default)
+    default = default.lower() if isinstance(setting.default, bool) else default
+    text = f"{setting.sentence} ({setting.allowed}; default {default})"
+    names = (setting.flag,)
+    if setting.default is False:
+        names = (f"{setting.flag}/--no-{setting.flag[2:]}",)
+    return typer.Option(*names, help=text, show_default=False)
+
+
+ConfigFlag = Annotated[
+    str | None, typer.Option("--config", help="The file of settings; default ./homing.toml.")
+]
+
+
+def serve(
+    *,
+    config: ConfigFlag = None,
+    listen: Annotated[str | None, _flag("listen")] = None,
+    data: Annotated[str | None, _flag("data")] = None,
+    database_url: Annotated[str | None, _flag("database_url")] = None,
+    allow_private: Annotated[bool | None, _flag("allow_private")] = None,
+    policy: Annotated[str | None, _flag("policy")] = None,
+    ca_file: Annotated[str | None, _flag("ca_file")] = None,
+    fresh_slots: Annotated[str | None, _flag("fresh_slots")] = None,
+    retry_slots: Annotated[str | None, _flag("retry_slots")] = None,
+    endpoint_slots: Annotated[str | None, _flag("endpoint_slots")] = None,
+    grace_ms: Annotated[str | None, _flag("grace_ms")] = None,
+    retention_days: Annotated[str | None, _flag("retention_days")] = None,
+    node: Annotated[str | None, _flag("node")] = None,
+    log_level: Annotated[str | None, _flag("log_level")] = None,
+    log_format: Annotated[str | None, _flag("log_format")] = None,
+) -> None:
+    """Serve the API and deliver, until SIGTERM."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    settings = load_settings(flags, config=config)
+
+    from homing.cli.adminkey import admin_key
+    from homing.cli.logs import configure_logs
+
+    configure_logs(level=settings.log_level, form=settings.log_format)
+    key = admin_key(settings)
+
+    from homing import wiring
+
+    wiring.serve(settings, admin_key=key.value, ready=lambda address: _greet(address, key))
+
+
+def _greet(address: str, key: AdminKey) -> None:
+    print(f"Homing {__version__} serves {address}")
+    if key.made:
+        print(f"The admin key, shown this once: {key.value}")
+    if key.path is not None:
+        print(f"The admin key is kept in {key.path}")
+    sys.stdout.flush()

@@ -1,0 +1,281 @@
+"""``AsyncHoming``: the client for asyncio. It differs from ``sync`` by an ``await``.
+
+    async with AsyncHoming("https://homing.example", key) as homing:
+        await homing.publish("invoice.paid", {"invoice": 17})
+
+Any number of tasks may share one. What is said there of ids, of repeating and of ``timeout``
+holds here. Lists are asynchronous iterators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from homing.client import protocol
+from homing.client.effort import Effort, Patience
+from homing.client.errors import HomingClientError, Unavailable
+from homing.client.http1 import Answer, read_site, write_request
+from homing.client.idle import Idle
+from homing.client.pace import chance, monotonic, new_id
+from homing.client.protocol import Call, Listing, read_answer
+from homing.client.streams import StreamLine
+from homing.client.values import (
+    Attempt,
+    AttemptPage,
+    AttemptsWhere,
+    DeliveriesWhere,
+    Delivery,
+    DeliveryDetail,
+    Endpoint,
+    EndpointDetail,
+    EndpointsWhere,
+    Event,
+    EventDetail,
+    EventSummary,
+    Ledger,
+    NewSubscription,
+    Receipt,
+    ReplayCount,
+    ReplayJob,
+    ReplayWhere,
+    Subscription,
+    SubscriptionChanges,
+    SubscriptionOptions,
+)
+
+T = TypeVar("T")
+
+
+class AsyncHoming:
+    """A Homing server, as a publisher or an operator sees it. For one event loop at a time."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 30.0,
+        attempt_timeout: float = 10.0,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._site = read_site(url, key)
+        self._patience = Patience(timeout, attempt_timeout)
+        self._context = (ssl_context or ssl.create_default_context()) if self._site.tls else None
+        self._idle: Idle[StreamLine] = Idle()
+
+    async def close(self) -> None:
+        """Hang up; the client cannot be used any more."""
+        self._idle.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._site!r})"
+
+    # --- events ------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        type: str,  # noqa: A002
+        data: Any,
+        *,
+        id: str | None = None,  # noqa: A002
+        tenant: str | None = None,
+        time: str | None = None,
+    ) -> Receipt:
+        """When it returns, the event and all its deliveries are on the server's disk."""
+        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
+        return await self._do(protocol.publish(event, new_id))
+
+    async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+        """One batch of at most 1,000 events and 8 MiB: accepted whole or refused whole."""
+        return await self._do(protocol.publish_many(events, new_id))
+
+    async def publish_all(self, events: Iterable[Event]) -> AsyncIterator[Receipt]:
+        """Any number of events, batch by batch; the receipts come as the batches are accepted."""
+        for call in protocol.publish_lines(events, new_id):
+            for receipt in await self._do(call):
+                yield receipt
+
+    def events(
+        self,
+        *,
+        tenant: str | None = None,
+        type: str | None = None,  # noqa: A002
+    ) -> AsyncIterator[EventSummary]:
+        """Events, newest first."""
+        return self._each(protocol.events({"tenant": tenant, "type": type}))
+
+    async def event(
+        self,
+        id: str,  # noqa: A002
+        *,
+        tenant: str | None = None,
+    ) -> EventDetail:
+        """An event with its data and its deliveries."""
+        return await self._do(protocol.event(id, tenant))
+
+    # --- subscriptions -----------------------------------------------------------------------
+
+    async def subscribe(
+        self, url: str, types: Sequence[str], **options: Unpack[SubscriptionOptions]
+    ) -> NewSubscription:
+        """Create a subscription; the answer holds its secret, which is never shown again."""
+        return await self._do(protocol.subscribe(url, types, options))
+
+    def subscriptions(self, *, tenant: str | None = None) -> AsyncIterator[Subscription]:
+        """Subscriptions, newest first."""
+        return self._each(protocol.subscriptions({"tenant": tenant}))
+
+    async def subscription(self, subscription_id: str) -> Subscription:
+        """One subscription."""
+        return await self._do(protocol.subscription(subscription_id))
+
+    async def change_subscription(
+        self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
+    ) -> Subscription:
+        """Change what is given; what is pending goes by the new values."""
+        return await self._do(protocol.change_subscription(subscription_id, changes))
+
+    async def delete_subscription(self, subscription_id: str) -> None:
+        """No attempt starts after this returns; what is pending is cancelled."""
+        await self._do(protocol.delete_subscription(subscription_id))
+
+    async def test_subscription(self, subscription_id: str) -> Attempt:
+        """One signed attempt now, in every state; it is logged and counts for nothing."""
+        return await self._do(protocol.test_subscription(subscription_id))
+
+    # --- endpoints ---------------------------------------------------------------------------
+
+    def endpoints(self, **where: Unpack[EndpointsWhere]) -> AsyncIterator[Endpoint]:
+        """Endpoints with their health, newest first."""
+        return self._each(protocol.endpoints(where))
+
+    async def endpoint(self, endpoint_id: str) -> EndpointDetail:
+        """One endpoint: since when and why it is in its state, and what waits for it."""
+        return await self._do(protocol.endpoint(endpoint_id))
+
+    async def enable_endpoint(self, endpoint_id: str) -> EndpointDetail:
+        """Enable it from any state; its counters start again, what is overdue goes."""
+        return await self._do(protocol.enable_endpoint(endpoint_id))
+
+    async def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
+        """Nothing is attempted until it is enabled."""
+        return await self._do(protocol.freeze_endpoint(endpoint_id))
+
+    # --- deliveries and replays --------------------------------------------------------------
+
+    def deliveries(self, **where: Unpack[DeliveriesWhere]) -> AsyncIterator[Delivery]:
+        """Deliveries, pending and finished, newest first."""
+        return self._each(protocol.deliveries(where))
+
+    async def delivery(self, delivery_id: str) -> DeliveryDetail:
+        """A delivery with its attempts, the retries ahead, and why it is where it is."""
+        return await self._do(protocol.delivery(delivery_id))
+
+    async def attempts(
+        self, *, cursor: str | None = None, **where: Unpack[AttemptsWhere]
+    ) -> AttemptPage:
+        """The latest attempts, oldest first; with a cursor, those that came after it."""
+        return await self._do(protocol.attempts(where, cursor))
+
+    async def replay_delivery(self, delivery_id: str) -> DeliveryDetail:
+        """Make a new delivery from a finished one; the answer says where it waits."""
+        return await self._do(protocol.replay_delivery(delivery_id))
+
+    async def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
+        """Cancel a pending delivery."""
+        return await self._do(protocol.cancel_delivery(delivery_id))
+
+    async def count_replay(self, **where: Unpack[ReplayWhere]) -> ReplayCount:
+        """How many finished deliveries a bulk replay would take."""
+        return await self._do(protocol.count_replay(where))
+
+    async def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
+        """Replay all finished deliveries that fit."""
+        return await self._do(protocol.start_replay(where))
+
+    async def replay_job(self, job_id: str) -> ReplayJob:
+        """A bulk replay and how far it is."""
+        return await self._do(protocol.replay_job(job_id))
+
+    async def cancel_replay(self, job_id: str) -> ReplayJob:
+        """Stop a bulk replay; what it has replayed stays."""
+        return await self._do(protocol.cancel_replay(job_id))
+
+    # --- the whole ---------------------------------------------------------------------------
+
+    async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
+        """Per tenant: accepted = delivered + pending + dropped + cancelled."""
+        return await self._do(protocol.ledger(tenant))
+
+    async def healthy(self) -> bool:
+        """Whether what is due goes. Asked once; Unreachable if there is no answer."""
+        return await self._well(protocol.healthz())
+
+    async def ready(self) -> bool:
+        """Whether it takes requests. Asked once; Unreachable if there is no answer."""
+        return await self._well(protocol.readyz())
+
+    async def metrics(self) -> str:
+        """Metrics in the text format of Prometheus."""
+        return await self._do(protocol.metrics())
+
+    # --- how ---------------------------------------------------------------------------------
+
+    async def _well(self, call: Call[bool]) -> bool:
+        try:
+            return await self._do(call)
+        except Unavailable:
+            return False
+
+    async def _each(self, listing: Listing[T]) -> AsyncIterator[T]:
+        cursor: str | None = None
+        while True:
+            page = await self._do(listing.page(cursor))
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def _do(self, call: Call[T]) -> T:
+        request = write_request(
+            self._site, call.method, call.path, body=call.body, content_type=call.content_type
+        )
+        effort = Effort(call.again, self._patience, now=monotonic())
+        while True:
+            try:
+                answer = await self._exchange(request, until=effort.attempt_until(monotonic()))
+                return read_answer(call, answer, maybe_done=effort.maybe_done)
+            except HomingClientError as error:
+                pause_s = effort.pause_s(error, now=monotonic(), chance=chance())
+            await asyncio.sleep(pause_s)
+
+    async def _exchange(self, request: bytes, *, until: float) -> Answer:
+        line = self._idle.take(monotonic())
+        if line is None:
+            line = await StreamLine.open(self._site, self._context, until=until)
+        try:
+            answer = await line.ask(request, until=until)
+        except BaseException:
+            line.close()
+            raise
+        if line.keep:
+            self._idle.give(line, monotonic())
+        else:
+            line.close()
+        return answer

@@ -1,0 +1,178 @@
+"""What can go wrong for publishers and receivers: one root; a class's docstring is its message.
+
+HomingClientError
+├── Unreachable        no answer came; ``maybe_done`` says whether the request may have been done
+│   └── TimedOut       no answer came in time
+├── NotTrusted         the server's certificate is not one to trust
+├── BadAnswer          what answered does not speak like Homing
+├── Refused            the server answered with a problem document
+│   ├── Invalid             400, 422  ``problems`` names the fields
+│   ├── NotAuthorized       401, 403
+│   ├── NotFound            404
+│   ├── Conflict            409       ``code`` says which one
+│   ├── Gone                410
+│   ├── TooLarge            413
+│   └── Unavailable         429, 502, 503, 504
+├── NotVerified        a received request is not what it claims to be: answer it with 401
+│   ├── HeaderMissing
+│   ├── SignatureWrong
+│   └── TimestampOutside
+├── BadSecret          a receiver's own secret cannot be read: a mistake of its set-up
+└── StillHandling      the same request is being handled right now: answer it with 503
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class FieldProblem(Struct, frozen=True):
+    """Which field is wrong, and why."""
+
+    field: str = ""
+    reason: str = ""
+
+
+class Problem(Struct, frozen=True):
+    """A problem document (RFC 9457), as far as it was given."""
+
+    type: str = "about:blank"
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    code: str = ""
+    problems: tuple[FieldProblem, ...] = ()
+
+
+class HomingClientError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, detail: str = "") -> None:
+        self.detail = detail
+        super().__init__(f"{(type(self).__doc__ or '').strip()} {detail}".strip())
+
+
+# --- no answer ------------------------------------------------------------------------------
+
+
+class Unreachable(HomingClientError):
+    """The server could not be reached."""
+
+    def __init__(self, detail: str = "", *, maybe_done: bool) -> None:
+        super().__init__(detail)
+        self.maybe_done = maybe_done
+
+
+class TimedOut(Unreachable):
+    """The server did not answer in time."""
+
+
+class NotTrusted(HomingClientError):
+    """The server's certificate is not trusted."""
+
+
+class BadAnswer(HomingClientError):
+    """The answer is not one of Homing."""
+
+
+# --- a refusal ------------------------------------------------------------------------------
+
+
+class Refused(HomingClientError):
+    """The server refused the request."""
+
+    def __init__(
+        self, status: int, problem: Problem, *, retry_after_s: float | None = None
+    ) -> None:
+        self.status = status
+        self.problem = problem
+        self.code = problem.code
+        self.problems = problem.problems
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{status} {problem.code}: {_sentence(problem)}")
+
+
+class Invalid(Refused):
+    """A field of the request is wrong."""
+
+
+class NotAuthorized(Refused):
+    """The key is not accepted."""
+
+
+class NotFound(Refused):
+    """There is no such thing."""
+
+
+class Conflict(Refused):
+    """This does not fit what is already there."""
+
+
+class Gone(Refused):
+    """This is past retention."""
+
+
+class TooLarge(Refused):
+    """The request is too large."""
+
+
+class Unavailable(Refused):
+    """The server cannot do this right now."""
+
+
+_BY_STATUS: dict[int, type[Refused]] = {
+    400: Invalid,
+    401: NotAuthorized,
+    403: NotAuthorized,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    422: Invalid,
+    429: Unavailable,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+def refusal(status: int, problem: Problem, *, retry_after_s: float | None) -> Refused:
+    """The error of the tree for this status."""
+    return _BY_STATUS.get(status, Refused)(status, problem, retry_after_s=retry_after_s)
+
+
+def _sentence(problem: Problem) -> str:
+    """The document in one line; every bad field is named."""
+    parts = [problem.title]
+    if problem.problems:
+        parts += [f"{one.field} {one.reason}." for one in problem.problems]
+    else:
+        parts.append(problem.detail)
+    return " ".join(part for part in parts if part)
+
+
+# --- receiving ------------------------------------------------------------------------------
+
+
+class NotVerified(HomingClientError):
+    """The request is not verified."""
+
+
+class HeaderMissing(NotVerified):
+    """A header is missing or cannot be read."""
+
+
+class SignatureWrong(NotVerified):
+    """No signature fits."""
+
+
+class TimestampOutside(NotVerified):
+    """The signature is right, but its time is not."""
+
+
+class BadSecret(HomingClientError):
+    """The secret cannot be read."""
+
+
+class StillHandling(HomingClientError):
+    """The same request is being handled right now."""

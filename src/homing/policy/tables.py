@@ -1,0 +1,86 @@
+"""Policies and health rules as tables: how people write them in ``homing.toml`` or a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homing.errors import FieldProblem, Invalid
+from homing.policy.health import HealthRules
+from homing.policy.presets import check_schedule
+from homing.policy.retry import Anchor, Schedule, exponential
+
+DAY_MS = 86_400_000
+
+HEALTH_RANGES = {
+    "rate_after_attempts": (1, 1_000_000),
+    "failure_percent": (1, 100),
+    "consecutive_disable": (1, 10_000_000),
+    "consecutive_freeze": (1, 10_000_000),
+    "freeze_after_ms": (1_000, 3_650 * DAY_MS),
+    "consecutive_freeze_always": (1, 10_000_000),
+    "probe_every_ms": (1_000, DAY_MS),
+}
+
+
+class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy as written: either base and retries, or a list of delays."""
+
+    base_ms: int | None = None
+    retries: int | None = None
+    delays_ms: tuple[int, ...] | None = None
+    anchor: Anchor = Anchor.FIRST_FAILURE
+    window_ms: int | None = None
+    jitter: float = 0.0
+    deadline_ms: int = 5_000
+
+
+def schedule_from(name: str, table: PolicyTable) -> Schedule:
+    """The schedule that a table describes; its window ends with the last retry unless it says so.
+
+    Raises Invalid; a problem without a field concerns the whole table.
+    """
+    delays = _delays(table)
+    first = table.anchor is Anchor.FIRST_FAILURE
+    longest = max(delays, default=0) if first else sum(delays)
+    schedule = Schedule(
+        name=name,
+        delays_ms=delays,
+        anchor=table.anchor,
+        window_ms=longest if table.window_ms is None else table.window_ms,
+        jitter=table.jitter,
+        deadline_ms=table.deadline_ms,
+    )
+    check_schedule(schedule)
+    return schedule
+
+
+def _delays(table: PolicyTable) -> tuple[int, ...]:
+    based = table.base_ms is not None or table.retries is not None
+    if table.delays_ms is not None and not based:
+        return table.delays_ms
+    if table.delays_ms is not None or table.base_ms is None or table.retries is None:
+        reason = "give either delays_ms, or base_ms and retries"
+        raise Invalid(problems=(FieldProblem("", reason),))
+    if not (1 <= table.base_ms <= DAY_MS and 1 <= table.retries <= 40):
+        reason = "base_ms must be 1 to 86400000 and retries 1 to 40"
+        raise Invalid(problems=(FieldProblem("", reason),))
+    return exponential(table.base_ms, table.retries)
+
+
+def rules_from(values: Mapping[str, Any], base: HealthRules) -> HealthRules:
+    """These rules with some numbers replaced; raises Invalid, with all that is wrong at once."""
+    problems = []
+    for name, value in values.items():
+        if name not in HEALTH_RANGES:
+            problems.append(FieldProblem(name, "is not the name of a setting"))
+            continue
+        low, high = HEALTH_RANGES[name]
+        if type(value) is not int or not low <= value <= high:
+            problems.append(FieldProblem(name, f"must be {low} to {high}"))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return msgspec.structs.replace(base, **values)

@@ -1,0 +1,218 @@
+"""The books of a run: what people and publishers were told, what was stored, what receivers saw.
+
+They are kept beside the engine and never ask it anything. Whoever finds that two of them do not
+fit says so by ``violated``, with the name of the invariant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from homing.model import Subscription, show_id
+from homing.sim.health_model import DeliveryModel, EndpointModel
+from homing.sim.mix import Mix
+
+LAST_LINES = 30
+
+
+class Trace:
+    """What happened, line by line: all of it as a hash, the end of it as text."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.last: deque[str] = deque(maxlen=LAST_LINES)
+        self.lines = 0
+
+    def add(self, at: int, text: str) -> None:
+        line = f"{at} {text}"
+        self._hash.update(line.encode() + b"\n")
+        self.last.append(line)
+        self.lines += 1
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An invariant that did not hold."""
+
+    invariant: str
+    text: str
+    trace: tuple[str, ...]
+
+
+@dataclass
+class Sub:
+    """A subscription as the store has it, and as the engine has been told."""
+
+    id: int
+    tenant: str
+    now: Subscription
+    told: Subscription
+    deleted: bool = False
+    deleted_told: bool = False
+
+    def matches(self, tenant: str, event_type: str) -> bool:
+        if self.deleted or not self.now.active or tenant != self.tenant:
+            return False
+        return any(_fits(pattern, event_type) for pattern in self.now.types)
+
+
+def _fits(pattern: str, event_type: str) -> bool:
+    if pattern in {"*", event_type}:
+        return True
+    head, star, rest = pattern.partition("*")
+    return star == "*" and not rest and head.endswith(".") and event_type.startswith(head)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """An event as its publisher offered it (or as Homing published it itself)."""
+
+    tenant: str
+    type: str
+    data: bytes
+    key: str | None
+    time: str | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the engine has been told of an endpoint."""
+
+    state: str
+    hold_until: int
+    enabled_since: int
+
+
+@dataclass
+class Flight:
+    """An attempt that has started and is not settled yet, as far as the engine knows."""
+
+    delivery_id: int
+    number: int
+    endpoint_id: int
+    life: int
+    at: int
+    probe: bool
+    lane: str
+    finished_at: int | None = None
+    code: int | None = None
+    failure: str | None = None
+    asked: int | None = None  # the time that Retry-After asked for
+
+
+@dataclass
+class Slots:
+    """Slow start at one endpoint, as the contract has it."""
+
+    slots: int = 1
+    streak: int = 0
+
+
+@dataclass
+class Books:
+    """All that is known of a run."""
+
+    mix: Mix
+    clock: Callable[[], int]
+    trace: Trace = field(default_factory=Trace)
+    life: int = 0
+    life_at: int = 0
+    stepped_at: int = 0
+    clock_jumped: bool = False  # between two lives
+    violations: list[Violation] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    subs: dict[int, Sub] = field(default_factory=dict)
+    endpoints: dict[int, EndpointModel] = field(default_factory=dict)
+    endpoint_ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    known: dict[int, Known] = field(default_factory=dict)
+    slots: dict[int, Slots] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)  # endpoints that deliveries have left
+    offered: dict[bytes, Fact] = field(default_factory=dict)  # by their data, which is unique
+    facts: dict[int, Fact] = field(default_factory=dict)  # by event id, once stored
+    keys: dict[tuple[str, str], int] = field(default_factory=dict)  # event id
+    fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
+    deliveries: dict[int, DeliveryModel] = field(default_factory=dict)
+    waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
+    flights: dict[int, Flight] = field(default_factory=dict)  # by delivery id
+    taken: dict[int, int] = field(default_factory=dict)  # deliveries taken to probe: endpoint id
+    untold: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # before a take
+    cancels_told: set[int] = field(default_factory=set)
+    arrived: dict[int, int] = field(default_factory=dict)  # 2xx answers that reached us
+    drops: Counter[int] = field(default_factory=Counter)  # by endpoint
+    drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
+    drops_reported: Counter[int] = field(default_factory=Counter)
+    drop_notice_at: dict[int, int] = field(default_factory=dict)
+
+    def violated(self, invariant: str, text: str) -> None:
+        if not self.violations:
+            self.say(f"VIOLATED {invariant}: {text}")
+            self.violations.append(Violation(invariant, text, tuple(self.trace.last)))
+
+    def must(self, truth: bool, invariant: str, text: Callable[[], str]) -> bool:
+        if not truth:
+            self.violated(invariant, text())
+        return truth
+
+    def say(self, text: str) -> None:
+        self.trace.add(self.clock(), text)
+
+    def endpoint(self, endpoint_id: int, *, tenant: str, url: str, at: int) -> EndpointModel:
+        """The endpoint with this id; a new one is enabled."""
+        model = self.endpoints.get(endpoint_id)
+        if model is None:
+            numbers = self.mix.numbers[tenant]
+            model = EndpointModel(endpoint_id, tenant, url, numbers, enabled_since=at)
+            self.endpoints[endpoint_id] = model
+            self.endpoint_ids[tenant, url] = endpoint_id
+            self.learn(endpoint_id)
+        return model
+
+    def learn(self, endpoint_id: int) -> None:
+        """The engine knows this endpoint as it is now."""
+        model = self.endpoints[endpoint_id]
+        self.known[endpoint_id] = Known(model.state, model.hold_until, model.enabled_since)
+
+    def add(self, delivery: DeliveryModel) -> None:
+        self.deliveries[delivery.id] = delivery
+        self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
+        self.counts["deliveries"] += 1
+
+    def finish(self, delivery: DeliveryModel, status: str, reason: str | None) -> None:
+        self.must(
+            delivery.status == "pending",
+            "S7",
+            lambda: f"{name(delivery.id)} is {delivery.status}, and now {status}",
+        )
+        delivery.status, delivery.reason = status, reason
+        self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
+
+    def begin_life(self, number: int) -> None:
+        """Memory is gone: what the engine knows is what is stored."""
+        self.life, self.life_at = number, self.clock()
+        self.stepped_at = self.life_at  # A new clock has seen no step.
+        self.flights.clear()
+        self.taken.clear()
+        self.untold.clear()
+        self.slots.clear()
+        for endpoint_id in self.endpoints:
+            self.learn(endpoint_id)
+        for sub in self.subs.values():
+            sub.told, sub.deleted_told = sub.now, sub.deleted
+        self.cancels_told.update(
+            it.id for it in self.deliveries.values() if it.status == "cancelled"
+        )
+
+    @property
+    def quiet_until(self) -> int:
+        """Nothing expires before this time."""
+        return max(self.life_at, self.stepped_at) + 3_600_000
+
+
+def name(delivery_id: int) -> str:
+    return show_id("dlv", delivery_id)

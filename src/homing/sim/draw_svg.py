@@ -1,0 +1,313 @@
+"""Draws a simulation as SVG: for each endpoint its state, attempts, probes and backlog over time.
+
+One picture is light or dark as its reader's system is, and needs nothing from anywhere else.
+Heights of bars grow with the square root, so that a herd does not hide everyday traffic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from homing.sim.chart import Panel, Span, most_interesting, panels, ticks
+from homing.sim.play import Played
+from homing.sim.summary import Summary
+from homing.sim.tell import clock_text, moment_text, span_text
+
+ENDPOINTS_MOST = 12
+CHANGES_MOST = 10
+STEPS = 240
+
+WIDTH = 1200
+_LEFT, _RIGHT = 92, 24
+_BARS_HEIGHT = 92
+_BACKLOG_HEIGHT = 64
+_BAND_HEIGHT = 22
+_LINE = 20
+_CHAR = 6.2  # the width of a letter of 11 pixels, about
+
+STYLE = """
+.sim{--paper:#fff;--ink:#1c2330;--soft:#677084;--line:#e4e7ee;--good:#2f9e73;--bad:#d64560;
+--enabled:#d5efe3;--enabled-ink:#17694a;--disabled:#fbe2b4;--disabled-ink:#7c4a03;
+--frozen:#cfdffb;--frozen-ink:#1f4b99;--wait:#7a6fd8;--outage:#d64560;--person:#0e7fa8;
+font:12px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;fill:var(--ink)}
+@media (prefers-color-scheme:dark){.sim{--paper:#14171f;--ink:#e4e8f1;--soft:#98a2b8;--line:#2a303d;
+--good:#4fc596;--bad:#f2708a;--enabled:#173d2f;--enabled-ink:#8fe3bf;--disabled:#4d3610;
+--disabled-ink:#ffd58a;--frozen:#1d3564;--frozen-ink:#b4cffb;--wait:#a097f5;--outage:#f2708a;
+--person:#59c5ea}}
+.sim .paper{fill:var(--paper)}.sim .title{font-size:20px;font-weight:650}
+.sim .name{font-size:15px;font-weight:650}.sim .soft{fill:var(--soft);font-size:11px}
+.sim .grid{stroke:var(--line);stroke-width:1}.sim .base{stroke:var(--soft);opacity:.5}
+.sim .delivered{fill:var(--good)}.sim .failed{fill:var(--bad)}
+.sim .backlog{fill:var(--wait);fill-opacity:.22;stroke:var(--wait);stroke-width:1.5}
+.sim .outage{fill:var(--outage);fill-opacity:.09}.sim .outage-edge{fill:var(--outage)}
+.sim .outage-word{fill:var(--bad);font-size:11px;font-weight:600}
+.sim .person{stroke:var(--person);stroke-width:1.5;stroke-dasharray:4 3}
+.sim .person-word{fill:var(--person);font-size:11px;font-weight:600}
+.sim .state-enabled{fill:var(--enabled)}.sim .state-disabled{fill:var(--disabled)}
+.sim .state-frozen{fill:var(--frozen)}.sim .word-enabled{fill:var(--enabled-ink)}
+.sim .word-disabled{fill:var(--disabled-ink)}.sim .word-frozen{fill:var(--frozen-ink)}
+.sim .word{font-size:11px;font-weight:600}.sim .dot{fill:var(--ink)}
+.sim .dot-number{fill:var(--paper);font-size:10px;font-weight:700;text-anchor:middle}
+.sim .at{font-variant-numeric:tabular-nums;fill:var(--soft)}
+"""
+
+
+def picture(played: Sequence[tuple[Played, Summary]]) -> str:
+    """The whole picture, as a file of its own."""
+    parts: list[str] = []
+    y = 24.0
+    for one, summary in played:
+        scenario = one.scenario
+        parts.append(_text(24, y + 18, scenario.title, "title"))
+        facts = f"policy {summary.policy} · seed {summary.seed} · {span_text(summary.run_for_ms)}"
+        parts.append(_text(24, y + 38, facts, "soft"))
+        parts.append(f'<g transform="translate(0 {y + 22:g})">{_legend()}</g>')
+        y += 58
+        names = most_interesting(one, ENDPOINTS_MOST)
+        for panel in panels(one, steps=STEPS, names=names, even=True):
+            drawing, height = draw_panel(panel)
+            parts.append(f'<g transform="translate(0 {y:g})">{drawing}</g>')
+            y += height + 18
+        if more := len(scenario.receivers) - len(names):
+            parts.append(_text(24, y + 8, f"and {more:,} more endpoints", "soft"))
+            y += 30
+    return wrap("".join(parts), y + 8, label=played[0][0].scenario.title, style=True)
+
+
+def wrap(
+    content: str, height: float, *, label: str, width: int = WIDTH, style: bool = False
+) -> str:
+    """An SVG element around a drawing."""
+    head = f"<style>{STYLE}</style>" if style else ""
+    paper = '<rect class="paper" width="100%" height="100%"/>' if style else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="sim" viewBox="0 0 {width} {height:g}" '
+        f'width="{width}" height="{height:g}" role="img" aria-label="{escape(label)}">'
+        f"{head}{paper}{content}</svg>\n"
+    )
+
+
+# --- one endpoint ---------------------------------------------------------------------------
+
+
+def draw_panel(panel: Panel, *, width: int = WIDTH, sentences: bool = True) -> tuple[str, float]:
+    """An endpoint's drawing, and its height."""
+    return _Drawing(panel, width).draw(sentences=sentences)
+
+
+class _Drawing:
+    """One endpoint on paper of some width; every part says where it stands."""
+
+    def __init__(self, panel: Panel, width: int) -> None:
+        self._panel = panel
+        self._end = width - _RIGHT  # where time ends
+        self._numbered = len(panel.changes) <= CHANGES_MOST
+
+    def draw(self, *, sentences: bool) -> tuple[str, float]:
+        panel = self._panel
+        top = 16.0 + (14 if panel.outages else 4) + (14 if panel.actions else 0)
+        band = top + 10
+        bars = band + _BAND_HEIGHT + 16 + _BARS_HEIGHT
+        probes = bars + 22
+        backlog = probes + 20 + _BACKLOG_HEIGHT
+        parts = [
+            _text(24, 16, panel.name, "name"),
+            *self._axis(band, backlog),
+            *self._outages(top, backlog),
+            *self._states(band),
+            *self._bars(bars),
+            *self._probes(probes),
+            *self._backlog(backlog),
+            *self._actions(top, backlog),
+        ]
+        height = backlog + 26
+        if sentences and panel.changes:
+            parts += self._sentences(height + 12)
+            height += 10 + _LINE * min(len(panel.changes), CHANGES_MOST + 1)
+        return "".join(parts), height
+
+    def _x(self, at_ms: float) -> float:
+        return _LEFT + (self._end - _LEFT) * min(at_ms / self._panel.run_for_ms, 1.0)
+
+    def _axis(self, top: float, bottom: float) -> Iterator[str]:
+        for at_ms in ticks(self._panel.run_for_ms, 12 if self._end > 900 else 6):
+            x = self._x(at_ms)
+            yield f'<path class="grid" d="M{x:.1f} {top:g}V{bottom + 5:g}"/>'
+            anchor = "end" if x > self._end - 20 else "middle"
+            yield _text(x, bottom + 18, clock_text(at_ms), "soft", f' text-anchor="{anchor}"')
+
+    def _outages(self, top: float, bottom: float) -> Iterator[str]:
+        free = 0.0  # words must not run into each other
+        for span in self._panel.outages:
+            x = self._x(span.from_ms)
+            width = max(self._x(span.to_ms) - x, 2)
+            yield (
+                f"<g><title>{escape(f'{_from_to(span)}: {span.word}')}</title>"
+                f'<rect class="outage" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
+                f'height="{bottom - top:g}"/><rect class="outage-edge" x="{x:.1f}" y="{top:g}" '
+                f'width="{width:.1f}" height="2"/></g>'
+            )
+            place = min(x, self._end - len(span.word) * _CHAR)
+            if place >= free:
+                yield _text(place, top - 4, span.word, "outage-word")
+                free = place + len(span.word) * _CHAR + 8
+
+    def _states(self, top: float) -> Iterator[str]:
+        yield _label(top + 15, "state")
+        for number, span in enumerate(self._panel.states):
+            x = self._x(span.from_ms)
+            width = max(self._x(span.to_ms) - x, 1.5)
+            long = span_text(span.to_ms - span.from_ms)
+            yield (
+                f"<g><title>{span.word}, {_from_to(span)} ({long})</title>"
+                f'<rect class="state-{span.word}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
+                f'height="{_BAND_HEIGHT}" rx="3"/></g>'
+            )
+            dotted = number > 0 and self._numbered
+            begin = 22 if dotted else 8
+            for text in (f"{span.word} · {long}", span.word):
+                if begin + len(text) * _CHAR + 6 <= width:
+                    yield _text(x + begin, top + 15, text, f"word word-{span.word}")
+                    break
+            if dotted and width >= 22:
+                yield _dot(x + 11, top + _BAND_HEIGHT / 2, number)
+
+    def _bars(self, base: float) -> Iterator[str]:
+        """Delivered below, failed above it, the whole as high as both together."""
+        panel = self._panel
+        most = max(panel.attempts, default=0)
+        yield _label(base - _BARS_HEIGHT + 10, "attempts")
+        yield _label(base - _BARS_HEIGHT + 24, f"in {span_text(panel.step_ms)}")
+        for level in _levels(most):
+            y = base - _BARS_HEIGHT * math.sqrt(level / most)
+            yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{self._end}"/>'
+            yield _text(self._end, y - 3, f"{level:,}", "soft", ' text-anchor="end"')
+        width = max((self._end - _LEFT) * panel.step_ms / panel.run_for_ms - 0.6, 1)
+        for step, (good, bad) in enumerate(zip(panel.delivered, panel.failed, strict=True)):
+            if not good + bad:
+                continue
+            x = self._x(step * panel.step_ms)
+            full = max(_BARS_HEIGHT * math.sqrt((good + bad) / most), 1.5)
+            low = full * good / (good + bad)
+            told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
+            yield f"<g><title>{told}</title>"
+            yield _rect("delivered", x, base - low, width, low)
+            yield _rect("failed", x, base - full, width, full - low)
+            yield "</g>"
+        yield self._ground(base)
+
+    def _probes(self, y: float) -> Iterator[str]:
+        panel = self._panel
+        yield _label(y + 4, "probes")
+        pairs = zip(panel.probes_delivered, panel.probes_failed, strict=True)
+        for step, (good, bad) in enumerate(pairs):
+            if good or bad:
+                x = self._x((step + 0.5) * panel.step_ms)
+                kind = "delivered" if good else "failed"
+                told = f"{moment_text(step * panel.step_ms)}: {good:,} answered, {bad:,} failed"
+                yield (
+                    f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="{3.4 if good else 1.8}">'
+                    f"<title>{told}</title></circle>"
+                )
+
+    def _backlog(self, base: float) -> Iterator[str]:
+        panel = self._panel
+        most = max(panel.backlog, default=0)
+        yield _label(base - _BACKLOG_HEIGHT + 10, "backlog")
+        yield _label(base - _BACKLOG_HEIGHT + 24, f"at most {most:,}" if most else "none")
+        if most:
+            points = [
+                f"L{self._x((step + 0.5) * panel.step_ms):.1f} "
+                f"{base - _BACKLOG_HEIGHT * value / most:.1f}"
+                for step, value in enumerate(panel.backlog)
+            ]
+            path = f"M{_LEFT} {base:g}{''.join(points)}L{self._end} {base:g}Z"
+            yield f'<path class="backlog" d="{path}"/>'
+        yield self._ground(base)
+
+    def _ground(self, y: float) -> str:
+        return f'<path class="base grid" d="M{_LEFT} {y:g}H{self._end}"/>'
+
+    def _actions(self, top: float, bottom: float) -> Iterator[str]:
+        y = top - (18 if self._panel.outages else 4)
+        free = 0.0
+        for mark in self._panel.actions:
+            x = self._x(mark.at_ms)
+            told = f"{moment_text(mark.at_ms)}: a person, {mark.word}"
+            yield (
+                f'<path class="person" d="M{x:.1f} {y - 10:g}V{bottom:g}">'
+                f"<title>{escape(told)}</title></path>"
+            )
+            width = len(mark.word) * _CHAR + 8
+            right = x + width > self._end
+            if x - (width if right else 0) >= free:
+                anchor = ' text-anchor="end"' if right else ""
+                yield _text(x + (-6 if right else 6), y, mark.word, "person-word", anchor)
+                free = x if right else x + width
+
+    def _sentences(self, top: float) -> Iterator[str]:
+        changes = self._panel.changes
+        for number, change in enumerate(changes[:CHANGES_MOST]):
+            y = top + _LINE * number
+            if self._numbered:
+                yield _dot(_LEFT + 8, y - 4, number + 1)
+            yield _text(_LEFT + 26, y, moment_text(change.at_ms), "at")
+            yield _text(_LEFT + 98, y, change.sentence, "sentence")
+        rest = len(changes) - CHANGES_MOST
+        if rest > 0:
+            y = top + _LINE * CHANGES_MOST
+            yield _text(_LEFT + 26, y, f"and {rest:,} more changes of state", "soft")
+
+
+# --- strokes --------------------------------------------------------------------------------
+
+
+def _text(x: float, y: float, text: str, kind: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}"{more}>{escape(text)}</text>'
+
+
+def _label(y: float, text: str) -> str:
+    return _text(_LEFT - 12, y, text, "soft", ' text-anchor="end"')
+
+
+def _from_to(span: Span) -> str:
+    return f"{moment_text(span.from_ms)} to {moment_text(span.to_ms)}"
+
+
+def _dot(x: float, y: float, number: int) -> str:
+    return (
+        f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="8"/>'
+        f'<text class="dot-number" x="{x:.1f}" y="{y + 3.5:.1f}">{number}</text>'
+    )
+
+
+def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
+    if height <= 0:
+        return ""
+    return (
+        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+    )
+
+
+def _levels(most: int) -> list[int]:
+    """Round numbers up to the most, for grid lines."""
+    if most == 0:
+        return []
+    top = 10 ** int(math.log10(most))
+    highest = max(factor * top for factor in (1, 2, 5) if factor * top <= most)
+    return sorted({highest, max(highest // 5, 1)})
+
+
+def _legend() -> str:
+    """Right-aligned, in the line of the title."""
+    items = (("delivered", "delivered"), ("failed", "failed"), ("backlog", "backlog"))
+    x, parts = WIDTH - _RIGHT - 290, []
+    for kind, word in items:
+        parts.append(f'<rect class="{kind}" x="{x}" y="-9" width="11" height="11" rx="2"/>')
+        parts.append(_text(x + 17, 0.5, word, "soft"))
+        x += 32 + len(word) * 6
+    parts.append(f'<rect class="outage" x="{x}" y="-9" width="11" height="11"/>')
+    parts.append(_text(x + 17, 0.5, "outage", "soft"))
+    return "".join(parts)

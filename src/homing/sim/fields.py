@@ -1,0 +1,178 @@
+"""Reads the fields of a table one by one, and collects everything that is wrong with them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from homing.sim.toml_lines import Path
+
+DAY_MS = 86_400_000
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": DAY_MS}
+_PART = r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)"
+_PARTS = re.compile(_PART, re.ASCII)
+_DURATION = re.compile(rf"\s*(?:{_PART}\s*)+", re.ASCII)
+DURATION_RULE = 'must be a duration like "90s", "1h30m" or "500ms"'
+
+
+class Problems:
+    """Everything that is wrong, with the path of the value."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Path, str]] = []
+
+    def add(self, path: Path, reason: str) -> None:
+        self.found.append((path, reason))
+
+
+def field_name(path: Path) -> str:
+    """``endpoints[0].outages[1].from``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def read_duration(text: str) -> int | None:
+    """Milliseconds, or None if it is not a duration."""
+    if not _DURATION.fullmatch(text):
+        return None
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PARTS.findall(text)))
+
+
+class Fields:
+    """One table. A value that is wrong is reported and read as its default."""
+
+    def __init__(self, table: Any, path: Path, problems: Problems) -> None:
+        self._path, self._problems = path, problems
+        self._asked: list[str] = []
+        self.values: dict[str, Any] = {}
+        if isinstance(table, dict):
+            self.values = table
+        else:
+            self.wrong("", "must be a table")
+
+    def has(self, key: str) -> bool:
+        return key in self.values
+
+    def wrong(self, key: str, reason: str) -> None:
+        """``key`` is "" where the whole table is meant."""
+        self._problems.add((*self._path, key) if key else self._path, reason)
+
+    def _get(self, key: str, *, needed: bool) -> Any:
+        self._asked.append(key)
+        value = self.values.get(key)
+        if value is None and needed:
+            self._problems.add(self._path, f"needs {key}")
+        return value
+
+    def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
+        value = self._get(key, needed=needed)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not 1 <= len(value) <= 256 or not value.isprintable():
+            self.wrong(key, "must be text of 1 to 256 printable characters")
+            return default
+        return value
+
+    def choice(self, key: str, choices: Sequence[str], *, what: str = "") -> str:
+        value = self._get(key, needed=True)
+        if value is None:
+            return ""
+        if value not in choices:
+            known = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
+            self.wrong(key, f"must be {what or 'one of'} {known}, not {_shown(value)}")
+            return ""
+        return str(value)
+
+    def whole(self, key: str, low: int, high: int) -> int | None:
+        value = self._get(key, needed=False)
+        if value is None:
+            return None
+        if type(value) is not int or not low <= value <= high:
+            self.wrong(key, f"must be a whole number from {low} to {high}, not {_shown(value)}")
+            return None
+        return value
+
+    def number(self, key: str, low: float, high: float) -> float | None:
+        value = self._get(key, needed=False)
+        if value is None:
+            return None
+        if type(value) not in (int, float) or not low <= value <= high:
+            self.wrong(key, f"must be a number from {low:g} to {high:g}, not {_shown(value)}")
+            return None
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        value = self._get(key, needed=False)
+        if value is None:
+            return False
+        if value is not True:
+            self.wrong(key, f"can only be true, not {_shown(value)}")
+        return True
+
+    def duration(self, key: str, low: int, high: int, *, needed: bool = False) -> int | None:
+        """Milliseconds, from text."""
+        value = self._get(key, needed=needed)
+        if value is None:
+            return None
+        ms = read_duration(value) if isinstance(value, str) else None
+        if ms is None:
+            self.wrong(key, f"{DURATION_RULE}, not {_shown(value)}")
+        elif not low <= ms <= high:
+            self.wrong(key, f"must be {show_ms(low)} to {show_ms(high)}, not {_shown(value)}")
+        else:
+            return ms
+        return None
+
+    def tables(self, key: str) -> list[Fields]:
+        value = self._get(key, needed=False)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.wrong(key, "must be an array of tables")
+            return []
+        path = (*self._path, key)
+        return [Fields(one, (*path, index), self._problems) for index, one in enumerate(value)]
+
+    def table(self, key: str) -> Fields:
+        value = self._get(key, needed=False)
+        return Fields({} if value is None else value, (*self._path, key), self._problems)
+
+    def take(self, key: str) -> Any:
+        """As it is, unread."""
+        return self._get(key, needed=True)
+
+    def spelled(self, key: str) -> str:
+        """``window`` where that is written for ``window_ms``."""
+        short = key.removesuffix("_ms")
+        return short if key not in self.values and short in self.values else key
+
+    def end(self, known: Sequence[str] = ()) -> None:
+        """Refuse what was not asked for."""
+        names = sorted({*self._asked, *known})
+        for key in self.values:
+            if key not in self._asked:
+                close = difflib.get_close_matches(key, names, n=1)
+                known = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+                self.wrong(key, f"is not known here ({known})")
+
+
+def show_ms(ms: int) -> str:
+    """``500ms``, ``90s``, ``1h30m``: as a scenario would say it."""
+    if ms == 0:
+        return "0s"
+    text = ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, ms = divmod(ms, _UNITS_MS[unit])
+        text += f"{count}{unit}" if count else ""
+    return text
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,231 @@
+"""A second reading of the contract: health rules and schedules, sharing no code with the policy.
+
+It is written to be compared, so it is plain where the policy is fast: times are sought by counting
+n up, states are words, and every rule stands as the contract says it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+BASE_MS = 84_800
+MINUTE, HOUR = 60_000, 3_600_000
+HOLD_MOST_MS = HOUR
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of the rules (contract §6)."""
+
+    rate_over_attempts: int = 100
+    percent: int = 70
+    row_disables: int = 2_000
+    row_freezes_over: int = 2_000
+    alone_freezes_over_ms: int = 72 * HOUR
+    row_freezes_always: int = 50_000
+    probe_every_ms: int = 10 * MINUTE
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """A schedule (contract §5): retry n is ``times[n - 1]`` after t₀, or after the last failure."""
+
+    times: tuple[int, ...]
+    from_first: bool
+    window_ms: int
+    jitter: float = 0.0
+    deadline_ms: int = 5_000
+
+    def retry_after(self, failed_at: int, *, t0: int, n: int) -> tuple[int, int, int] | None:
+        """The next n, and the earliest and latest time it may be due; None: no n is ahead."""
+        end = t0 + self.window_ms
+        if self.from_first:
+            ahead = [i for i, offset in enumerate(self.times, 1) if t0 + offset > failed_at]
+            if not ahead:
+                return None
+            n = ahead[0]
+            due = t0 + self.times[n - 1]
+            gap = self.times[n - 1] - (self.times[n - 2] if n > 1 else 0)
+        else:
+            n += 1
+            if n > len(self.times):
+                return None
+            gap = self.times[n - 1]
+            due = failed_at + gap
+        if min(due, end) <= failed_at:
+            return None
+        return n, min(due, end), min(due + int(gap * self.jitter), end)
+
+
+def workfront() -> Timetable:
+    """Due after ((2 to the n) - 1) times 84.8 s, n = 1 to 11; the window ends with the last."""
+    times = tuple((2**n - 1) * BASE_MS for n in range(1, 12))
+    return Timetable(times, from_first=True, window_ms=times[-1])
+
+
+def workfront_chained() -> Timetable:
+    """The same delays from failure to failure: 11 attempts in all, 48 h."""
+    times = tuple((2**n - 1) * BASE_MS for n in range(1, 11))
+    return Timetable(times, from_first=False, window_ms=48 * HOUR)
+
+
+def standard_webhooks() -> Timetable:
+    """5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h from attempt to attempt; 76 h."""
+    hours = (2, 5, 10, 14, 20, 24)
+    times = (5_000, 5 * MINUTE, 30 * MINUTE, *(hour * HOUR for hour in hours))
+    return Timetable(times, from_first=False, window_ms=76 * HOUR)
+
+
+@dataclass
+class DeliveryModel:
+    """What the contract says of one delivery."""
+
+    id: int
+    tenant: str
+    event_id: int
+    subscription_id: int
+    endpoint_id: int
+    root_id: int
+    accepted_at: int
+    table: Timetable
+    replay: bool = False
+    due: int = 0
+    due_latest: int = 0  # with jitter, a range; afterwards what was chosen of it
+    expires: int = 0
+    t0: int | None = None
+    n: int = 0
+    attempts: int = 0
+    ours: int = 0
+    status: str = "pending"
+    reason: str | None = None
+    moved: bool = False  # its subscription's URL has changed meanwhile
+
+    def __post_init__(self) -> None:
+        self.due = self.due_latest = self.accepted_at
+        self.expires = self.accepted_at + self.table.window_ms
+
+    def failed(self, at: int, *, enabled_since: int, asked: int | None) -> bool:
+        """An ordinary attempt failed; False: it is exhausted."""
+        self.attempts += 1
+        t0 = self.t0
+        if t0 is None:
+            t0 = self.accepted_at if self.accepted_at < enabled_since else at
+        following = self.table.retry_after(at, t0=t0, n=self.n)
+        if following is None:
+            return False
+        self.ours, self.t0, self.expires = 0, t0, t0 + self.table.window_ms
+        self.n, self.due, self.due_latest = following
+        if asked is not None:
+            self.due = min(max(self.due, asked), self.expires)
+            self.due_latest = min(max(self.due_latest, asked), self.expires)
+        return True
+
+    def probe_failed(self, at: int) -> None:
+        """A probe spends nothing; if it was the first attempt, t₀ is the acceptance."""
+        self.attempts += 1
+        self.ours = 0
+        if self.t0 is None:
+            self.t0, self.expires = self.accepted_at, self.accepted_at + self.table.window_ms
+            following = self.table.retry_after(at, t0=self.t0, n=self.n)
+            if following is not None:
+                self.n, self.due, _ = following
+                self.due_latest = self.due
+
+    def was_ours(self, at: int) -> None:
+        """Our own trouble: again after 5 s, doubling to 60 s."""
+        self.attempts += 1
+        self.due = self.due_latest = at + min(5_000 * 2 ** min(self.ours, 9), 60_000)
+        self.ours += 1
+
+
+@dataclass
+class EndpointModel:
+    """What the contract says of one endpoint."""
+
+    id: int
+    tenant: str
+    url: str
+    numbers: Numbers
+    enabled_since: int
+    since: int = 0
+    state: str = "enabled"
+    attempts: int = 0
+    failures: int = 0
+    row: int = 0  # consecutive failures
+    first_attempt_at: int | None = None
+    last_success_at: int | None = None
+    enabled_by_person_at: int | None = None
+    probe_at: int | None = None
+    hold_until: int = 0
+    probed_last: int = 0
+    changes: list[tuple[str, str, str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.since = self.enabled_since
+
+    def succeeded(self, at: int) -> None:
+        self._counted(at)
+        self.row = 0
+        self.last_success_at = at
+        if self.state == "disabled":
+            self._becomes("enabled", "success", at)
+            self.enabled_since = at
+            self.attempts = self.failures = 0
+
+    def failed(self, at: int, *, probe: bool, asked: int | None) -> None:
+        self._counted(at)
+        self.failures += 1
+        self.row += 1
+        if asked is not None:
+            self.hold_until = max(self.hold_until, asked)
+        if probe and self.state == "disabled":
+            self.probe_at = at + self.numbers.probe_every_ms
+        if self.state == "frozen":
+            return
+        rule = self._freezes(at)
+        if rule:
+            self._becomes("frozen", rule, at)
+        elif self.state == "enabled" and (rule := self._disables()):
+            self._becomes("disabled", rule, at)
+            self.probe_at = at + self.numbers.probe_every_ms
+
+    def enabled_by_person(self, at: int) -> None:
+        if self.state != "enabled":
+            self._becomes("enabled", "enabled_by_person", at)
+            self.enabled_since = at
+        self.attempts = self.failures = self.row = 0
+        self.enabled_by_person_at = at
+        self.probe_at, self.hold_until = None, 0
+
+    def frozen_by_person(self, at: int) -> None:
+        if self.state != "frozen":
+            self._becomes("frozen", "frozen_by_person", at)
+        self.probe_at = None
+
+    def _counted(self, at: int) -> None:
+        self.attempts += 1
+        if self.first_attempt_at is None:
+            self.first_attempt_at = at
+
+    def _freezes(self, at: int) -> str:
+        numbers = self.numbers
+        if self.row >= numbers.row_freezes_always:
+            return "hopeless"
+        known = (self.last_success_at, self.first_attempt_at, self.enabled_by_person_at)
+        latest = max(time for time in known if time is not None)
+        if self.row > numbers.row_freezes_over and at - latest > numbers.alone_freezes_over_ms:
+            return "no_success"
+        return ""
+
+    def _disables(self) -> str:
+        numbers = self.numbers
+        many = self.attempts > numbers.rate_over_attempts
+        if many and 100 * self.failures > numbers.percent * self.attempts:
+            return "failure_rate"
+        if self.row >= numbers.row_disables:
+            return "consecutive_failures"
+        return ""
+
+    def _becomes(self, state: str, rule: str, at: int) -> None:
+        self.changes.append((self.state, state, rule, at))
+        self.state, self.since, self.probe_at = state, at, None

@@ -1,0 +1,253 @@
+"""What one seed draws: how large, which rules, which receivers, which faults and how often.
+
+Swarm testing: no seed has everything. Each one leaves most kinds of trouble out and has much of
+the others, so that combinations come up that an even mix would never reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from homing.engine.options import EngineOptions
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS
+from homing.policy.retry import Anchor, Schedule
+from homing.sim.health_model import (
+    HOUR,
+    MINUTE,
+    Numbers,
+    Timetable,
+    standard_webhooks,
+    workfront,
+    workfront_chained,
+)
+
+SECOND = 1_000
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often the store and the process are in trouble, per store operation or per hour."""
+
+    slow: float  # operations that take some milliseconds
+    refused: float  # operations that fail before they do anything
+    reply_lost: float  # operations that are done, and seem to have failed
+    crash: float  # operations at which the process dies
+    crashes_most: int
+    outages_per_hour: float  # of the store, for up to some minutes
+    kills_per_hour: float  # at any moment
+    stops_per_hour: float  # orderly
+    steps_per_hour: float  # of the wall clock
+    clock_jumps: float  # of restarts, those with another time
+
+
+@dataclass(frozen=True)
+class Mix:
+    """All that is drawn before a run."""
+
+    seed: int
+    deliveries: int
+    run_for_ms: int
+    tenants: tuple[str, ...]
+    urls_each: int
+    subscriptions_each: int
+    publishers: int
+    bursts: bool
+    bad: float  # how much of the time receivers are in trouble
+    troubles: tuple[str, ...]  # of receivers
+    slow_receivers: bool
+    actions_per_hour: float
+    actions: tuple[str, ...]
+    rates: Rates
+    options: EngineOptions
+    numbers: dict[str, Numbers]  # by tenant
+    tables: dict[str, Timetable]
+    policy: str
+    tenant_policies: dict[str, str]
+
+    def table_of(self, policy: str | None, tenant: str) -> Timetable:
+        return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
+
+
+TROUBLES = (
+    "500",
+    "503",
+    "404",
+    "302",
+    "429_retry_after",
+    "503_retry_after",
+    "retry_after_date",
+    "retry_after_absurd",
+    "hang",
+    "drip",
+    "refused",
+    "unreachable",
+    "connect_timeout",
+    "reset",
+    "reset_after_work",
+    "closed",
+    "tls",
+    "dns",
+    "bad_answer",
+    "answer_too_large",
+    "our_dns",
+    "our_network",
+    "our_limits",
+    "poisoned",
+)
+ACTIONS = (
+    "enable",
+    "freeze",
+    "cancel",
+    "cancel_in_flight",
+    "replay",
+    "replay_many",
+    "change_url",
+    "change_back",
+    "delete",
+    "recreate",
+    "deactivate",
+    "test_send",
+)
+
+
+def _some(chance: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
+    return tuple(chance.sample(things, chance.randint(least, len(things))))
+
+
+def draw(seed: int, deliveries: int) -> Mix:
+    """The mix of a seed; the same for ever."""
+    chance = Random(f"homing {seed}")
+    tenants = ("acme", "bolt", "coil")[: chance.choice((1, 2, 2, 3))]
+    run_for_ms = chance.choice((1, 3, 8, 30, 60, 110)) * HOUR
+    tables = _tables(chance)
+    names = sorted(tables)
+    numbers = {tenant: _numbers(chance) for tenant in tenants}
+    policy = chance.choice(("workfront", "workfront", chance.choice(names)))
+    tenant_policies = {it: chance.choice(names) for it in tenants if chance.random() < 0.3}
+    return Mix(
+        seed=seed,
+        deliveries=deliveries,
+        run_for_ms=run_for_ms,
+        tenants=tenants,
+        urls_each=chance.randint(1, 4 if deliveries < 500 else 10),
+        subscriptions_each=chance.randint(1, 5 if deliveries < 500 else 12),
+        publishers=chance.randint(1, 4),
+        bursts=chance.random() < 0.4,
+        bad=chance.choice((0.1, 0.3, 0.5, 0.7, 0.95)),
+        troubles=_some(chance, TROUBLES),
+        slow_receivers=chance.random() < 0.3,
+        actions_per_hour=min(chance.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
+        actions=_some(chance, ACTIONS, least=3),
+        rates=_rates(chance, run_for_ms),
+        options=_options(chance, tables, numbers, policy, tenant_policies),
+        numbers=numbers,
+        tables=tables,
+        policy=policy,
+        tenant_policies=tenant_policies,
+    )
+
+
+def _rates(chance: Random, run_for_ms: int) -> Rates:
+    def rate(*choices: float) -> float:
+        return chance.choice((0.0, *choices))
+
+    per_hour = HOUR / run_for_ms
+    return Rates(
+        slow=rate(0.05, 0.3, 0.9),
+        refused=rate(0.01, 0.05),
+        reply_lost=rate(0.01, 0.05),
+        crash=rate(0.002, 0.01),
+        crashes_most=chance.randint(1, 8),
+        outages_per_hour=rate(2.0, 6.0) * per_hour,
+        kills_per_hour=rate(2.0, 8.0) * per_hour,
+        stops_per_hour=rate(2.0) * per_hour,
+        steps_per_hour=rate(3.0) * per_hour,
+        clock_jumps=rate(0.3),
+    )
+
+
+def _numbers(chance: Random) -> Numbers:
+    if chance.random() < 0.15:
+        return Numbers()
+    disables = chance.randint(2, 20)
+    freezes = chance.randint(1, disables + 10)
+    return Numbers(
+        rate_over_attempts=chance.randint(4, 30),
+        percent=chance.choice((50, 70, 70, 90)),
+        row_disables=disables,
+        row_freezes_over=freezes,
+        alone_freezes_over_ms=chance.choice((20 * MINUTE, HOUR, 3 * HOUR, 72 * HOUR)),
+        row_freezes_always=freezes + chance.randint(1, 40),
+        probe_every_ms=10 * MINUTE,
+    )
+
+
+def _tables(chance: Random) -> dict[str, Timetable]:
+    base = chance.choice((2, 10, 60)) * SECOND
+    retries = chance.randint(2, 6)
+    offsets = tuple((2**n - 1) * base for n in range(1, retries + 1))
+    delays = tuple(chance.randint(1, 600) * SECOND for _ in range(retries))
+    return {
+        "workfront": workfront(),
+        "workfront-chained": workfront_chained(),
+        "standard-webhooks": standard_webhooks(),
+        "quick": Timetable(
+            offsets,
+            from_first=True,
+            window_ms=offsets[-1] + chance.choice((0, HOUR)),
+            jitter=chance.choice((0.0, 0.5)),
+            deadline_ms=chance.choice((1, 5, 30)) * SECOND,
+        ),
+        "quick-chained": Timetable(
+            delays, from_first=False, window_ms=chance.choice((sum(delays) // 2, 2 * HOUR))
+        ),
+    }
+
+
+def _options(
+    chance: Random,
+    tables: dict[str, Timetable],
+    numbers: dict[str, Numbers],
+    policy: str,
+    tenant_policies: dict[str, str],
+) -> EngineOptions:
+    small = chance.random() < 0.5
+    return EngineOptions(
+        fresh_slots=chance.randint(1, 8) if small else 512,
+        retry_slots=chance.randint(1, 6) if small else 256,
+        probe_slots=chance.choice((1, 2, 64)),
+        endpoint_slots=chance.choice((1, 2, 16)),
+        ready_max=chance.choice((2, 20, 20_000)),
+        ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
+        stations_max=chance.choice((2, 20_000, 20_000)),
+        publish_events_max=chance.choice((1, 5, 2_000)),
+        schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},
+        policy=policy,
+        tenant_policies=tenant_policies,
+        tenant_health={tenant: _health(it) for tenant, it in numbers.items()},
+    )
+
+
+def _schedule(name: str, table: Timetable) -> Schedule:
+    return Schedule(
+        name=name,
+        delays_ms=table.times,
+        anchor=Anchor.FIRST_FAILURE if table.from_first else Anchor.PREVIOUS_FAILURE,
+        window_ms=table.window_ms,
+        jitter=table.jitter,
+        deadline_ms=table.deadline_ms,
+    )
+
+
+def _health(numbers: Numbers) -> HealthRules:
+    return HealthRules(
+        rate_after_attempts=numbers.rate_over_attempts,
+        failure_percent=numbers.percent,
+        consecutive_disable=numbers.row_disables,
+        consecutive_freeze=numbers.row_freezes_over,
+        freeze_after_ms=numbers.alone_freezes_over_ms,
+        consecutive_freeze_always=numbers.row_freezes_always,
+        probe_every_ms=numbers.probe_every_ms,
+    )

@@ -1,0 +1,193 @@
+"""Plays a scenario: the real engine, policy and store on virtual time, receivers by script."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from msgspec import Struct
+
+from homing.engine.options import EngineOptions
+from homing.model import Delivery, Failure, Status, read_id
+from homing.policy.admission import EventDraft
+from homing.ports import (
+    AdminStore,
+    FlowStore,
+    NewEvent,
+    Receipt,
+    Refusal,
+    ReplayFilter,
+    ReplayJob,
+    ViewStore,
+)
+from homing.sim.loop import START_MS, run_virtual
+from homing.sim.record import Recorder, Trace
+from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, chance_of
+from homing.sim.world import Hit, Reply, Script, WatchedAdmin, WatchedFlow, World
+from homing.store.views import Views
+
+PROGRESS_STEPS = 200
+PERSON = "a person"
+
+_SECRET = "whsec_c2ltdWxhdGVkIHNlY3JldCwgMzIgYnl0ZXMgbG9uZw=="  # noqa: S105 - nothing is kept
+_DATA = b'{"simulated":true}'
+_INSTANT_S = 0.0004  # less than what the clock shows: all that takes no time happens in it
+
+
+class Played(Struct, frozen=True):
+    """A scenario and what came of it."""
+
+    scenario: Scenario
+    trace: Trace
+
+
+def play(scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None) -> Played:
+    """Play it to its end; ``on_progress`` hears now and then which share of it is over."""
+    return run_virtual(_play(scenario, on_progress))
+
+
+async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Played:
+    recorder = Recorder(START_MS)
+    world = await _Stage.make(_options(scenario), watch=recorder)
+    asyncio.get_running_loop().set_task_factory(None)  # Nobody dies here: no lives to keep.
+    cast = [await _enter(world, recorder, scenario, one) for one in range(len(scenario.receivers))]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_direct(world, scenario, cast))
+        for step in range(1, PROGRESS_STEPS + 1):
+            await _until(world, scenario.run_for_ms * step // PROGRESS_STEPS)
+            on_progress(step / PROGRESS_STEPS)
+    await asyncio.sleep(_INSTANT_S)
+    return Played(scenario, recorder.trace())
+
+
+def _options(scenario: Scenario) -> EngineOptions:
+    return EngineOptions(
+        schedules={scenario.schedule.name: scenario.schedule},
+        policy=scenario.schedule.name,
+        health=scenario.rules,
+        node=scenario.seed % 128,  # Jitter is drawn from ids: another seed, other ids.
+    )
+
+
+class _RecordedFlow(WatchedFlow):
+    """Tells also of what was accepted."""
+
+    async def publish(
+        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+    ) -> list[list[Receipt] | Refusal]:
+        answers = await super().publish(requests, catalog_version=catalog_version, number=number)
+        recorder = self._world.watch
+        assert isinstance(recorder, Recorder)
+        for request in requests:  # Every event is new here: none has a key of its own.
+            recorder.accepted(delivery for new in request for delivery in new.deliveries)
+        return answers
+
+
+class _RecordedAdmin(WatchedAdmin):
+    """Tells also of replays."""
+
+    async def replay_step(
+        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+    ) -> bool:
+        taken = await super().replay_step(job, after=after, new=new)
+        recorder = self._world.watch
+        assert isinstance(recorder, Recorder)
+        if taken:
+            recorder.accepted(new)
+        return taken
+
+
+class _Stage(World):
+    """A world whose recorder hears of everything that was accepted."""
+
+    def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
+        return _RecordedFlow(self.db, self), _RecordedAdmin(self.db, self), Views(self.db)
+
+
+# --- receivers ------------------------------------------------------------------------------
+
+
+class _Cast(Struct, frozen=True):
+    """An endpoint in its part: everything of it has a tenant of its own."""
+
+    tenant: str
+    endpoint_id: int
+
+
+async def _enter(world: World, recorder: Recorder, scenario: Scenario, index: int) -> _Cast:
+    """Subscribe for this receiver."""
+    receiver, tenant = scenario.receivers[index], f"t{index}"
+    url = f"https://{tenant}.example/"
+    made = await world.subscribe(
+        url, "*", tenant=tenant, secret=_SECRET, deadline_ms=receiver.deadline_ms
+    )
+    recorder.know(made.endpoint_id, url, receiver.name)
+    world.scripts[url] = _script(scenario.seed, receiver, recorder)
+    return _Cast(tenant, made.endpoint_id)
+
+
+def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:
+    def script(hit: Hit) -> Reply:
+        outage = receiver.outage_at(hit.at - START_MS)
+        chance = 0.0
+        if outage is not None and outage.fails is not None:
+            number = recorder.number_of(read_id("dlv", hit.delivery) or 0)
+            chance = chance_of(seed, receiver.name, number, hit.number)
+        reply = receiver.reply(outage, chance=chance)
+        wait = None if reply.retry_after_s is None else str(reply.retry_after_s)
+        if reply.code is not None:
+            return Reply(reply.code, latency_ms=reply.latency_ms, retry_after=wait)
+        if reply.hangs:
+            return Reply(None, Failure.TIMEOUT, latency_ms=hit.deadline_ms)
+        return Reply(None, Failure.REFUSED, latency_ms=reply.latency_ms)
+
+    return script
+
+
+# --- what happens when ----------------------------------------------------------------------
+
+
+async def _until(world: World, at_ms: int) -> None:
+    await asyncio.sleep((START_MS + at_ms - world.clock.now()) / 1000)
+
+
+async def _direct(world: World, scenario: Scenario, cast: Sequence[_Cast]) -> None:
+    """Publish and act at the times of the scenario; at one moment people act first."""
+    moments = heapq.merge(
+        _actions(scenario), *(_events(*one) for one in enumerate(scenario.traffic))
+    )
+    for at_ms, cues in groupby(moments, key=itemgetter(0)):
+        await _until(world, at_ms)
+        drafts: list[EventDraft] = []
+        for _, _, cue in cues:
+            if isinstance(cue, Action):
+                await _act(world, cue, cast[cue.endpoint])
+            else:
+                drafts.append(EventDraft(cast[cue.to].tenant, cue.type, _DATA))
+        if drafts:
+            await world.call(world.engine.publish(drafts))
+
+
+def _actions(scenario: Scenario) -> Iterator[tuple[int, int, Action | Traffic]]:
+    for action in sorted(scenario.actions, key=lambda it: it.at_ms):
+        yield action.at_ms, -1, action
+
+
+def _events(index: int, traffic: Traffic) -> Iterator[tuple[int, int, Action | Traffic]]:
+    for at_ms in traffic.times():
+        yield at_ms, index, traffic
+
+
+async def _act(world: World, action: Action, one: _Cast) -> None:
+    engine = world.engine
+    match action.do:
+        case Do.ENABLE:
+            await world.call(engine.enable(one.endpoint_id, by=PERSON))
+        case Do.FREEZE:
+            await world.call(engine.freeze(one.endpoint_id, by=PERSON))
+        case Do.REPLAY_DROPPED:
+            wanted = ReplayFilter(status=Status.DROPPED, endpoint_id=one.endpoint_id)
+            await world.call(engine.start_replay(wanted))

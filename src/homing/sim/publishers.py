@@ -1,0 +1,121 @@
+"""Publishers: single events and batches, ids that come again, and answers that never came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from homing.errors import EventConflict, HomingError
+from homing.policy.admission import EventDraft
+from homing.sim.accounts import Accounts
+from homing.sim.faults import FaultyWorld
+from homing.sim.mix import Mix
+from homing.sim.world import Crashed
+
+TYPES = ("order.created", "order.paid", "order.item.added", "user.made", "order")
+ANSWER_WITHIN_S = 900
+
+
+class Publishers:
+    """All publishers of a run; what they are told goes to the accounts."""
+
+    def __init__(
+        self,
+        world: FaultyWorld,
+        mix: Mix,
+        chance: Random,
+        accounts: Accounts,
+        fire: Callable[[str], None],
+    ) -> None:
+        self._world, self._mix, self._chance = world, mix, chance
+        self._accounts, self._fire = accounts, fire
+        self._count = 0
+        self.over = False
+
+    async def publish_all(self, events: int) -> None:
+        """Spread over most of the run, until enough deliveries were made."""
+        mix, chance, books = self._mix, self._chance, self._accounts.books
+        at_once = chance.randint(5, 15) if mix.bursts else 1
+        mean_s = 0.8 * mix.run_for_ms / 1000 * at_once * mix.publishers / max(events, 1)
+        while not self.over and books.counts["deliveries"] < mix.deliveries:
+            await asyncio.sleep(min(chance.expovariate(1 / mean_s), 5 * mean_s))
+            for _ in range(at_once):
+                if self.over or books.counts["deliveries"] >= mix.deliveries:
+                    break
+                await self.publish_something()
+
+    async def meanwhile(self) -> None:
+        """At the very time of something else, or a little later."""
+        await asyncio.sleep(self._chance.choice((0, 0, 0.001, 0.01, 0.03)))
+        if not self.over and self._accounts.books.counts["deliveries"] < self._mix.deliveries:
+            await self.publish_something()
+
+    async def publish_something(self) -> None:
+        chance = self._chance
+        drafts = [self._draft() for _ in range(chance.choice((1, 1, 1, 2, 5)))]
+        tenant = chance.choice(self._mix.tenants)
+        drafts = [msgspec.structs.replace(draft, tenant=tenant) for draft in drafts]
+        if len(drafts) > 1:
+            self._fire("publish_batch")
+            if chance.random() < 0.2 and drafts[0].key is not None:
+                self._fire("publish_twice_in_batch")
+                drafts.append(drafts[0])
+        await self._until_told(drafts)
+        with_id = [draft for draft in drafts if draft.key is not None]
+        if not with_id or self.over:
+            return
+        if chance.random() < 0.15:
+            self._fire("publish_again_equal")
+            await self._publish(with_id)
+        if chance.random() < 0.1:
+            self._fire("publish_again_different")
+            other = msgspec.structs.replace(self._draft(), tenant=tenant)
+            await self._publish([msgspec.structs.replace(other, key=with_id[0].key)])
+
+    def _draft(self) -> EventDraft:
+        self._count += 1
+        chance, n = self._chance, self._count
+        data = chance.choice(
+            (
+                '{"n": %d}',
+                '{"text":"\\u00e9 \\/", "n":%d}',
+                '{"x": 1.10e2 ,"x":[ ] , "n":%d}',
+                '["\U0001f980",-0.0,%d ]',
+            )
+        )
+        return EventDraft(
+            tenant="",
+            type=chance.choice(TYPES),
+            data=(data % n).encode(),
+            key=f"key-{n}" if chance.random() < 0.7 else None,
+            time="2025-06-15T12:00:00Z" if chance.random() < 0.3 else None,
+        )
+
+    async def _until_told(self, drafts: list[EventDraft]) -> None:
+        """With ids of our own we publish again until there is an answer; without, once."""
+        chance = self._chance
+        while not await self._publish(drafts):
+            if any(draft.key is None for draft in drafts) or chance.random() < 0.1:
+                return
+            await asyncio.sleep(chance.choice((0.1, 3, 60)))
+            self._fire("publish_again_unanswered")
+
+    async def _publish(self, drafts: list[EventDraft]) -> bool:
+        """Whether there was an answer."""
+        self._accounts.offer(drafts)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                receipts = await self._world.ask(lambda engine: engine.publish(drafts))
+        except EventConflict:
+            self._accounts.conflict(drafts)
+            return True
+        except (HomingError, Crashed):
+            return False
+        except TimeoutError:
+            self._accounts.books.violated("L6", "a publisher waits for ever")
+            return True
+        self._accounts.receipts(drafts, receipts)
+        return True

@@ -1,0 +1,262 @@
+"""Reads a scenario from TOML; what is wrong is named with its line and field, all at once."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import msgspec
+
+from homing.errors import BadScenario, Invalid
+from homing.policy.admission import TYPE_RULE, is_type
+from homing.policy.health import HealthRules
+from homing.policy.presets import (
+    DEADLINE_LEAST_MS,
+    DEADLINE_MOST_MS,
+    PRESETS,
+    WORKFRONT,
+    WORKFRONT_BASE_MS,
+)
+from homing.policy.retry import Schedule
+from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
+from homing.sim.fields import DAY_MS, DURATION_RULE, Fields, Problems, field_name, read_duration
+from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Traffic
+from homing.sim.toml_lines import lines_of
+
+RUN_MOST_MS = 366 * DAY_MS
+LATENCY_MOST_MS = 3_600_000
+ENDPOINTS_MOST = 100_000
+EVENTS_MOST = 5_000_000
+
+_SCHEDULE_KEYS = ("base_ms", "retries", "delays_ms", "anchor", "window_ms", "jitter", "deadline_ms")
+_SHAPE_KEYS = {"base_ms", "retries", "delays_ms", "anchor"}  # they move the end of the window
+
+
+def read_scenario(text: str, *, source: str) -> Scenario:
+    """The scenario in this text; raises BadScenario."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, where = str(error).partition(" (at ")  # "line 2, column 9)"
+        raise BadScenario(f"{source}, {where.rstrip(')')}: {what}.") from None
+    problems = Problems()
+    scenario = _scenario(Fields(table, (), problems), source)
+    if problems.found:
+        lines = lines_of(text)
+        told = []
+        for path, reason in problems.found:
+            at = path
+            while at not in lines:
+                at = at[:-1]
+            field = field_name(path)
+            told.append((lines[at], f"{field} {reason}" if field else f"it {reason}"))
+        shown = [f"{source}, line {line}: {what}." for line, what in sorted(told)]
+        several = f"{len(shown)} mistakes:"
+        raise BadScenario("\n  ".join([several, *shown]) if len(shown) > 1 else shown[0])
+    return scenario
+
+
+def with_policy(scenario: Scenario, name: str) -> Scenario:
+    """The same scenario under another policy; raises BadScenario."""
+    if name not in PRESETS:
+        known = ", ".join(PRESETS)
+        raise BadScenario(f'There is no policy "{name}" to compare with; there are {known}.')
+    return msgspec.structs.replace(scenario, schedule=PRESETS[name])
+
+
+def _scenario(fields: Fields, source: str) -> Scenario:
+    title = fields.text("title", source.rpartition("/")[2].removesuffix(".toml"))
+    seed = fields.whole("seed", 0, (1 << 63) - 1) or 0
+    run_for_ms = fields.duration("run_for", 1, RUN_MOST_MS, needed=True) or 1
+    schedule, rules = _policy(fields)
+    places = fields.tables("endpoints")
+    receivers = tuple(_receiver(one, run_for_ms) for one in places)
+    if not 1 <= len(receivers) <= ENDPOINTS_MOST:
+        fields.wrong("", f"needs 1 to {ENDPOINTS_MOST:,} [[endpoints]]")
+    index: dict[str, int] = {}
+    for number, (receiver, place) in enumerate(zip(receivers, places, strict=True)):
+        if index.setdefault(receiver.name, number) != number:
+            place.wrong("name", f"is the name of endpoints[{index[receiver.name]}], too")
+    traffic = tuple(_traffic(one, index, run_for_ms) for one in fields.tables("traffic"))
+    actions = tuple(_action(one, index, run_for_ms) for one in fields.tables("actions"))
+    fields.end()
+    scenario = Scenario(
+        title=title,
+        run_for_ms=run_for_ms,
+        receivers=receivers,
+        traffic=traffic,
+        actions=actions,
+        seed=seed,
+        schedule=schedule,
+        rules=rules,
+    )
+    if scenario.events > EVENTS_MOST:
+        told = f"would publish {scenario.events:,} events; at most {EVENTS_MOST:,} can be simulated"
+        fields.wrong("traffic", told)
+    return scenario
+
+
+# --- endpoints, traffic, actions ------------------------------------------------------------
+
+
+def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
+    answers = fields.whole("answers", 100, 599)
+    receiver = Receiver(
+        name=fields.text("name", needed=True),
+        answers=200 if answers is None else answers,
+        latency_ms=fields.whole("latency_ms", 0, LATENCY_MOST_MS) or 0,
+        deadline_ms=fields.duration("deadline", DEADLINE_LEAST_MS, DEADLINE_MOST_MS),
+        retry_after_s=_retry_after(fields),
+        outages=tuple(_outage(one, run_for_ms) for one in fields.tables("outages")),
+    )
+    fields.end()
+    return receiver
+
+
+def _retry_after(fields: Fields) -> int | None:
+    """Seconds, as the header has it; a duration is read as well."""
+    if isinstance(fields.values.get("retry_after"), str):
+        ms = fields.duration("retry_after", 0, DAY_MS)
+        return None if ms is None else -(-ms // 1000)
+    return fields.whole("retry_after", 0, DAY_MS // 1000)
+
+
+def _outage(fields: Fields, run_for_ms: int) -> Outage:
+    outage = Outage(
+        from_ms=fields.duration("from", 0, RUN_MOST_MS, needed=True) or 0,
+        to_ms=_or(fields.duration("to", 0, RUN_MOST_MS), run_for_ms + 1),
+        answers=fields.whole("answers", 100, 599),
+        hangs=fields.flag("hangs"),
+        refuses=fields.flag("refuses"),
+        fails=fields.number("fails", 0, 1),
+        latency_ms=fields.whole("latency_ms", 0, LATENCY_MOST_MS),
+        retry_after_s=_retry_after(fields),
+    )
+    fields.end()
+    if fields.has("to") and outage.to_ms <= outage.from_ms:
+        fields.wrong("to", "must lie after from")
+    kinds = [kind for kind in ("answers", "hangs", "refuses") if fields.has(kind)]
+    if len(kinds) > 1:
+        fields.wrong(kinds[1], f"does not go together with {kinds[0]}")
+    if not kinds and not fields.has("fails") and not fields.has("latency_ms"):
+        fields.wrong("", "needs one of answers, hangs, refuses, fails or latency_ms")
+    return outage
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _traffic(fields: Fields, index: dict[str, int], run_for_ms: int) -> Traffic:
+    to = fields.choice("to", tuple(index), what="the name of an endpoint:")
+    from_ms = fields.duration("from", 0, RUN_MOST_MS) or 0
+    until_ms = _or(fields.duration("until", 0, RUN_MOST_MS), run_for_ms)
+    every_ms = fields.duration("every", 1, RUN_MOST_MS)
+    per_second = fields.number("per_second", 0.000001, 100_000)
+    kind = fields.text("type", "event")
+    fields.end()
+    if fields.has("every") == fields.has("per_second"):
+        fields.wrong("", "needs either every or per_second")
+    if fields.has("until") and until_ms <= from_ms:
+        fields.wrong("until", "must lie after from")
+    if not is_type(kind) or kind.startswith("homing."):
+        fields.wrong("type", f'{TYPE_RULE}, and not begin with "homing."')
+    num, den = (every_ms or 1_000, 1)
+    if per_second is not None:
+        num, den = 1_000_000_000, max(round(per_second * 1_000_000), 1)
+    return Traffic(
+        to=index.get(to, 0),
+        from_ms=from_ms,
+        until_ms=min(until_ms, run_for_ms),
+        num=num,
+        den=den,
+        type=kind,
+    )
+
+
+def _action(fields: Fields, index: dict[str, int], run_for_ms: int) -> Action:
+    at_ms = fields.duration("at", 0, run_for_ms, needed=True) or 0
+    do = fields.choice("do", tuple(Do))
+    endpoint = fields.choice("endpoint", tuple(index), what="the name of an endpoint:")
+    fields.end()
+    return Action(at_ms=at_ms, do=Do(do) if do else Do.ENABLE, endpoint=index.get(endpoint, 0))
+
+
+# --- policy ---------------------------------------------------------------------------------
+
+
+def _policy(fields: Fields) -> tuple[Schedule, HealthRules]:
+    own = fields.table("health")
+    rules = _rules(own, _written(own, tuple(HEALTH_RANGES)), HealthRules())
+    if not isinstance(fields.values.get("policy", {}), dict):
+        name = fields.choice("policy", tuple(PRESETS))
+        return PRESETS.get(name, WORKFRONT), rules
+    table = fields.table("policy")
+    schedule = WORKFRONT
+    if table.has("preset"):
+        schedule = PRESETS.get(table.choice("preset", tuple(PRESETS)), WORKFRONT)
+    written = _written(table, (*_SCHEDULE_KEYS, *HEALTH_RANGES))
+    numbers = {key: written.pop(key) for key in HEALTH_RANGES if key in written}
+    return _overridden(table, schedule, written), _rules(table, numbers, rules)
+
+
+def _rules(fields: Fields, numbers: dict[str, Any], base: HealthRules) -> HealthRules:
+    try:
+        return rules_from(numbers, base)
+    except Invalid as error:
+        for field, reason in error.problems:
+            fields.wrong(fields.spelled(field), reason)
+        return base
+
+
+def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What is written, with milliseconds where ``window = "48h"`` stands for ``window_ms``."""
+    written: dict[str, Any] = {}
+    for key in keys:
+        short = key.removesuffix("_ms")
+        if short != key and fields.has(short):
+            value = _milliseconds(fields.take(short))
+            if value is None:
+                fields.wrong(short, DURATION_RULE)
+            else:
+                written[key] = value
+        if fields.has(key):
+            written[key] = fields.take(key)
+    fields.end(known=keys)
+    return written
+
+
+def _milliseconds(value: Any) -> Any:
+    if isinstance(value, list):
+        each = [_milliseconds(one) for one in value]
+        return None if None in each else each
+    return read_duration(value) if isinstance(value, str) else None
+
+
+def _overridden(table: Fields, preset: Schedule, written: dict[str, Any]) -> Schedule:
+    """The preset with some of its fields replaced."""
+    values: dict[str, Any] = {
+        "anchor": preset.anchor.value,
+        "jitter": preset.jitter,
+        "deadline_ms": preset.deadline_ms,
+    }
+    if not _SHAPE_KEYS & written.keys():
+        values["window_ms"] = preset.window_ms
+    if "base_ms" in written or "retries" in written:
+        values["base_ms"] = WORKFRONT_BASE_MS
+        values["retries"] = len(preset.delays_ms)
+    else:
+        values["delays_ms"] = list(preset.delays_ms)
+    values |= written
+    try:
+        schedule = schedule_from("scenario", msgspec.convert(values, PolicyTable))
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        table.wrong(table.spelled(where.rstrip("`").split("[")[0]), f"is wrong: {what}")
+    except Invalid as error:
+        for field, reason in error.problems:
+            table.wrong(table.spelled(field), reason)
+    else:
+        same = msgspec.structs.replace(schedule, name=preset.name) == preset
+        return preset if same else schedule
+    return preset

@@ -1,0 +1,108 @@
+"""Receivers in every kind of trouble, each by its own diary of good and bad hours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+
+from homing.model import Failure
+from homing.sim.health_model import HOUR
+from homing.sim.mix import Mix
+from homing.sim.world import Hit, Reply
+
+OURS_MOST_MS = 600_000  # Beyond that it is not ours alone.
+_FAILURES = {failure.value: failure for failure in Failure}
+
+
+@dataclass(frozen=True)
+class Spell:
+    """A time with one kind of trouble."""
+
+    until: int
+    trouble: str | None
+    part: float  # of the requests that meet it
+
+
+class Receivers:
+    """Answers every request; ``heal`` ends all trouble."""
+
+    def __init__(
+        self,
+        mix: Mix,
+        chance: Random,
+        *,
+        fire: Callable[[str], None],
+        asked: Callable[[Hit, int], None],
+    ) -> None:
+        self._mix, self._chance = mix, chance
+        self._fire, self._asked = fire, asked
+        self._diaries: dict[str, list[Spell]] = {}
+        self.healed = False
+
+    def reply(self, hit: Hit) -> Reply:
+        if self.healed:
+            return Reply(latency_ms=10)
+        trouble = self._trouble(hit.url, round(asyncio.get_running_loop().time() * 1000))
+        if trouble == "poisoned":
+            trouble = "500" if hit.body and hit.body[-3] % 4 == 0 else None
+            if trouble:
+                self._fire("receiver_poisoned")
+        if trouble is None:
+            return Reply(code=self._chance.choice((200, 202, 204)), latency_ms=self._latency())
+        self._fire(f"receiver_{trouble}")
+        return self._bad(hit, trouble)
+
+    def _latency(self) -> int:
+        if self._mix.slow_receivers:
+            return self._chance.choice((0, 40, 900, 4_999))
+        return self._chance.choice((0, 3, 40))
+
+    def _trouble(self, url: str, now: int) -> str | None:
+        diary = self._diaries.setdefault(url, [])
+        while not diary or diary[-1].until <= now:
+            diary.append(self._spell(diary[-1].until if diary else 0))
+        spell = next(it for it in diary if it.until > now)
+        if spell.trouble is None or self._chance.random() >= spell.part:
+            return None
+        return spell.trouble
+
+    def _spell(self, begin: int) -> Spell:
+        mix, chance = self._mix, self._chance
+        length = int(chance.choice((0.02, 0.1, 0.3, 0.6)) * mix.run_for_ms)
+        bad = chance.random() < mix.bad
+        trouble = chance.choice(mix.troubles) if bad else None
+        if trouble is not None and trouble.startswith("our_"):
+            length = min(length, OURS_MOST_MS)
+        return Spell(begin + max(length, 1_000), trouble, chance.choice((0.3, 0.8, 1.0, 1.0)))
+
+    def _bad(self, hit: Hit, trouble: str) -> Reply:
+        latency = self._latency()
+        match trouble:
+            case "500" | "503" | "404" | "302":
+                return Reply(code=int(trouble), latency_ms=latency)
+            case "429_retry_after" | "503_retry_after":
+                seconds = self._chance.choice((1, 30, 600, 7_000))
+                self._asked(hit, hit.at + latency + seconds * 1000)
+                code = int(trouble[:3])
+                return Reply(code=code, latency_ms=latency, retry_after=str(seconds))
+            case "retry_after_date":
+                at = (hit.at // 1000 + self._chance.choice((-5, 20, 500))) * 1000
+                self._asked(hit, at)
+                date = datetime.fromtimestamp(at // 1000, UTC)
+                return Reply(
+                    code=503, latency_ms=latency, retry_after=f"{date:%a, %d %b %Y %H:%M:%S GMT}"
+                )
+            case "retry_after_absurd":
+                self._asked(hit, hit.at + 1000 * HOUR)
+                return Reply(code=429, latency_ms=latency, retry_after="99999999999999999999")
+            case "hang":
+                return Reply(latency_ms=10 * HOUR)
+            case "drip":
+                return Reply(latency_ms=hit.deadline_ms + self._chance.choice((-1, 0, 1)))
+            case "reset_after_work":
+                return Reply(code=None, failure=Failure.RESET, latency_ms=latency)
+            case _:
+                return Reply(code=None, failure=_FAILURES[trouble], latency_ms=latency)

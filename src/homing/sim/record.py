@@ -1,0 +1,209 @@
+"""Records what happens in a simulation as trace lines: attempts, changes of state, ends.
+
+It only listens: to what the engine commits, and to what receivers see. Deliveries are numbered
+from 1 in the order they were accepted. A line is put in its place by its time; what happens in the
+same millisecond stands in the order in which it counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from operator import attrgetter
+
+import msgspec
+from msgspec import Struct, field
+
+from homing.model import Attempt, Delivery, Endpoint, Finished, Outcome, State, Transition
+from homing.ports import SettleBatch
+from homing.sim.world import Hit, Watch
+
+_FEW = 1 << 16
+
+
+class AttemptLine(Struct, frozen=True, kw_only=True, gc=False):
+    """One request made for a delivery; ``at_ms`` is its start."""
+
+    at_ms: int
+    kind: str = "attempt"
+    endpoint: str
+    delivery: int
+    attempt: int
+    lane: str
+    outcome: str
+    code: int | None
+
+
+class StateLine(Struct, frozen=True, kw_only=True):
+    """An endpoint changed its state."""
+
+    at_ms: int
+    kind: str = "state"
+    endpoint: str
+    before: str = field(name="from")
+    after: str = field(name="to")
+    rule: str
+    numbers: dict[str, int]
+
+
+class FinishLine(Struct, frozen=True, kw_only=True, gc=False):
+    """A delivery needs nothing more."""
+
+    at_ms: int
+    kind: str = "finish"
+    delivery: int
+    status: str
+    reason: str | None
+
+
+Line = AttemptLine | StateLine | FinishLine
+
+
+class Trace(Struct, frozen=True):
+    """All that happened, in order of time."""
+
+    lines: tuple[Line, ...]
+    homes: tuple[str, ...]  # of delivery n, at n - 1: the name of its endpoint
+    accepted_ms: tuple[int, ...]  # when
+    requests_ms: dict[str, tuple[int, ...]]  # what each receiver saw, and when
+    sha256: str
+
+
+def encode(lines: Iterable[Struct]) -> bytes:
+    """One JSON object a line."""
+    return msgspec.json.Encoder().encode_lines(lines)
+
+
+class Recorder(Watch):
+    """Listens to a world."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._start_ms = start_ms
+        self._lines: list[Line] = []
+        self._numbers: dict[int, int] = {}  # delivery id → its number
+        self._names: dict[int, str] = {}  # endpoint id → its name
+        self._counts: dict[int, tuple[int, int]] = {}  # endpoint id → attempts, failures in a row
+        self._homes: list[str] = []
+        self._accepted_ms: list[int] = []
+        self._requests_ms: dict[str, list[int]] = {}
+        self._by_url: dict[str, list[int]] = {}
+
+    def know(self, endpoint_id: int, url: str, name: str) -> None:
+        """From here on this endpoint is called by its name."""
+        self._names[endpoint_id] = name
+        self._by_url[url] = self._requests_ms[name] = []
+
+    def number_of(self, delivery_id: int) -> int:
+        return self._numbers[delivery_id]
+
+    def trace(self) -> Trace:
+        """Everything up to now."""
+        lines = sorted(self._lines, key=attrgetter("at_ms"))  # keeps the order within a moment
+        digest = hashlib.sha256()
+        for begin in range(0, len(lines), _FEW):
+            digest.update(encode(lines[begin : begin + _FEW]))
+        return Trace(
+            lines=tuple(lines),
+            homes=tuple(self._homes),
+            accepted_ms=tuple(self._accepted_ms),
+            requests_ms={name: tuple(times) for name, times in self._requests_ms.items()},
+            sha256=digest.hexdigest(),
+        )
+
+    # --- what it hears -----------------------------------------------------------------------
+
+    def accepted(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries were committed, by a publish or a replay."""
+        for delivery in deliveries:
+            self._homes.append(self._names[delivery.endpoint_id])
+            self._accepted_ms.append(delivery.accepted_at - self._start_ms)
+            self._numbers[delivery.id] = len(self._homes)
+
+    def sent(self, hit: Hit) -> None:
+        self._by_url[hit.url].append(hit.at - self._start_ms)
+
+    def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+        """Each attempt, and at once what followed from it."""
+        ends = {one.delivery.id: one for one in batch.finished if one.delivery.id not in gone}
+        changes: dict[int, list[Transition]] = defaultdict(list)
+        for change in batch.transitions:
+            changes[change.endpoint_id].append(change)
+        for attempt in batch.attempts:
+            self._attempt(attempt)
+            ahead = changes.get(attempt.endpoint_id)
+            if ahead is not None and ahead and self._made(attempt, ahead[0]):
+                self._change(ahead.pop(0))
+            end = ends.pop(attempt.delivery_id, None)
+            if end is not None:
+                self._end(end)
+        for rest in changes.values():
+            for change in rest:
+                self._change(change)
+        for end in ends.values():
+            self._end(end)
+        for endpoint in batch.endpoints:
+            self._count(endpoint)
+
+    def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
+        self._count(endpoint)
+        if transition is not None:
+            self._change(transition)
+
+    def _count(self, endpoint: Endpoint) -> None:
+        health = endpoint.health
+        self._counts[endpoint.id] = (health.attempts, health.consecutive_failures)
+
+    def _made(self, attempt: Attempt, change: Transition) -> bool:
+        """Whether this is the attempt that made the change, by the numbers that it names."""
+        if attempt.outcome is Outcome.OURS:
+            return False
+        failed = attempt.outcome is Outcome.FAILED
+        attempts, row = self._counts.get(attempt.endpoint_id, (0, 0))
+        attempts, row = attempts + 1, row + 1 if failed else 0
+        self._counts[attempt.endpoint_id] = (attempts, row)
+        if change.after is State.ENABLED:
+            return not failed
+        named = change.numbers
+        return (
+            failed
+            and named.get("attempts", attempts) == attempts
+            and named.get("consecutive_failures", row) == row
+        )
+
+    # --- lines -------------------------------------------------------------------------------
+
+    def _attempt(self, attempt: Attempt) -> None:
+        self._lines.append(
+            AttemptLine(
+                at_ms=attempt.started_at - self._start_ms,
+                endpoint=self._names[attempt.endpoint_id],
+                delivery=self._numbers[attempt.delivery_id],
+                attempt=attempt.number,
+                lane=attempt.lane.value,
+                outcome=attempt.outcome.value,
+                code=attempt.code,
+            )
+        )
+
+    def _change(self, change: Transition) -> None:
+        self._lines.append(
+            StateLine(
+                at_ms=change.at - self._start_ms,
+                endpoint=self._names[change.endpoint_id],
+                before=change.before.value,
+                after=change.after.value,
+                rule=change.rule,
+                numbers=change.numbers,
+            )
+        )
+
+    def _end(self, end: Finished) -> None:
+        self._lines.append(
+            FinishLine(
+                at_ms=end.finished_at - self._start_ms,
+                delivery=self._numbers[end.delivery.id],
+                status=end.status.value,
+                reason=None if end.reason is None else end.reason.value,
+            )
+        )

@@ -1,0 +1,167 @@
+"""Many seeds over all cores, with a progress line and the figures at the end.
+
+``python -m homing.sim.run`` runs 1,000 seeds with 1,000 deliveries each; ``--seed N`` runs one
+again and prints its verdict. A run in which a kind of fault never happened has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from homing.net.clock import monotonic
+from homing.sim.mix import ACTIONS, TROUBLES
+from homing.sim.seed import Verdict, run_seed
+
+KINDS = frozenset(
+    {
+        *(f"receiver_{trouble}" for trouble in TROUBLES),
+        *(f"person_{action}" for action in ACTIONS),
+        "store_refused",
+        "store_outage",
+        "reply_lost",
+        "crash_before_commit",
+        "crash_after_commit",
+        "crash_in_recovery",
+        "kill",
+        "stop",
+        "clock_step",
+        "clock_jump",
+        "publish_batch",
+        "publish_twice_in_batch",
+        "publish_again_equal",
+        "publish_again_different",
+        "publish_again_unanswered",
+    }
+)
+AGAIN_EVERY = 50  # of so many seeds one is run twice: the same seed gives the same trace
+_LINE_EVERY_S = 0.5
+
+
+@dataclass
+class Totals:
+    """What a run of many seeds comes to."""
+
+    seeds: int = 0
+    bad: list[Verdict] = field(default_factory=list)
+    fired: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    traces: dict[int, str] = field(default_factory=dict)
+
+    def add(self, verdict: Verdict) -> None:
+        self.seeds += 1
+        self.fired += verdict.fired
+        self.counts += verdict.counts
+        self.traces[verdict.seed] = verdict.trace_sha256
+        if verdict.violation is not None:
+            self.bad.append(verdict)
+
+    @property
+    def never_fired(self) -> list[str]:
+        return sorted(KINDS - set(self.fired))
+
+    def broken(self, *invariants: str) -> int:
+        """How many seeds ended with one of these."""
+        return sum(
+            it.violation is not None and it.violation.invariant in invariants for it in self.bad
+        )
+
+
+def quiet() -> None:
+    """The engine's log lines are of no use here."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def _run(asked: tuple[int, int]) -> Verdict:
+    return run_seed(*asked)
+
+
+def verdicts(seeds: Iterable[int], deliveries: int, *, processes: int) -> Iterator[Verdict]:
+    """Each as soon as it is there."""
+    asked = [(seed, deliveries) for seed in seeds]
+    with multiprocessing.Pool(processes, initializer=quiet) as pool:
+        yield from pool.imap_unordered(_run, asked)
+
+
+def run_many(seeds: Sequence[int], deliveries: int, *, processes: int) -> Totals:
+    """All of them, with a progress line."""
+    totals, began, shown = Totals(), monotonic(), 0.0
+    for verdict in verdicts(seeds, deliveries, processes=processes):
+        totals.add(verdict)
+        if verdict.violation is not None:
+            _say(f"\r{verdict.report()}\n")
+        now = monotonic()
+        if now - shown > _LINE_EVERY_S or totals.seeds == len(seeds):
+            shown = now
+            left = (now - began) / totals.seeds * (len(seeds) - totals.seeds)
+            _say(
+                f"\r{totals.seeds:,} of {len(seeds):,} seeds, "
+                f"{totals.counts['deliveries']:,} deliveries, {totals.counts['attempts']:,} "
+                f"attempts, {len(totals.bad)} violations, {left:.0f} s to go   "
+            )
+    _say("\n")
+    return totals
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
+    """The lines of the scoreboard that this run answers."""
+    counts, fired = totals.counts, totals.fired
+    same = sum(totals.traces[seed] == trace for seed, trace in again.traces.items())
+    kinds = len(KINDS) - len(totals.never_fired)
+    clock = fired["clock_step"] + fired["clock_jump"]
+    lost, early = totals.broken("S1", "S4", "L1", "L2"), totals.broken("S8")
+    return [
+        f"7   seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, "
+        f"attempts {counts['attempts']:,}, violations {len(totals.bad)}, "
+        f"fault kinds fired {kinds} of {len(KINDS)} ({fired.total():,} faults), "
+        f"same trace again {same} of {again.seeds}, {took_s:.0f} s",
+        f"16  requests {counts['requests']:,}: early {early}, due after the window "
+        f"{counts['past_window']}, Retry-After honoured {counts['retry_after']:,}, "
+        f"dropped: exhausted {counts['dropped_exhausted']:,}, "
+        f"expired {counts['dropped_expired']:,}",
+        f"17  clock steps and jumps {clock:,}: lost {lost}, early {early}, "
+        f"mass expiry {totals.broken('S14')}",
+        f"28  model steps {counts['model_steps']:,}: mismatches "
+        f"{totals.broken('health', 'schedule', 'S11', 'probe')}",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m homing.sim.run", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one and print its verdict")
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many (1000)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--deliveries", type=int, default=1_000, help="of each seed (1000)")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    asked = parser.parse_args(arguments)
+    quiet()
+    if asked.seed is not None:
+        verdict = run_seed(asked.seed, asked.deliveries)
+        sys.stdout.write(verdict.report() + "\n")
+        return int(verdict.violation is not None)
+    began = monotonic()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    totals = run_many(seeds, asked.deliveries, processes=asked.processes)
+    again = run_many(seeds[::AGAIN_EVERY], asked.deliveries, processes=asked.processes)
+    for line in figures(totals, again, took_s=monotonic() - began):
+        sys.stdout.write(line + "\n")
+    for kind in totals.never_fired:
+        sys.stdout.write(f"never fired: {kind}\n")
+    differing = [seed for seed, trace in again.traces.items() if totals.traces[seed] != trace]
+    return int(bool(totals.bad or totals.never_fired or differing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

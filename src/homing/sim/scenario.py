@@ -1,0 +1,136 @@
+"""A scenario: receivers by script, traffic, and what a person does, over a span of virtual time.
+
+All times are milliseconds from 0, the start of the scenario. Spans are half open: an outage or
+traffic from 2 h to 9 h includes the first of these moments and not the last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from enum import StrEnum
+
+from msgspec import Struct
+
+from homing.policy.health import HealthRules
+from homing.policy.presets import WORKFRONT
+from homing.policy.retry import Schedule
+
+FAILS_WITH = 500  # what an outage answers that only says how often it fails
+
+
+class Do(StrEnum):
+    """What a person can do."""
+
+    ENABLE = "enable"
+    FREEZE = "freeze"
+    REPLAY_DROPPED = "replay_dropped"
+
+
+class Reply(Struct, frozen=True):
+    """What a receiver does with one request."""
+
+    code: int | None  # None: it hangs or refuses
+    hangs: bool = False
+    latency_ms: int = 0
+    retry_after_s: int | None = None
+
+
+class Outage(Struct, frozen=True):
+    """A span in which a receiver is not itself."""
+
+    from_ms: int
+    to_ms: int
+    answers: int | None = None
+    hangs: bool = False
+    refuses: bool = False
+    fails: float | None = None  # the share of requests it hits; None: all
+    latency_ms: int | None = None
+    retry_after_s: int | None = None
+
+
+class Receiver(Struct, frozen=True):
+    """An endpoint of the scenario, as it answers."""
+
+    name: str
+    answers: int = 200
+    latency_ms: int = 0
+    deadline_ms: int | None = None
+    retry_after_s: int | None = None
+    outages: tuple[Outage, ...] = ()
+
+    def outage_at(self, at_ms: int) -> Outage | None:
+        """The last one listed that covers this moment."""
+        for outage in reversed(self.outages):
+            if outage.from_ms <= at_ms < outage.to_ms:
+                return outage
+        return None
+
+    def reply(self, outage: Outage | None, *, chance: float) -> Reply:
+        """What it does with a request; ``chance`` (0 to 1) decides where the outage hits some."""
+        latency_ms = self.latency_ms
+        if outage is not None and outage.latency_ms is not None:
+            latency_ms = outage.latency_ms
+        if outage is None or (outage.fails is not None and chance >= outage.fails):
+            return Reply(self.answers, latency_ms=latency_ms, retry_after_s=self.retry_after_s)
+        if outage.hangs or outage.refuses:
+            return Reply(None, hangs=outage.hangs, latency_ms=latency_ms)
+        code = outage.answers
+        if code is None:
+            code = self.answers if outage.fails is None else FAILS_WITH
+        return Reply(code, latency_ms=latency_ms, retry_after_s=outage.retry_after_s)
+
+
+class Traffic(Struct, frozen=True):
+    """Events to one endpoint: one every ``num / den`` milliseconds."""
+
+    to: int  # index of the endpoint
+    from_ms: int
+    until_ms: int
+    num: int
+    den: int
+    type: str
+
+    def times(self) -> Iterator[int]:
+        """The first at ``from``, the others at even steps after it, before ``until``."""
+        at, n = self.from_ms, 0
+        while at < self.until_ms:
+            yield at
+            n += 1
+            at = self.from_ms + n * self.num // self.den
+
+    @property
+    def count(self) -> int:
+        span_ms = max(self.until_ms - self.from_ms, 0)
+        return -(-span_ms * self.den // self.num)
+
+
+class Action(Struct, frozen=True):
+    """What a person does, and when."""
+
+    at_ms: int
+    do: Do
+    endpoint: int  # its index
+
+
+class Scenario(Struct, frozen=True):
+    """Everything there is to play; the same scenario always plays the same."""
+
+    title: str
+    run_for_ms: int
+    receivers: tuple[Receiver, ...]
+    traffic: tuple[Traffic, ...] = ()
+    actions: tuple[Action, ...] = ()
+    seed: int = 0
+    schedule: Schedule = WORKFRONT
+    rules: HealthRules = HealthRules()
+
+    @property
+    def events(self) -> int:
+        return sum(one.count for one in self.traffic)
+
+
+def chance_of(seed: int, name: str, delivery: int, attempt: int) -> float:
+    """A number from 0 up to 1 that this attempt of this delivery draws, whatever the policy."""
+    text = f"{seed}\0{name}\0{delivery}\0{attempt}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest()) / (1 << 56)

@@ -1,0 +1,154 @@
+"""One seed from its beginning to its verdict: faults, then healing, then the sums."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from homing.sim.accounts import Accounts
+from homing.sim.books import Books, Violation
+from homing.sim.faults import Faults, FaultyWorld
+from homing.sim.invariants import SLACK_MS, Balance, Healing
+from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
+from homing.sim.mix import Mix, Rates, draw
+from homing.sim.people import People
+from homing.sim.process import Process
+from homing.sim.publishers import Publishers
+from homing.sim.receivers import Receivers
+from homing.store.sqlite import SqliteDb
+
+NO_FAULTS = Rates(*([0] * 10))
+GATHER_S = 2_000  # in which publishers and people get the answers that they still wait for
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a seed."""
+
+    seed: int
+    deliveries: int
+    violation: Violation | None
+    trace_sha256: str
+    trace_lines: int
+    fired: Counter[str]
+    counts: Counter[str]
+
+    @property
+    def replay_command(self) -> str:
+        return f"python -m homing.sim.run --seed {self.seed} --deliveries {self.deliveries}"
+
+    def report(self) -> str:
+        if self.violation is None:
+            return f"seed {self.seed}: green, trace {self.trace_sha256}"
+        lines = "\n".join(f"  {line}" for line in self.violation.trace)
+        return (
+            f"seed {self.seed}: {self.violation.invariant} does not hold\n"
+            f"{self.violation.text}\n{lines}\nagain: {self.replay_command}"
+        )
+
+
+class Seed:
+    """All parts of one run, made from its mix."""
+
+    def __init__(self, mix: Mix, db: SqliteDb) -> None:
+        self.books = books = Books(mix, clock=self._now)
+        self.accounts = accounts = Accounts(books)
+
+        def chance(part: str) -> Random:
+            return Random(f"{part} {mix.seed} {mix.deliveries}")
+
+        self.mix = mix
+        self.faults = faults = Faults(mix.rates, chance("store"), accounts)
+        self.world = world = FaultyWorld(db, mix.options, accounts)
+        world.faults, world.on_life = faults, books.begin_life
+        faults.kill = world.die
+        self.receivers = Receivers(
+            mix,
+            chance("receivers"),
+            fire=faults.fire,
+            asked=lambda hit, at: accounts.asked.__setitem__((hit.delivery, hit.number), at),
+        )
+        world.otherwise = self.receivers.reply
+        self.process = Process(world, faults, books, mix, chance("process"))
+        self.people = People(world, mix, chance("people"), accounts, faults.fire)
+        self.publishers = Publishers(world, mix, chance("publishers"), accounts, faults.fire)
+        self.people.meanwhile = self.publishers.meanwhile
+
+    def _now(self) -> int:
+        return self.world.clock.now()  # Of the life of now.
+
+    async def live(self) -> None:
+        """Until the end, or the first violation."""
+        story = asyncio.ensure_future(self._story())
+        while not story.done() and not self.books.violations:
+            await asyncio.wait([story], timeout=600)
+        if story.done():
+            story.result()
+
+    async def _story(self) -> None:
+        rates, self.faults.rates = self.faults.rates, NO_FAULTS
+        self.world.install()
+        await self.process.start()
+        await self.people.set_up()
+        self.faults.rates = rates
+        supervisor = asyncio.ensure_future(self.process.supervise())
+        actors = [asyncio.ensure_future(it) for it in self._actors()]
+        await asyncio.sleep(self.mix.run_for_ms / 1000)
+        await self._heal(actors)
+        await Healing(self.world, self.books).watch()
+        await asyncio.sleep(SLACK_MS / 1000)
+        await Balance(self.world, self.accounts, self.faults).check(self.people.jobs)
+        supervisor.cancel()
+
+    def _actors(self) -> list[asyncio.Future[None]]:
+        subs = self.mix.subscriptions_each
+        events = int(self.mix.deliveries / max(0.6 * subs, 0.5))
+        each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
+        process = self.process
+        others = [process.kills(), process.stops(), process.outages(), process.steps()]
+        return [asyncio.ensure_future(it) for it in (*each, *others, self.people.act())]
+
+    async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
+        self.books.say("all heals")
+        self.process.over = self.people.over = self.publishers.over = True
+        self.receivers.healed = True
+        self.faults.heal()
+        await self.world.is_up.wait()
+        await asyncio.wait(actors, timeout=GATHER_S)
+        for actor in actors:
+            actor.cancel()
+        for error in await asyncio.gather(*actors, return_exceptions=True):
+            if isinstance(error, Exception):
+                raise error
+        await self.world.is_up.wait()  # An orderly stop may have been under way.
+
+
+def run_seed(seed: int, deliveries: int) -> Verdict:
+    """Run it; the same seed gives the same verdict and the same trace."""
+    parts: list[Seed] = []
+
+    async def main() -> None:
+        db = await SqliteDb.open(":memory:")
+        parts.append(Seed(draw(seed, deliveries), db))
+        await parts[0].live()
+
+    try:
+        run_virtual(main())
+    except (SpinsForEver, WaitsForEver) as error:
+        parts[0].books.violated("S14", repr(error))
+    except Exception:  # noqa: BLE001 - an exception that nobody took, from whatever part
+        parts[0].books.violated("exception", traceback.format_exc())
+    run = parts[0]
+    books = run.books
+    return Verdict(
+        seed,
+        deliveries,
+        books.violations[0] if books.violations else None,
+        books.trace.digest(),
+        books.trace.lines,
+        run.faults.fired,
+        books.counts,
+    )

@@ -1,0 +1,139 @@
+"""Where things stand in a TOML file: the line of every key, which ``tomllib`` does not tell.
+
+Only text that ``tomllib`` has read without complaint comes here, so nothing is checked again: keys
+are walked, values are stepped over. ``("endpoints", 0, "name")`` is the path of a value.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+Path = tuple[str | int, ...]
+
+_BLANK = re.compile(r"[ \t]*")
+_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}\r\n#]*")
+_STRINGS = (  # The long ones first: they begin like the short ones.
+    re.compile(r'"""(?:\\.|[^\\])*?"{3,5}', re.DOTALL),
+    re.compile(r"'''.*?'{3,5}", re.DOTALL),
+    re.compile(r'"(?:\\.|[^"\\])*"'),
+    re.compile(r"'[^']*'"),
+)
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """The line (from 1) of every table, key and array item."""
+    return _Walk(text).lines
+
+
+class _Walk:
+    """One walk through the text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line, self._counted_to = 1, 0
+        self._last_item: dict[Path, int] = {}  # of each array of tables
+        self.lines: dict[Path, int] = {(): 1}
+        table: Path = ()
+        while self._skip(_GAP) < len(text):
+            if text[self._at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _skip(self, pattern: re.Pattern[str]) -> int:
+        found = pattern.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+        return self._at
+
+    def _mark(self, path: Path, at: int) -> None:
+        self._line += self._text.count("\n", self._counted_to, at)
+        self._counted_to = at
+        self.lines.setdefault(path, self._line)
+
+    def _header(self) -> Path:
+        begin = self._at
+        double = self._text.startswith("[[", self._at)
+        self._at += 2 if double else 1
+        keys = self._keys()
+        self._at += 2 if double else 1
+        path: Path = ()
+        for depth, key in enumerate(keys, start=1):
+            path = (*path, key)
+            if double and depth == len(keys):
+                self._last_item[path] = self._last_item.get(path, -1) + 1
+            if path in self._last_item:
+                self._mark(path, begin)
+                path = (*path, self._last_item[path])
+        self._mark(path, begin)
+        return path
+
+    def _keys(self) -> list[str]:
+        """``a.b."c d"``; stands behind the blanks after it when it returns."""
+        keys: list[str] = []
+        while True:
+            self._skip(_BLANK)
+            begin = self._at
+            if self._text[begin] in "\"'":
+                self._string()
+                keys.append(tomllib.loads(f"k = {self._text[begin : self._at]}")["k"])
+            else:
+                self._skip(_BARE)
+                keys.append(self._text[begin : self._at])
+            self._skip(_BLANK)
+            if self._text[self._at] != ".":
+                return keys
+            self._at += 1
+
+    def _pair(self, table: Path) -> None:
+        begin = self._at
+        path = table
+        for key in self._keys():
+            path = (*path, key)
+            self._mark(path, begin)
+        self._at += 1  # the equals sign
+        self._skip(_BLANK)
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        match self._text[self._at]:
+            case '"' | "'":
+                self._string()
+            case "[":
+                self._items(path)
+            case "{":
+                self._inline(path)
+            case _:
+                self._skip(_SCALAR)
+
+    def _string(self) -> None:
+        for pattern in _STRINGS:
+            if found := pattern.match(self._text, self._at):
+                self._at = found.end()
+                return
+        raise AssertionError("the text was read before")
+
+    def _items(self, path: Path) -> None:
+        self._at += 1
+        index = 0
+        while self._text[self._skip(_GAP)] != "]":
+            if self._text[self._at] == ",":
+                self._at += 1
+                continue
+            self._mark((*path, index), self._at)
+            self._value((*path, index))
+            index += 1
+        self._at += 1
+
+    def _inline(self, path: Path) -> None:
+        self._at += 1
+        while self._text[self._skip(_GAP)] != "}":
+            if self._text[self._at] == ",":
+                self._at += 1
+                continue
+            self._pair(path)
+        self._at += 1

@@ -1,0 +1,331 @@
+"""A world on virtual time: the real engine and SQLite store, and receivers that are functions.
+
+A world lives through several *lives*: one for each start of the process. What an engine starts
+(tasks, timers, requests) belongs to its life and ends with it, so a crash drops all memory and
+keeps the store, wherever the engine was waiting at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from homing.engine.engine import Engine
+from homing.engine.options import EngineOptions
+from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
+from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.ports import (
+    AdminStore,
+    Answer,
+    DeliveryFilter,
+    DeliveryRow,
+    FlowStore,
+    Receipt,
+    Request,
+    SettleBatch,
+    ViewStore,
+)
+from homing.sim.loop import START_MS, VirtualClock
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.sqlite import SqliteDb
+from homing.store.views import Views
+
+T = TypeVar("T")
+
+_LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+_ADDRESS = "192.0.2.1:443"
+BURY_TURNS = 20
+
+
+class Crashed(Exception):
+    """The process died before it answered."""
+
+
+class Hit(Struct):
+    """A request on its way to a receiver."""
+
+    at: int  # by the engine's clock
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    deadline_ms: int
+    life: int
+
+    @property
+    def delivery(self) -> str:
+        return self.headers["homing-delivery"]
+
+    @property
+    def number(self) -> int:
+        return int(self.headers["homing-attempt"])
+
+
+class Reply(Struct, frozen=True):
+    """What comes back: a code or a failure, after a while; beyond the deadline it is a timeout."""
+
+    code: int | None = 200
+    failure: Failure | None = None
+    latency_ms: int = 0
+    retry_after: str | None = None
+
+
+Script = Callable[[Hit], Reply]
+
+
+class Watch:
+    """What can be seen from outside; a world tells of everything as it happens."""
+
+    def sent(self, hit: Hit) -> None:
+        """A request starts."""
+
+    def answered(self, hit: Hit, answer: Answer) -> None:
+        """A request has its answer; it is not settled yet."""
+
+    def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+        """Outcomes were committed: attempts, what they finished, what they changed."""
+
+    def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
+        """A person's enable or freeze was committed."""
+
+
+class ScriptedSender:
+    """A sender whose receivers are functions; those of one life."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        self._world, self._life = world, life
+
+    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+        world, life = self._world, self._life
+        if not life.alive:
+            return
+        target = request.target
+        url = f"{target.scheme}://{target.authority}{target.path}"
+        lines = request.header_block.decode().split("\r\n")[:-1]
+        headers = dict(line.split(": ", 1) for line in lines)
+        hit = Hit(life.clock.now(), url, headers, request.body, request.deadline_ms, life.number)
+        world.watch.sent(hit)
+        reply = world.scripts.get(url, world.otherwise)(hit)
+        in_time = reply.latency_ms <= request.deadline_ms
+        latency_ms = min(reply.latency_ms, request.deadline_ms)
+        answer = Answer(
+            code=reply.code if in_time else None,
+            failure=reply.failure if in_time else Failure.TIMEOUT,
+            detail="",
+            address=_ADDRESS,
+            phases=Phases(total_us=latency_ms * 1000),
+            retry_after=reply.retry_after if in_time else None,
+        )
+
+        def land() -> None:
+            world.watch.answered(hit, answer)
+            done(answer)
+
+        asyncio.get_running_loop().call_later(latency_ms / 1000, land)
+
+    async def close(self) -> None: ...
+
+
+class Life(Struct, eq=False):
+    """One run of the process."""
+
+    number: int
+    clock: VirtualClock
+    context: Context
+    alive: bool = True
+    tasks: dict[asyncio.Task[Any], None] = msgspec.field(default_factory=dict)  # in order
+
+
+class WatchedFlow(Flow):
+    """Tells of every settle."""
+
+    def __init__(self, db: SqliteDb, world: World) -> None:
+        super().__init__(db)
+        self._world = world
+
+    async def settle(self, batch: SettleBatch) -> frozenset[int]:
+        gone = await super().settle(batch)
+        self._world.watch.settled(batch, gone)
+        return gone
+
+
+class WatchedAdmin(Admin):
+    """Tells of every enable and freeze."""
+
+    def __init__(self, db: SqliteDb, world: World) -> None:
+        super().__init__(db)
+        self._world = world
+
+    async def set_endpoint(
+        self, endpoint: Endpoint, *, transition: Transition | None, notices: Any
+    ) -> Endpoint:
+        written = await super().set_endpoint(endpoint, transition=transition, notices=notices)
+        self._world.watch.commanded(written, transition)
+        return written
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, work: Any, context: Context | None = None
+) -> asyncio.Task[Any]:
+    """A task knows its life, and the other way round."""
+    task = asyncio.Task(work, loop=loop, context=context)
+    life = _LIFE.get() if context is None else context.get(_LIFE)
+    if life is not None:
+        life.tasks[task] = None
+        task.add_done_callback(life.tasks.pop)
+    return task
+
+
+class World:
+    """An engine with everything around it. Made by ``World.make``."""
+
+    def __init__(self, db: SqliteDb, options: EngineOptions, watch: Watch) -> None:
+        self.db, self.options, self.watch = db, options, watch
+        self.scripts: dict[str, Script] = {}
+        self.otherwise: Script = lambda _: Reply()
+        self.views: ViewStore = Views(db)  # for looking, in any life and between two
+        self.lives = 0
+        self.life: Life
+        self.engine: Engine
+
+    @classmethod
+    async def make(
+        cls, options: EngineOptions | None = None, *, watch: Watch | None = None
+    ) -> World:
+        """Open a store and start an engine on it."""
+        world = cls(await SqliteDb.open(":memory:"), options or EngineOptions(), watch or Watch())
+        world.install()
+        await world.start()
+        return world
+
+    def install(self) -> None:
+        """Let the loop know whose life a task belongs to."""
+        asyncio.get_running_loop().set_task_factory(_make_task)
+
+    def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
+        """What the engine of a new life is given."""
+        return WatchedFlow(self.db, self), WatchedAdmin(self.db, self), Views(self.db)
+
+    # --- lives -------------------------------------------------------------------------------
+
+    async def start(self, *, clock_offset_ms: int = 0) -> None:
+        """Begin a life; its clock may differ from the last one's, as after a reboot."""
+        self.lives += 1
+        clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + clock_offset_ms)
+        context = copy_context()
+        self.life = Life(self.lives, clock, context)
+        context.run(_LIFE.set, self.life)
+        flow, admin, views = self.stores()
+        self.engine = await self.call(
+            Engine.start(
+                flow=flow,
+                admin=admin,
+                views=views,
+                sender=ScriptedSender(self, self.life),
+                clock=clock,
+                options=self.options,
+            )
+        )
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the process do something; raises Crashed if it dies first."""
+        life = self.life
+        if not life.alive:
+            work.close()
+            raise Crashed
+        task = asyncio.get_running_loop().create_task(work, context=life.context)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if life.alive:
+                raise
+            raise Crashed from None
+
+    def die(self) -> None:
+        """Drop all memory, at this very moment."""
+        self.life.alive = False
+        self._bury(self.life, BURY_TURNS)
+
+    def _bury(self, life: Life, turns: int) -> None:
+        """End its tasks and timers; for some turns, as tasks that end may set timers again."""
+        loop = asyncio.get_running_loop()
+        for task in list(life.tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        for timer in list(loop._scheduled):  # type: ignore[attr-defined]
+            if timer._context.get(_LIFE) is life:
+                timer.cancel()
+        if turns:
+            loop.call_soon(self._bury, life, turns - 1, context=Context())
+
+    async def crash(self, *, clock_offset_ms: int = 0) -> None:
+        """Die and start again on the same store."""
+        self.die()
+        await asyncio.sleep(0)
+        await self.start(clock_offset_ms=clock_offset_ms)
+
+    @property
+    def clock(self) -> VirtualClock:
+        return self.life.clock
+
+    # --- doing -------------------------------------------------------------------------------
+
+    async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
+        draft = SubscriptionDraft(
+            tenant=more.get("tenant", "default"),
+            url=url,
+            types=types or ("*",),
+            format=more.get("format", Format.STANDARD),
+            token=more.get("token"),
+            headers=(),
+            secret=more.get("secret"),
+            policy=more.get("policy"),
+            deadline_ms=more.get("deadline_ms"),
+            active=more.get("active", True),
+            description="",
+        )
+        return await self.call(self.engine.subscribe(draft))
+
+    async def publish(self, event_type: str = "a.b", **more: Any) -> Receipt:
+        draft = EventDraft(
+            tenant=more.get("tenant", "default"),
+            type=event_type,
+            data=msgspec.json.encode(more.get("data", {"n": 1})),
+            key=more.get("key"),
+        )
+        (receipt,) = await self.call(self.engine.publish([draft]))
+        return receipt
+
+    async def wait(self, ms: int) -> None:
+        await asyncio.sleep(ms / 1000)
+
+    # --- looking -----------------------------------------------------------------------------
+
+    async def deliveries(self, **conditions: Any) -> list[DeliveryRow]:
+        """All there are, oldest first."""
+        rows: list[DeliveryRow] = []
+        before: int | None = None
+        while True:
+            page, before = await self.views.deliveries(
+                DeliveryFilter(**conditions), before_id=before, limit=500
+            )
+            rows.extend(page)
+            if before is None:
+                return rows[::-1]
+
+    async def endpoints(self) -> list[Endpoint]:
+        """All there are, oldest first."""
+        found: list[Endpoint] = []
+        before: int | None = None
+        while True:
+            page, before = await self.views.endpoints(
+                tenant=None, state=None, before_id=before, limit=500
+            )
+            found.extend(page)
+            if before is None:
+                return found[::-1]

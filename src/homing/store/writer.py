@@ -1,0 +1,194 @@
+"""The SQLite writer as a process of its own: commits do not share a GIL with the event loop.
+
+apsw gives the GIL back and takes it again with every statement; beside a busy event loop each of
+these takes longer than the statement itself. Here the loop's process sends a call (port, method,
+arguments) over a socket pair, and a child runs it inline and answers, in order. The child has no
+life of its own: it ends with its parent, by the kernel's hand if need be, and holds no lock; the
+parent holds the lock file. If the child alone ends, what it was asked is StoreUnavailable, the next
+call starts another, and a batch that it had committed without an answer is known by its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from homing.errors import HomingError, StoreUnavailable
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.sqlite import Lock, SqliteDb, to_its_end
+
+_LENGTH = struct.Struct("!Q")
+_PR_SET_PDEATHSIG = 1
+CLOSE_S = 30
+
+
+class _Answers(asyncio.Protocol):
+    """The parent's end of the socket: answers come in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._waiting: list[asyncio.Future[Any]] = []
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def ask(self, call: object) -> asyncio.Future[Any]:
+        assert self.transport is not None
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self.transport.write(_packed(call))
+        return future
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        while len(self._data) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data)
+            end = _LENGTH.size + length
+            if len(self._data) < end:
+                return
+            fine, value = pickle.loads(memoryview(self._data)[_LENGTH.size : end])  # noqa: S301 - our child
+            del self._data[:end]
+            future = self._waiting.pop(0)
+            if future.done():
+                continue  # Who asked has stopped waiting.
+            if fine:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.transport = None
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable("The writer's process ended."))
+
+
+class Writer:
+    """The parent's side. Made by ``open``."""
+
+    def __init__(self, path: Path, *, node: int) -> None:
+        self._path, self._node = path, node
+        self._lock = Lock(Path(f"{path}.lock"))
+        self._answers = _Answers()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._starting = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path, *, node: int) -> Writer:
+        """DataInUse if another process has the file."""
+        writer = cls(path, node=node)
+        try:
+            await writer.call("flow", "last_id")
+        except BaseException:
+            await writer.close()
+            raise
+        return writer
+
+    async def call(self, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        if self._answers.transport is None:
+            await self._start()
+        return await self._answers.ask((port, method, args, kwargs))
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if self._answers.transport is not None:
+                return
+            loop = asyncio.get_running_loop()
+            _, self._answers = await loop.create_connection(_Answers, sock=self._begin())
+
+    def _begin(self) -> socket.socket:
+        """Start the child, and give our end of the line to it."""
+        ours, theirs = socket.socketpair()
+        words = [str(theirs.fileno()), str(self._path), str(self._node)]
+        with theirs:
+            self._child = subprocess.Popen(  # noqa: S603 - it is ourselves
+                [sys.executable, "-m", "homing.store.writer", *words],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        return ours
+
+    async def close(self) -> None:
+        """The child finishes what it was asked, writes the log back and ends."""
+        if self._answers.transport is not None:
+            self._answers.transport.write_eof()
+        if self._child is not None:
+            await asyncio.to_thread(self._child.wait, CLOSE_S)
+        if self._answers.transport is not None:
+            self._answers.transport.close()
+        self._lock.release()
+
+
+class Remote:
+    """A store port whose methods run in the writer's process."""
+
+    def __init__(self, writer: Writer, port: str) -> None:
+        self._writer, self._port = writer, port
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._writer.call(self._port, method, *args, **kwargs)
+
+        setattr(self, method, call)  # Once for each method.
+        return call
+
+
+# --- the child ------------------------------------------------------------------------------
+
+
+def _packed(value: object) -> bytes:
+    body = pickle.dumps(value, protocol=5)
+    return _LENGTH.pack(len(body)) + body
+
+
+def _answer(ports: dict[str, Any], call: tuple[str, str, tuple[Any, ...], dict[str, Any]]) -> bytes:
+    port, method, args, kwargs = call
+    try:
+        return _packed((True, to_its_end(getattr(ports[port], method)(*args, **kwargs))))
+    except HomingError as error:
+        return _packed((False, error))
+    except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
+        return _packed((False, RuntimeError(f"{method}: {type(error).__name__}: {error}")))
+
+
+def _end_with_parent() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # The parent is told, and lets us finish.
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(1)  # It was gone before we asked.
+
+
+def main(number: str, path: str, node: str) -> None:
+    """Answer calls until the parent hangs up."""
+    _end_with_parent()
+    with socket.socket(fileno=int(number)) as line, line.makefile("rb") as calls:
+        try:
+            db = to_its_end(SqliteDb.open(path, locked=True))
+        except HomingError as error:
+            line.sendall(_packed((False, error)))
+            return
+        ports = {"flow": Flow(db, node=int(node)), "admin": Admin(db, node=int(node))}
+        while head := calls.read(_LENGTH.size):
+            call = pickle.loads(calls.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - our parent
+            line.sendall(_answer(ports, call))
+        to_its_end(db.close())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

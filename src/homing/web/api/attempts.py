@@ -1,0 +1,114 @@
+"""The stream of attempts: what is being sent right now, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from homing.errors import Invalid
+from homing.model import Attempt, Decided, Failure, Lane, Outcome, show_id
+from homing.ports import DeliveryRow
+from homing.web.answer import Answer, json_answer
+from homing.web.operation import LIMIT, TENANT, Call, Operation, Param
+from homing.web.query import show_cursor
+from homing.web.schemas import Time
+from homing.web.show import DELIVERY, ENDPOINT, SUBSCRIPTION, time_or_none, time_text
+
+
+class AttemptLine(Struct, frozen=True, kw_only=True):
+    """An attempt as the stream of attempts shows it."""
+
+    delivery: str
+    number: int
+    lane: Lane
+    outcome: Outcome
+    code: int | None
+    failure: Failure | None
+    detail: str
+    started_at: Time
+    finished_at: Time
+    total_us: int
+    tenant: str
+    event: str
+    type: str
+    endpoint: str
+    subscription: str
+    url: str
+    decided: Decided
+    retry: int | None
+    due_at: Time | None
+
+
+class AttemptPage(Struct, frozen=True):
+    """Oldest first; ``next_cursor`` is never null: what comes later is after it."""
+
+    items: list[AttemptLine]
+    next_cursor: str
+    missed: Annotated[int, Meta(description="Attempts after the cursor that are no longer kept.")]
+
+
+async def list_attempts(call: Call) -> Answer:
+    """Conditions pass attempts over after the page was cut, so that the cursor always moves on."""
+    query = call.query
+    tenant = query.tenant()
+    endpoint = query.id("endpoint", ENDPOINT)
+    subscription = query.id("subscription", SUBSCRIPTION)
+    seen = call.parts.engine.recent(query.cursor(), limit=query.limit())
+    rows = await call.parts.views.deliveries_by_id([one.delivery_id for one in seen.attempts])
+    lines = [
+        _line(attempt, rows[attempt.delivery_id])
+        for attempt in seen.attempts
+        if attempt.delivery_id in rows
+        and tenant in {None, rows[attempt.delivery_id].delivery.tenant}
+        and endpoint in {None, attempt.endpoint_id}
+        and subscription in {None, attempt.subscription_id}
+    ]
+    return json_answer(AttemptPage(lines, show_cursor(seen.last) or "", seen.missed))
+
+
+def _line(attempt: Attempt, row: DeliveryRow) -> AttemptLine:
+    return AttemptLine(
+        delivery=show_id(DELIVERY, attempt.delivery_id),
+        number=attempt.number,
+        lane=attempt.lane,
+        outcome=attempt.outcome,
+        code=attempt.code,
+        failure=attempt.failure,
+        detail=attempt.detail,
+        started_at=time_text(attempt.started_at),
+        finished_at=time_text(attempt.finished_at),
+        total_us=attempt.phases.total_us,
+        tenant=row.delivery.tenant,
+        event=row.event_key,
+        type=row.event_type,
+        endpoint=show_id(ENDPOINT, attempt.endpoint_id),
+        subscription=show_id(SUBSCRIPTION, attempt.subscription_id),
+        url=row.url,
+        decided=attempt.decided,
+        retry=attempt.retry or None,
+        due_at=time_or_none(attempt.due_at),
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/attempts",
+        id="listAttempts",
+        summary=(
+            "The latest attempts of this process, oldest first; ask again with next_cursor for "
+            "what came since."
+        ),
+        handler=list_attempts,
+        answer=AttemptPage,
+        params=(
+            TENANT,
+            Param("endpoint", "Only to this endpoint."),
+            Param("subscription", "Only of this subscription."),
+            Param("cursor", "The next_cursor of an earlier answer; without one, the latest."),
+            LIMIT,
+        ),
+        errors=(Invalid,),
+    ),
+)

@@ -1,0 +1,56 @@
+"""The bench runs and leaves figures of the promised shape; nothing here is about how fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run with tiny sizes."""
+    path = tmp_path_factory.mktemp("bench") / "figures.json"
+    argv = ["-m", "bench.run", "--quick", "--only", "a,b,c", "--scale", "0.05", "--json", str(path)]
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "c/a" in done.stdout
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def test_every_part_stands_between_two_measurements_of_its_yardstick(
+    figures: dict[str, Any],
+) -> None:
+    assert [[one["part"] for one in each] for each in figures["rounds"]] == [list("abaca")]
+
+
+def test_ratios_are_medians_of_rounds_and_know_their_targets(figures: dict[str, Any]) -> None:
+    ratios = figures["ratios"]
+    assert {name: one["target"] for name, one in ratios.items()} == {"b/a": 5.0, "c/a": 2.0}
+    before, b, after = (one["value"] for one in figures["rounds"][0][:3])
+    assert ratios["b/a"]["value"] == pytest.approx(b / ((before + after) / 2), rel=1e-3)
+    assert ratios["b/a"]["met"] is (ratios["b/a"]["value"] >= 5)
+
+
+def test_c_counts_every_event_once_and_ends_settled(figures: dict[str, Any]) -> None:
+    (c,) = [one for one in figures["rounds"][0] if one["part"] == "c"]
+    assert c["details"]["requests"] == figures["sizes"]["c"]
+    assert c["details"]["seconds"] >= c["details"]["published_s"] > 0
+    assert c["details"]["commits"].keys() == {"publish", "settle"}
+
+
+def test_it_says_what_was_measured_and_not_where(figures: dict[str, Any]) -> None:
+    assert figures["quick"] is True
+    assert {"commit", "time", "sizes", "medians", "limits"} <= figures.keys()
+    assert {"processors", "memory_gb", "python", "sqlite"} <= figures["machine"].keys()
+    assert "node" not in figures["machine"]
+    assert set(figures["medians"]) == {"ceiling", "a", "b", "c"}

@@ -1,0 +1,118 @@
+"""Every command of the pages is run: blocks of ``sh``, in order, as a reader types them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acceptance.running import free_port
+from cli.terminal import Terminal
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+class Reader:
+    """Follows a page: what goes on has a terminal of its own, the rest is typed and must end."""
+
+    def __init__(self, place: Path) -> None:
+        bin_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.terminal = Terminal(place, more={"PATH": bin_first})
+        self._port = str(free_port())
+        self._listening: subprocess.Popen[str] | None = None
+        self.stack = contextlib.ExitStack()
+        self.said = ""
+
+    def follow(self, page: str) -> None:
+        for block in blocks(page):
+            script = block.replace("127.0.0.1:9000", f"127.0.0.1:{self._port}")
+            script = script.replace("--port 9000", f"--port {self._port}")
+            if script.startswith("homing serve"):
+                self._go_on(script)
+            elif script.startswith("homing listen"):
+                self._stop_listening()
+                self._listening = self._go_on(script)
+            else:
+                self._type(script)
+
+    def _go_on(self, script: str) -> subprocess.Popen[str]:
+        process = self.terminal.start(["bash", "-euc", f"exec {script}"])
+        self.stack.callback(self._stop, process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "serves" in line or "Ctrl-C ends it" in line:
+                return process
+        raise AssertionError(script)
+
+    def _type(self, script: str) -> None:
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.terminal.place,
+            env=self.terminal.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
+        self.said += ran.stdout + ran.stderr
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._stop(self._listening)
+            self._listening = None
+
+    def _stop(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        (
+            "tutorial/first-delivery.md",
+            (
+                "Published invoice-17-paid: it goes to 1 subscription.",
+                "its first attempt was answered with success",
+                "Waiting: not delivered by 1 attempt so far; retry 1 of 11 is due",
+                "✗ 503",
+                "Nothing is wrong.",
+            ),
+        ),
+        (
+            "howto/back-up-and-restore.md",
+            ("Backed up homing-data/homing.db to homing-backup.db", "to restored/homing.db"),
+        ),
+        (
+            "howto/wait-out-a-maintenance.md",
+            (
+                "by a person; nothing is attempted until a person enables it",
+                "Enabled (was frozen)",
+                "0 deliveries would be replayed",
+            ),
+        ),
+    ],
+)
+def test_the_commands_of_a_page_do_what_it_says(
+    page: str, told: tuple[str, ...], tmp_path: Path
+) -> None:
+    reader = Reader(tmp_path)
+    with reader.stack:
+        if not page.startswith("tutorial"):
+            reader.stack.enter_context(reader.terminal.serving())
+        reader.follow(page)
+    for sentence in told:
+        assert sentence in reader.said

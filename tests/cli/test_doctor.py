@@ -1,0 +1,66 @@
+"""``homing doctor``: each check with a verdict and a sentence, with and without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from acceptance.running import free_port
+from cli.terminal import Done, Terminal
+
+
+def verdicts(done: Done) -> dict[str, str]:
+    return {check["name"]: check["verdict"] for check in done.document["checks"]}
+
+
+def test_a_server_that_is_well_passes(terminal: Terminal) -> None:
+    done = terminal.well("doctor", "--json")
+    found = verdicts(done)
+    assert set(found.values()) <= {"well", "look"}
+    assert {"settings", "data", "disk", "store", "clock", "server", "ledger", "backlog"} <= {*found}
+    listen: dict[str, Any] = next(
+        one for one in done.document["settings"] if one["name"] == "listen"
+    )
+    assert listen["source"] == "HOMING_LISTEN"
+    told = terminal.well("doctor").out
+    assert "✓ server" in told
+    assert "Nothing is wrong." in told
+
+
+def test_held_endpoints_are_worth_a_look(terminal: Terminal) -> None:
+    url = "http://127.0.0.1:9/held"
+    terminal.well("subscribe", url)
+    terminal.well("endpoints", "freeze", url)
+    done = terminal.well("doctor", "--json")
+    assert verdicts(done)["frozen"] == "look"
+
+
+def test_without_a_server_the_rest_is_still_looked_at(tmp_path: Path) -> None:
+    done = Terminal(tmp_path).well("doctor", "--json")
+    found = verdicts(done)
+    assert (found["settings"], found["store"], found["server"]) == ("well", "unknown", "unknown")
+
+
+def test_a_server_that_should_be_there_and_is_not_fails_the_check(terminal: Terminal) -> None:
+    asked = terminal.run("doctor", "--server", f"http://127.0.0.1:{free_port()}", "--json")
+    assert (asked.code, verdicts(asked)["server"]) == (1, "wrong")
+    moved = terminal.run("doctor", "--json", HOMING_LISTEN=f"127.0.0.1:{free_port()}")
+    assert (moved.code, verdicts(moved)["server"]) == (1, "wrong")
+    denied = terminal.run("doctor", "--key", "a-wrong-key-of-some-length", "--json")
+    assert (denied.code, verdicts(denied)["access"]) == (1, "wrong")
+
+
+def test_a_wrong_setting_is_the_first_thing_told(tmp_path: Path) -> None:
+    done = Terminal(tmp_path).run("doctor", "--json", HOMING_NODE="900")
+    assert (done.code, verdicts(done)) == (1, {"settings": "wrong"})
+
+
+def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "homing-data").mkdir(mode=0o700)
+    (tmp_path / "homing-data" / "homing.db").write_text("something else, which is no database")
+    done = Terminal(tmp_path).run("doctor", "--json")
+    assert (done.code, verdicts(done)["store"]) == (1, "wrong")
+    gone = Terminal(tmp_path).run(
+        "doctor", "--json", HOMING_DATABASE_URL=f"postgresql://127.0.0.1:{free_port()}/x"
+    )
+    assert (gone.code, verdicts(gone)["store"]) == (1, "wrong")

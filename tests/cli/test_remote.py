@@ -1,0 +1,99 @@
+"""Commands that speak to a server: they find it and its key by themselves."""
+
+from __future__ import annotations
+
+from cli.terminal import Terminal
+
+NOWHERE = "http://127.0.0.1:9/"  # nobody listens on the discard port
+
+
+def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> None:
+    made = terminal.well("subscribe", f"{NOWHERE}found", "order.*", "--json").document
+    assert made["secret"].startswith("whsec_")
+    told = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1", "--json")
+    assert told.document == {"id": "found-1", "deliveries": 1}
+    again = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1")
+    assert "Published found-1: it goes to 1 subscription." in again.out
+    (listed,) = terminal.well("deliveries", "--event", "found-1", "--json").lines
+    assert listed["subscription"] == made["id"]
+    shown = terminal.well("deliveries", "show", "found-1", "--json").document
+    assert shown["id"] == listed["id"]
+    cancelled = terminal.well("deliveries", "cancel", "found-1", "--json").document
+    assert cancelled["status"] == "cancelled"
+    assert terminal.well("unsubscribe", made["id"], "--json").document["deleted"] is True
+    assert made["id"] not in terminal.well("subscriptions", "--json").out
+
+
+def test_many_events_come_from_a_file_or_a_pipe(terminal: Terminal) -> None:
+    lines = '{"type": "a.b", "data": 1, "id": "pipe-1"}\n\n{"type": "a.c", "data": {"x": []}}\n'
+    first, second = terminal.well("publish", "--file", "-", "--json", given=lines).lines
+    assert first == {"id": "pipe-1", "deliveries": 0}
+    assert second["id"]
+    bad = terminal.run("publish", "--file", "-", given='{"type": "a.b"}')
+    assert bad.code == 2
+    assert "line 1 is not an event: it has no data" in bad.err
+    data = terminal.well("publish", "a.b", "-", "--id", "pipe-2", given='{"from": "a pipe"}')
+    assert "no subscription wants it" in data.out
+
+
+def test_an_endpoint_is_shown_frozen_and_enabled_by_its_url(terminal: Terminal) -> None:
+    url = f"{NOWHERE}frozen"
+    terminal.well("subscribe", url, "never.published")
+    frozen = terminal.well("endpoints", "freeze", url, "--json").document
+    assert (frozen["state"], frozen["rule"]) == ("frozen", "frozen_by_person")
+    (listed,) = terminal.well("endpoints", "--state", "frozen", "--json").lines
+    assert listed["id"] == frozen["id"]
+    enabled = terminal.well("endpoints", "enable", frozen["id"])
+    assert enabled.out.startswith("The endpoint has been enabled since")
+    assert "Enabled (was frozen)" in enabled.out
+    unknown = terminal.run("endpoints", "show", "http://unknown.example/")
+    assert unknown.code == 1
+    assert "No endpoint has the URL" in unknown.err
+
+
+def test_tables_are_for_people(terminal: Terminal) -> None:
+    url = f"{NOWHERE}table"
+    terminal.well("subscribe", url, "table.*", "--description", "[red]")
+    terminal.well("publish", "table.laid", "--id", "table-1")
+    subscriptions = terminal.well("subscriptions").out
+    assert subscriptions.splitlines()[0].split()[:3] == ["id", "tenant", "types"]
+    assert "[red]" in subscriptions
+    assert "\x1b" not in subscriptions
+    deliveries = terminal.well("deliveries", "--endpoint", url).out
+    assert "table.laid" in deliveries
+    assert url in terminal.well("endpoints").out
+    empty = terminal.well("deliveries", "--status", "dropped")
+    assert empty.out == ""
+    assert "There are no such deliveries." in empty.err
+
+
+def test_one_and_many_are_replayed(terminal: Terminal) -> None:
+    url = f"{NOWHERE}replay"
+    made = terminal.well("subscribe", url, "replay.*", "--json").document
+    lines = "".join(f'{{"type": "replay.me", "data": {n}, "id": "replay-{n}"}}\n' for n in range(3))
+    terminal.well("publish", "--file", "-", given=lines)
+    for n in range(3):
+        terminal.well("deliveries", "cancel", f"replay-{n}")
+    one = terminal.well("replay", "replay-0", "--json").document
+    assert (one["replay"], one["status"]) == (True, "pending")
+    where = ("--status", "cancelled", "--subscription", made["id"])
+    counted = terminal.well("replay", *where, "--dry-run")
+    assert "3 deliveries would be replayed." in counted.out
+    asked = terminal.run("replay", *where)
+    assert asked.code == 2
+    assert "say --yes" in asked.err
+    job = terminal.well("replay", *where, "--yes", "--json").document
+    assert (job["state"], job["replayed"], job["skipped"]) == ("done", 3, 0)
+    neither = terminal.run("replay")
+    assert neither.code == 2
+
+
+def test_attempts_are_followed(terminal: Terminal) -> None:
+    url = f"{NOWHERE}tail"
+    terminal.well("subscribe", url, "tail.*")
+    terminal.well("publish", "tail.wagged", "--id", "tail-1")
+    told = terminal.well("tail", "--for", "1s", "--endpoint", url, "--failed")
+    assert "✗ refused" in told.out
+    assert "retry 1 in 84 s" in told.out
+    (line,) = terminal.well("tail", "--for", "0s", "--endpoint", url, "--json").lines
+    assert (line["event"], line["outcome"]) == ("tail-1", "failed")

@@ -1,0 +1,200 @@
+"""Every operation of the API against a real server process, by both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+import standardwebhooks
+from msgspec import Raw
+
+from acceptance.running import KEY, Server
+from client.both import Make, both, listed, raised
+from client.hooks import hook
+from homing.client import (
+    AsyncHoming,
+    Conflict,
+    DeliveryDetail,
+    Event,
+    Homing,
+    Invalid,
+    NotAuthorized,
+    NotFound,
+    TooLarge,
+    Unreachable,
+    verify,
+)
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def tenant() -> str:
+    """Each story has a tenant of its own on the server they share."""
+    return uuid.uuid4().hex
+
+
+def client(make: Make, server: Server) -> AsyncHoming:
+    return make(f"http://127.0.0.1:{server.port}", KEY)
+
+
+async def finished(homing: AsyncHoming, tenant: str, count: int = 1) -> list[DeliveryDetail]:
+    """The tenant's deliveries, once so many are finished."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            rows = [
+                row
+                for row in await listed(homing.deliveries(tenant=tenant))
+                if row.status != "pending"
+            ]
+            if len(rows) >= count:
+                return [await homing.delivery(row.id) for row in rows]
+            await asyncio.sleep(0.01)
+
+
+@both
+async def test_an_event_is_published_delivered_verified_and_replayed(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    with hook() as receiver:
+        made = await homing.subscribe(receiver.url, ["invoice.*"], tenant=tenant)
+        receipt = await homing.publish("invoice.paid", {"n": 17}, tenant=tenant)
+        assert receipt.deliveries == 1
+        (delivery,) = await finished(homing, tenant)
+        assert (delivery.status, delivery.event) == ("delivered", receipt.id)
+        assert [one.code for one in delivery.attempts] == [204]
+        again = await homing.replay_delivery(delivery.id)
+        assert again.replay
+        await finished(homing, tenant, 2)
+    for headers, body in receiver.came:
+        verified = verify(headers, body, made.secret)
+        assert (verified.id, verified.event_type) == (delivery.webhook_id, "invoice.paid")
+        assert verified.delivery in {delivery.id, again.id}
+        assert verified.attempt == 1
+        lower = {name.lower(): value for name, value in headers.items()}
+        document = standardwebhooks.Webhook(made.secret).verify(body.decode(), lower)
+        assert document["data"] == {"n": 17}
+    latest = await homing.attempts(tenant=tenant)
+    assert {one.delivery for one in latest.items} == {delivery.id, again.id}
+    assert (await homing.attempts(cursor=latest.next_cursor, tenant=tenant)).items == ()
+    (ledger,) = await homing.ledger(tenant=tenant)
+    assert (ledger.accepted, ledger.delivered, ledger.balanced) == (2, 2, True)
+
+
+@both
+async def test_events_are_published_in_batches_listed_and_looked_at(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    mine = Event(type="a.b", data=Raw(b'{"n": 1.50}'), id="a/b", tenant=tenant)
+    batch = [mine, Event(type="a.c", data=[1], tenant=tenant)]
+    first, second = await homing.publish_many(batch)
+    assert first.id == "a/b"
+    assert len(second.id) == 32
+    assert await homing.publish_many([mine]) == [first]
+    many = (Event(type="a.d", data=n, tenant=tenant) for n in range(1_100))
+    receipts = await listed(homing.publish_all(many))
+    assert len({one.id for one in receipts}) == 1_100
+    seen = await listed(homing.events(tenant=tenant))
+    assert [one.id for one in seen] == [one.id for one in [first, second, *receipts]][::-1]
+    assert [one.id for one in await listed(homing.events(tenant=tenant, type="a.c"))] == [second.id]
+    shown = await homing.event("a/b", tenant=tenant)
+    assert bytes(shown.data) == b'{"n": 1.50}'
+    assert shown.deliveries == ()
+
+
+@both
+async def test_a_subscription_is_made_changed_tested_and_deleted(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    with hook() as receiver:
+        made = await homing.subscribe(
+            receiver.url, ["*"], tenant=tenant, token="t0ken-of-mine", headers={"x-a": "1"}
+        )
+        assert made.secret.startswith("whsec_")
+        assert made.token != "t0ken-of-mine"
+        changed = await homing.change_subscription(
+            made.id, token=None, headers={"x-a": None, "x-b": "2"}, types=["b"], description="Ours"
+        )
+        assert (changed.token, set(changed.headers), changed.types) == (None, {"x-b"}, ("b",))
+        attempt = await homing.test_subscription(made.id)
+        assert (attempt.lane, attempt.outcome, attempt.code) == ("test", "delivered", 204)
+        assert receiver.came[0][0]["x-b"] == "2"
+    assert [one.id for one in await listed(homing.subscriptions(tenant=tenant))] == [made.id]
+    assert (await homing.subscription(made.id)).description == "Ours"
+    await homing.delete_subscription(made.id)
+    assert isinstance(await raised(homing.delete_subscription(made.id)), NotFound)
+    assert await listed(homing.subscriptions(tenant=tenant)) == []
+
+
+@both
+async def test_an_endpoint_is_frozen_its_delivery_cancelled_and_replayed_in_bulk(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    with hook() as receiver:
+        made = await homing.subscribe(receiver.url, ["a"], tenant=tenant)
+        frozen = await homing.freeze_endpoint(made.endpoint)
+        assert (frozen.state, frozen.transitions[0].by) == ("frozen", "the admin key")
+        await homing.publish("a", 1, tenant=tenant)
+        (waiting,) = await listed(homing.deliveries(endpoint=made.endpoint, status="pending"))
+        assert (await homing.endpoint(made.endpoint)).waiting == 1
+        assert [
+            one.id for one in await listed(homing.endpoints(tenant=tenant, state="frozen"))
+        ] == [made.endpoint]
+        conflict = await raised(homing.replay_delivery(waiting.id))
+        assert isinstance(conflict, Conflict)
+        assert conflict.code == "still_pending"
+        assert (await homing.cancel_delivery(waiting.id)).status == "cancelled"
+        where: dict[str, Any] = {"tenant": tenant, "status": "cancelled", "since": "1h"}
+        assert (await homing.count_replay(**where)).count == 1
+        job = await homing.start_replay(**where)
+        assert (await homing.enable_endpoint(made.endpoint)).state == "enabled"
+        rows = await finished(homing, tenant, 2)
+        assert [row.status for row in rows] == ["delivered", "cancelled"]
+    assert (await homing.replay_job(job.id)).replayed == 1
+    assert (await homing.cancel_replay(job.id)).filter.status == "cancelled"
+
+
+@both
+async def test_refusals_are_errors_of_the_tree(server: Server, tenant: str, make: Make) -> None:
+    homing = client(make, server)
+    await homing.publish("a", 1, id="one", tenant=tenant)
+    conflict = await raised(homing.publish("a", 2, id="one", tenant=tenant))
+    assert isinstance(conflict, Conflict)
+    assert conflict.code == "event_conflict"
+    invalid = await raised(homing.publish("no type", 1))
+    assert isinstance(invalid, Invalid)
+    assert [one.field for one in invalid.problems] == ["events[0].type"]
+    assert isinstance(await raised(homing.publish("a", "x" * 2_000_000)), TooLarge)
+    assert isinstance(await raised(homing.publish("a", "x" * 20_000_000)), TooLarge)
+    assert isinstance(await raised(homing.event("none", tenant=tenant)), NotFound)
+    stranger = make(f"http://127.0.0.1:{server.port}", "another-key")
+    assert isinstance(await raised(stranger.publish("a", 1)), NotAuthorized)
+
+
+@both
+async def test_health_is_asked_once_and_told(server: Server, make: Make) -> None:
+    homing = client(make, server)
+    assert await homing.healthy()
+    assert await homing.ready()
+    assert "homing_" in await homing.metrics()
+    nobody = make("http://127.0.0.1:1", KEY)
+    assert isinstance(await raised(nobody.healthy()), Unreachable)
+
+
+async def test_clients_are_context_managers_and_closed_afterwards(server: Server) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    with Homing(url, KEY) as homing:
+        assert homing.ready()
+    with pytest.raises(RuntimeError, match="closed"):
+        homing.ready()
+    async with AsyncHoming(url, KEY) as other:
+        assert await other.ready()
+    with pytest.raises(RuntimeError, match="closed"):
+        await other.ready()
+    assert KEY not in repr(homing) + repr(other)
