@@ -147,6 +147,7 @@ class Dispatcher:
         station = self.stations.get(endpoint_id)
         if station is None:
             return
+        station.stale = station.loading
         for lane in LANES:
             gone = self._filter(
                 station, lane, lambda work: work.delivery.subscription_id != subscription_id

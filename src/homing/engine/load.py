@@ -126,8 +126,8 @@ class Loader:
             asks, asked, answers, strict=True
         ):
             known = before | station.end_load()
-            if ask.enabled_since != station.endpoint.health.enabled_since:
-                # It was enabled meanwhile: what was fresh is no longer.
+            if station.stale or ask.enabled_since != station.endpoint.health.enabled_since:
+                # Rows have moved away, or it was enabled and what was fresh is no longer.
                 station.restore(more_fresh=more_fresh, next_due=next_due)
                 self._hungry[station] = None
                 continue

@@ -45,6 +45,7 @@ class Station:
         "reporting",
         "retry",
         "settled_meanwhile",
+        "stale",
         "sweeping",
         "wake_at",
     )
@@ -64,6 +65,7 @@ class Station:
         self.next_due: int | None = None
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
+        self.stale = False  # what is being loaded may have moved away meanwhile
         self.expire_at = 0  # when it is held: look for expired deliveries then
         self.wake_at: int | None = None
 
@@ -129,7 +131,7 @@ class Station:
 
     def begin_load(self) -> None:
         """From here on what the store has is what the answer says, and what is told meanwhile."""
-        self.loading = True
+        self.loading, self.stale = True, False
         self.settled_meanwhile.clear()
         self.more_fresh, self.next_due = False, None
 

@@ -168,6 +168,8 @@ class Sweeper:
                 moved = True  # It may have been done all the same.
                 raise
             finally:
+                # Once more: what was loaded during the step may no longer be there.
+                self._dispatcher.forget_subscription(chore.subscription_id, chore.endpoint_id)
                 if moved and target is not None:
                     self._dispatcher.all_in_store(target.id)
 

@@ -11,6 +11,7 @@ call starts another, and a batch that it had committed without an answer is know
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import pickle
@@ -184,9 +185,10 @@ def main(number: str, path: str, node: str) -> None:
             line.sendall(_packed((False, error)))
             return
         ports = {"flow": Flow(db, node=int(node)), "admin": Admin(db, node=int(node))}
-        while head := calls.read(_LENGTH.size):
-            call = pickle.loads(calls.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - our parent
-            line.sendall(_answer(ports, call))
+        with contextlib.suppress(ConnectionError, EOFError):  # The parent was killed.
+            while head := calls.read(_LENGTH.size):
+                call = pickle.loads(calls.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - our parent
+                line.sendall(_answer(ports, call))
         to_its_end(db.close())
 
 

@@ -1,7 +1,22 @@
 -- The hot path. Every statement is a seek, or a seek per row of a batch, however much is pending.
 
--- name: last_id
--- New ids begin after the highest in use; each of these is one seek at the end of an index.
+-- name: last_id [sqlite]
+-- New ids begin after the highest in use, so that a batch's number is never that of an earlier one;
+-- each of these is one seek at the end of an index.
+SELECT coalesce(max(id), 0) FROM (
+    SELECT max(id) AS id FROM event
+    UNION ALL SELECT max(id) FROM pending
+    UNION ALL SELECT max(id) FROM history
+    UNION ALL SELECT max(delivery_id) FROM attempt
+    UNION ALL SELECT max(id) FROM transition
+    UNION ALL SELECT max(id) FROM subscription
+    UNION ALL SELECT max(id) FROM endpoint
+    UNION ALL SELECT max(id) FROM chore
+    UNION ALL SELECT max(id) FROM replay_job
+    UNION ALL SELECT max(number) FROM batch_mark
+) AS highest;
+
+-- name: last_id [postgres]
 SELECT coalesce(max(id), 0) FROM (
     SELECT max(id) AS id FROM event
     UNION ALL SELECT max(id) FROM pending

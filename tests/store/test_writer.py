@@ -1,0 +1,100 @@
+"""The writer's process: it does what the store does, and its end loses and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from homing.errors import DataInUse, NotFound, StaleCatalog, StoreUnavailable
+from homing.model import Finished, Status
+from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
+from homing.store.sqlite import SqliteDb
+from homing.store.views import Views
+from homing.store.writer import Remote, Writer
+from store.build import Maker
+
+
+async def opened(path: Path) -> tuple[Writer, FlowStore, AdminStore]:
+    writer = await Writer.open(path, node=0)
+    return (
+        writer,
+        cast("FlowStore", Remote(writer, "flow")),
+        cast("AdminStore", Remote(writer, "admin")),
+    )
+
+
+def kill(writer: Writer) -> None:
+    assert writer._child is not None
+    os.kill(writer._child.pid, signal.SIGKILL)
+    writer._child.wait()
+
+
+async def test_errors_come_back_as_they_are(tmp_path: Path) -> None:
+    writer, flow, admin = await opened(tmp_path / "homing.db")
+    with pytest.raises(StaleCatalog):
+        await flow.publish([[]], catalog_version=99, number=1)
+    with pytest.raises(NotFound):
+        await admin.cancel_delivery(5, now=1)
+    with pytest.raises(RuntimeError):  # A bug of ours is told, and ends nothing.
+        await admin.cancel_delivery("x")  # type: ignore[call-arg,arg-type]
+    assert await flow.last_id() == 0
+    await writer.close()
+
+
+async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path) -> None:
+    writer, _, _ = await opened(tmp_path / "homing.db")
+    with pytest.raises(DataInUse, match=str(os.getpid())):
+        await Writer.open(tmp_path / "homing.db", node=0)
+    await writer.close()
+    again, _, _ = await opened(tmp_path / "homing.db")
+    await again.close()
+
+
+async def published(flow: FlowStore, event: NewEvent, number: int, version: int) -> Receipt:
+    ((receipt,),) = cast(
+        "list[list[Receipt]]",
+        await flow.publish([[event]], catalog_version=version, number=number),
+    )
+    return receipt
+
+
+async def test_when_the_child_alone_is_killed_the_next_call_starts_another(tmp_path: Path) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    event = Maker().event()
+    assert (await published(flow, event, 1, 0)).new
+    kill(writer)
+    with pytest.raises(StoreUnavailable):
+        await flow.last_id()
+    assert await flow.last_id() == event.event.id
+    assert not (await published(flow, event, 2, 0)).new
+    await writer.close()
+
+
+async def test_a_batch_that_was_settled_without_an_answer_is_not_settled_twice(
+    tmp_path: Path,
+) -> None:
+    writer, flow, admin = await opened(tmp_path / "homing.db")
+    make = Maker()
+    endpoint = make.endpoint()
+    subscription = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    event = make.event(subscription)
+    version = await admin.catalog_version()
+    assert (await published(flow, event, 1, version)).deliveries == 1
+    (delivery,) = event.deliveries
+    batch = SettleBatch(
+        number=7, finished=(Finished(delivery, Status.DELIVERED, None, delivery.due_at),)
+    )
+    await flow.settle(batch)
+    kill(writer)  # Its answer might have been lost just as well.
+    with pytest.raises(StoreUnavailable):
+        await flow.settle(batch)
+    assert await flow.settle(batch) == frozenset()
+    reader = SqliteDb.reader(tmp_path / "homing.db")
+    (ledger,) = await Views(reader).ledger(tenant=None)
+    assert (ledger.accepted, ledger.delivered, ledger.pending) == (1, 1, 0)
+    await reader.close()
+    await writer.close()
