@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit bench profile docs clean
+.PHONY: help setup run test lint unit bench profile chaos mutation simulate docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,16 @@ bench: setup  ## what it can carry, in about ten minutes; ARGS=--quick in one
 
 profile: setup  ## where the CPU goes in parts c and d of the bench
 	$(BIN)/python -m bench.profiling $(ARGS)
+
+chaos: setup  ## killed, cut off, filled up: every fault for real; ARGS=--quick in a few minutes
+	PYTHONPATH=src:tests $(BIN)/python -m chaos.run $(ARGS)
+
+mutation: setup  ## does a test fail for every small change of policy and settle?
+	PYTHONPATH=src:tests $(BIN)/python -m chaos.mutation $(ARGS)
+
+simulate: setup  ## 1,000 seeds of faults, then every planted bug; about half an hour
+	$(BIN)/python -m homing.sim.run $(ARGS)
+	PYTHONPATH=src:tests $(BIN)/python -m sim.find_planted
 
 docs: setup  ## write the reference pages that are made from the code
 	$(BIN)/homing reference docs/reference

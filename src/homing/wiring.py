@@ -36,6 +36,7 @@ from homing.store.tx import Db
 from homing.store.views import Views
 from homing.store.writer import Remote, Writer
 from homing.web.app import create_app
+from homing.web.cork import CorkedProtocol
 from homing.web.options import WebOptions
 
 log = structlog.get_logger("homing")
@@ -171,7 +172,7 @@ def _door(guard: Guard) -> Callable[[str], str | None]:
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="httptools",
+        http=CorkedProtocol,
         ws="none",
         lifespan="off",
         access_log=False,

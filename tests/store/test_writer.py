@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -97,4 +98,40 @@ async def test_a_batch_that_was_settled_without_an_answer_is_not_settled_twice(
     (ledger,) = await Views(reader).ledger(tenant=None)
     assert (ledger.accepted, ledger.delivered, ledger.pending) == (1, 1, 0)
     await reader.close()
+    await writer.close()
+
+
+async def test_calls_that_come_together_are_each_done_whole_or_not_at_all(tmp_path: Path) -> None:
+    writer, flow, admin = await opened(tmp_path / "homing.db")
+    make = Maker()
+    events = [make.event() for _ in range(12)]
+    calls = [
+        published(flow, event, number, 99 if number % 3 == 0 else 0)
+        for number, event in enumerate(events, 1)
+    ]
+    bug = admin.log_test("not an attempt")  # type: ignore[arg-type]
+    results = await asyncio.gather(*calls[:6], bug, *calls[6:], return_exceptions=True)
+    kinds = [type(result) for result in results]
+    assert kinds.count(Receipt) == 8
+    assert kinds.count(StaleCatalog) == 4
+    assert kinds.count(RuntimeError) == 1
+    reader = SqliteDb.reader(tmp_path / "homing.db")
+    rows, _ = await Views(reader).events(tenant=None, event_type=None, before_id=None, limit=50)
+    kept = {row.event.id for row in rows}
+    assert kept == {it.event.id for number, it in enumerate(events, 1) if number % 3}
+    await reader.close()
+    await writer.close()
+
+
+async def test_a_row_that_is_refused_fails_its_own_call_alone(tmp_path: Path) -> None:
+    writer, flow, admin = await opened(tmp_path / "homing.db")
+    make = Maker()
+    endpoint = make.endpoint()
+    subscription = make.subscription(endpoint)
+    await admin.create_subscription(subscription, endpoint=endpoint)
+    version = await admin.catalog_version()
+    twice = [admin.create_subscription(subscription, endpoint=endpoint) for _ in range(3)]
+    good = [published(flow, make.event(), number, version) for number in range(1, 6)]
+    results = await asyncio.gather(*twice, *good, return_exceptions=True)
+    assert [type(result) for result in results] == [RuntimeError] * 3 + [Receipt] * 5
     await writer.close()

@@ -59,8 +59,7 @@ class Dispatcher:
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
         self.airborne = 0  # attempts made and not yet settled, probes included
         self._grounded = asyncio.Event()
-        self.ready_count = 0
-        self.ready_bytes = 0
+        self.ready_count = self.ready_bytes = 0
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
         self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
@@ -128,9 +127,9 @@ class Dispatcher:
         station = self.stations.get(delivery.endpoint_id)
         if station is None:
             self.read_again(delivery.endpoint_id)
-            return
-        station.left_in_store(delivery)
-        self.look(station)
+        else:
+            station.left_in_store(delivery)
+            self.look(station)
 
     def all_in_store(self, endpoint_id: int) -> None:
         """The store may have deliveries for this endpoint that were never here: they moved, say."""

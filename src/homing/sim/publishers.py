@@ -42,10 +42,8 @@ class Publishers:
         mean_s = 0.8 * mix.run_for_ms / 1000 * at_once * mix.publishers / max(events, 1)
         while not self.over and books.counts["deliveries"] < mix.deliveries:
             await asyncio.sleep(min(chance.expovariate(1 / mean_s), 5 * mean_s))
-            for _ in range(at_once):
-                if self.over or books.counts["deliveries"] >= mix.deliveries:
-                    break
-                await self.publish_something()
+            if not self.over:
+                await asyncio.gather(*(self.publish_something() for _ in range(at_once)))
 
     async def meanwhile(self) -> None:
         """At the very time of something else, or a little later."""

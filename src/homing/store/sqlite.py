@@ -138,6 +138,7 @@ class Session:
         self._reader = reader
         self._connection: apsw.Connection | None = None
         self._tx: SqliteTx | None = None
+        self._group = False  # several operations share a transaction
 
     @property
     def count(self) -> int:
@@ -179,7 +180,39 @@ class Session:
 
         return self._between("BEGIN IMMEDIATE", work)
 
+    def grouped(self, work: Callable[[], T]) -> T:
+        """Run several operations with one COMMIT: what one of them raises undoes that one alone.
+
+        If the database itself fails at any of them, nothing of the group is kept.
+        """
+
+        def group(*_: object) -> T:
+            self._group = True
+            try:
+                return work()
+            finally:
+                self._group = False
+
+        return self._between("BEGIN IMMEDIATE", group)
+
+    def _part(self, work: Callable[[apsw.Connection, SqliteTx], T]) -> T:
+        """One operation of a group."""
+        connection, tx = self._open()
+        connection.execute("SAVEPOINT part")
+        try:
+            result = work(connection, tx)
+        except apsw.Error:
+            raise  # The whole group is undone.
+        except BaseException:
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+            raise
+        connection.execute("RELEASE part")
+        return result
+
     def _between(self, begin: str, work: Callable[[apsw.Connection, SqliteTx], T]) -> T:
+        if self._group:
+            return self._part(work)
         try:
             connection, tx = self._open()
             connection.execute(begin)
@@ -362,6 +395,10 @@ class SqliteDb:
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one writing transaction: for migrations."""
         return await self._write.call(lambda: self._writer.raw(operation))
+
+    def grouped(self, work: Callable[[], T]) -> T:
+        """Run several operations with one COMMIT; only where they run inline."""
+        return self._writer.grouped(work)
 
     async def close(self) -> None:
         """Finish what was asked, write the log back and let the file go."""

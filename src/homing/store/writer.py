@@ -2,7 +2,8 @@
 
 apsw gives the GIL back and takes it again with every statement; beside a busy event loop each of
 these takes longer than the statement itself. Here the loop's process sends a call (port, method,
-arguments) over a socket pair, and a child runs it inline and answers, in order. The child has no
+arguments) over a socket pair, and a child runs it inline and answers, in order. Calls that wait
+together (a publish, a settle) share one COMMIT and are answered after it. The child has no
 life of its own: it ends with its parent, by the kernel's hand if need be, and holds no lock; the
 parent holds the lock file. If the child alone ends, what it was asked is StoreUnavailable, the next
 call starts another, and a batch that it had committed without an answer is known by its number.
@@ -20,16 +21,21 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
+
+import apsw
 
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.sqlite import Lock, SqliteDb, to_its_end
 
+Call = tuple[str, str, tuple[Any, ...], dict[str, Any]]
+
 _LENGTH = struct.Struct("!Q")
+_RECEIVE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 CLOSE_S = 30
 
@@ -155,14 +161,76 @@ def _packed(value: object) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _answer(ports: dict[str, Any], call: tuple[str, str, tuple[Any, ...], dict[str, Any]]) -> bytes:
-    port, method, args, kwargs = call
-    try:
-        return _packed((True, to_its_end(getattr(ports[port], method)(*args, **kwargs))))
-    except HomingError as error:
-        return _packed((False, error))
-    except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
-        return _packed((False, RuntimeError(f"{method}: {type(error).__name__}: {error}")))
+class _Calls:
+    """The child's end of the line."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._data = bytearray()
+
+    def next(self) -> list[Call]:
+        """All calls that have come, at least one; empty when the parent has hung up."""
+        calls: list[Call] = []
+        while not calls:
+            data = self._line.recv(_RECEIVE_BYTES)
+            if not data:
+                return []
+            while data:  # There may be more; it is taken without waiting.
+                self._data += data
+                data = self._more()
+            calls = list(self._whole())
+        return calls
+
+    def _more(self) -> bytes:
+        try:
+            return self._line.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
+
+    def _whole(self) -> Iterator[Call]:
+        while len(self._data) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data)
+            end = _LENGTH.size + length
+            if len(self._data) < end:
+                return
+            yield pickle.loads(memoryview(self._data)[_LENGTH.size : end])  # noqa: S301 - our parent
+            del self._data[:end]
+
+
+class _Child:
+    """Runs calls; those that have come together share a COMMIT, and are answered after it."""
+
+    def __init__(self, db: SqliteDb, node: int) -> None:
+        self._db, self._node = db, node
+        self._ports = self._fresh_ports()
+
+    def _fresh_ports(self) -> dict[str, Any]:
+        return {"flow": Flow(self._db, node=self._node), "admin": Admin(self._db, node=self._node)}
+
+    def answers(self, calls: list[Call]) -> list[bytes]:
+        if len(calls) == 1:
+            return [self._answer(calls[0], grouped=False)]
+        try:
+            return self._db.grouped(lambda: [self._answer(call, grouped=True) for call in calls])
+        except StoreUnavailable as error:
+            self._ports = self._fresh_ports()  # They remember what was undone.
+            return [_packed((False, error)) for _ in calls]
+        except apsw.Error:  # A bug in one of them: each by itself, so that the others are done.
+            self._ports = self._fresh_ports()
+            return [self._answer(call, grouped=False) for call in calls]
+
+    def _answer(self, call: Call, *, grouped: bool) -> bytes:
+        port, method, args, kwargs = call
+        try:
+            return _packed((True, to_its_end(getattr(self._ports[port], method)(*args, **kwargs))))
+        except HomingError as error:
+            return _packed((False, error))
+        except apsw.Error as error:
+            if grouped:
+                raise  # The group is undone, and all of it is answered so.
+            return _packed((False, RuntimeError(f"{method}: {type(error).__name__}")))
+        except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
+            return _packed((False, RuntimeError(f"{method}: {type(error).__name__}: {error}")))
 
 
 def _end_with_parent() -> None:
@@ -178,17 +246,16 @@ def _end_with_parent() -> None:
 def main(number: str, path: str, node: str) -> None:
     """Answer calls until the parent hangs up."""
     _end_with_parent()
-    with socket.socket(fileno=int(number)) as line, line.makefile("rb") as calls:
+    with socket.socket(fileno=int(number)) as line:
         try:
             db = to_its_end(SqliteDb.open(path, locked=True))
         except HomingError as error:
             line.sendall(_packed((False, error)))
             return
-        ports = {"flow": Flow(db, node=int(node)), "admin": Admin(db, node=int(node))}
-        with contextlib.suppress(ConnectionError, EOFError):  # The parent was killed.
-            while head := calls.read(_LENGTH.size):
-                call = pickle.loads(calls.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - our parent
-                line.sendall(_answer(ports, call))
+        calls, child = _Calls(line), _Child(db, int(node))
+        with contextlib.suppress(ConnectionError):  # The parent was killed.
+            while come := calls.next():
+                line.sendall(b"".join(child.answers(come)))
         to_its_end(db.close())
 
 
