@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import StaleEndpoints
-from homing.model import Decided, Delivery, Reason, State, Status
+from homing.model import Decided, Delivery, Reason, State, Status, id_floor
 from homing.ports import SettleBatch
 from homing.store import rows
 from homing.store.admin import Admin
+from homing.store.flow import Flow
 from homing.store.tx import Db
 from homing.store.views import Views
 from store.build import NOW, put
@@ -193,3 +194,13 @@ async def test_the_same_batch_again_is_answered_again_and_written_once(db: Db) -
     assert await scene.flow.settle(batch) == first
     (ledger,) = await Views(db).ledger(tenant=None)
     assert (ledger.accepted, ledger.delivered, ledger.pending) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("store", ["sqlite-memory", "sqlite-file"], indirect=True)
+async def test_numbers_of_batches_never_come_again_after_a_start(db: Db) -> None:
+    scene = await Scene(db).begin()
+    (delivery,) = await scene.deliver(1)
+    number = id_floor(NOW + 5_000)
+    await scene.flow.settle(SettleBatch(number=number, finished=(scene.make.finished(delivery),)))
+
+    assert await Flow(db).last_id() >= number

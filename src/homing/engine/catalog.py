@@ -6,6 +6,8 @@ and its transaction refuses an older one: a subscription just created is never m
 
 from __future__ import annotations
 
+import asyncio
+
 from homing.model import Subscription
 from homing.policy.match import Index
 from homing.ports import AdminStore
@@ -19,6 +21,7 @@ class Catalog:
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
         self.version = 0
+        self._reading = asyncio.Lock()
 
     def get(self, subscription_id: int) -> Subscription | None:
         return self._by_id.get(subscription_id)
@@ -29,7 +32,11 @@ class Catalog:
         return self._index.match(tenant, event_type, not_to_endpoint=not_to_endpoint)
 
     async def refresh(self) -> None:
-        """Read what has changed since."""
+        """Read what has changed since; one at a time, so that nothing old comes after the new."""
+        async with self._reading:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         # The version first: a change in between is read too, and only read again.
         version = await self._admin.catalog_version()
         for subscription in await self._admin.subscriptions_since(self.version):

@@ -286,6 +286,7 @@ class Accounts(Watch):
         books, sub = self.books, self.books.subs[result.id]
         if sub.now.endpoint_id != result.endpoint_id:
             books.unsure |= {sub.now.endpoint_id, result.endpoint_id}
+            sub.left.add(sub.now.endpoint_id)
             for delivery in books.deliveries.values():
                 if delivery.subscription_id == sub.id and delivery.status == "pending":
                     delivery.moved = True

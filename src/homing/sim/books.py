@@ -55,6 +55,7 @@ class Sub:
     told: Subscription
     deleted: bool = False
     deleted_told: bool = False
+    left: set[int] = field(default_factory=set)  # endpoints that it was at
 
     def matches(self, tenant: str, event_type: str) -> bool:
         if self.deleted or not self.now.active or tenant != self.tenant:

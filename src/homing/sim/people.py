@@ -220,8 +220,10 @@ class People:
         return True
 
     async def _delete(self) -> bool:
-        sub = self._living()
-        if sub is None or self._chance.random() < 0.5 or "*" in sub.now.types:
+        busy = {self._books.deliveries[it].subscription_id for it in self._books.flights}
+        subs = [self._books.subs[it] for it in sorted(busy) if not self._books.subs[it].deleted]
+        sub = self._chance.choice(subs) if subs else self._living()
+        if sub is None or "*" in sub.now.types:
             return False
         await self._world.ask(lambda engine: engine.unsubscribe(sub.id))
         right = sub.deleted and sub.deleted_told

@@ -234,7 +234,7 @@ class Settlements:
             return
         delivery.due = delivery.due_latest = row.due_at
         books.must(
-            row.endpoint_id in {sub.now.endpoint_id, sub.told.endpoint_id},
+            row.endpoint_id in {sub.now.endpoint_id, *sub.left},  # Chores will follow.
             "S1",
             lambda: f"{name(row.id)} waits where its subscription is not",
         )
@@ -279,6 +279,8 @@ def compare_endpoint(books: Books, row: Endpoint) -> None:
     """An endpoint's row against the model."""
     model, health = books.endpoints[row.id], row.health
     books.counts["model_steps"] += 1
+    if row.id in books.untold and row.next_probe_at == books.untold[row.id][0]:
+        model.probe_at = row.next_probe_at  # A take that nobody was told of is not known.
     if books.clock_jumped:  # Times that a clock set too far ahead are brought within reach.
         if model.probe_at is not None and row.next_probe_at is not None:
             model.probe_at = min(model.probe_at, row.next_probe_at)

@@ -18,7 +18,8 @@ import apsw
 from msgspec import Struct
 
 from homing.errors import StoreUnavailable
-from homing.store.sqlite import BUSY_MS, Lock
+from homing.store.lock import Lock
+from homing.store.sqlite import BUSY_MS
 
 STEP_PAGES = 1_000  # of 4 KiB
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"

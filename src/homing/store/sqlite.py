@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import queue
 import threading
@@ -25,7 +24,8 @@ from typing import Any, Protocol, TypeVar, cast
 import apsw
 import msgspec
 
-from homing.errors import DataInUse, StoreUnavailable
+from homing.errors import StoreUnavailable
+from homing.store.lock import Lock
 from homing.store.migrate import Execute, migrate
 from homing.store.rows import COLUMNS
 from homing.store.statements import statements
@@ -306,25 +306,6 @@ class Thread:
     def close(self) -> None:
         self._queue.put(None)
         self._thread.join()
-
-
-class Lock:
-    """Keeps a second process off the same file, and tells it who is there."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._file)
-            raise DataInUse(f"Process {holder} holds {path.name}.") from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        os.ftruncate(self._file, 0)
-        os.close(self._file)
 
 
 class SqliteDb:

@@ -30,7 +30,8 @@ import apsw
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.flow import Flow
-from homing.store.sqlite import Lock, SqliteDb, to_its_end
+from homing.store.lock import Lock
+from homing.store.sqlite import SqliteDb, to_its_end
 
 Call = tuple[str, str, tuple[Any, ...], dict[str, Any]]
 

@@ -1,0 +1,110 @@
+"""The writer's process killed alone, again and again, under a server that lives on.
+
+What it was asked is refused or done again; the server starts another writer. Nothing is lost, and
+nothing is sent twice: the outcomes are still in the server's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from acceptance.killing import Publishers
+from acceptance.running import Receiver, Server
+from chaos.integrity import integrity
+
+PUBLISHERS = 6
+ARRIVE_S = 20.0
+
+
+@dataclass
+class Orphans:
+    """What the run came to."""
+
+    seed: int
+    kills: int
+    acknowledged: int
+    lost: int
+    unexpected: int
+    duplicated: int
+    accepted: int  # deliveries in the ledger
+    balance: int  # accepted - delivered - pending - dropped - cancelled
+    asked: int  # different ids ever published: accepted must be the same
+    dead: int  # the server itself ended
+    integrity: str
+
+    @property
+    def bad(self) -> int:
+        wrong = self.integrity != "ok" or self.accepted != self.asked or self.balance != 0
+        return self.lost + self.unexpected + self.duplicated + self.dead + wrong
+
+
+def children(pid: int) -> list[int]:
+    """The processes that this one has started."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # It may end meanwhile.
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+async def kill_the_writer(
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Orphans:
+    """Each kill comes while an attempt is in flight and a publish is unanswered."""
+    chance = random.Random(seed)
+    server = Server(folder / "data", environ={"HOMING_WRITER": "process"})
+    sent = folder / "acknowledged"
+    sent.touch()
+    killed: set[int] = set()
+    async with Receiver(folder / "arrived").listening() as receiver:
+        await server.start()
+        assert server.process is not None
+        document = {"url": receiver.url, "types": ["*"]}
+        made = await server.line().ask("POST", "/v1/subscriptions", document)
+        assert made.status == 201, made.body
+        publishers = Publishers(server, sent)
+        publishers.up.set()
+        tasks = [asyncio.create_task(publishers.publish_for_ever()) for _ in range(PUBLISHERS)]
+        while len(killed) < kills and server.process.returncode is None:
+            progress(len(killed), kills)
+            await asyncio.sleep(0.3 + 0.3 * chance.random())
+            if receiver.in_flight and publishers.unanswered:
+                writers = [it for it in children(server.process.pid) if it not in killed]
+                for writer in writers[:1]:
+                    os.kill(writer, signal.SIGKILL)
+                    killed.add(writer)
+        publishers.stopping = True
+        await asyncio.wait(tasks, timeout=ARRIVE_S)
+        wanted = set(sent.read_text().split())
+        until = time.monotonic() + ARRIVE_S
+        while wanted - set(receiver.arrivals) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)  # for the last settlement, and for what should not come
+        ledger = (await server.line().ask("GET", "/v1/ledger")).json["items"][0]
+        code = await server.terminate()
+    done = sum(ledger[it] for it in ("delivered", "pending", "dropped", "cancelled"))
+    return Orphans(
+        seed=seed,
+        kills=len(killed),
+        acknowledged=len(wanted),
+        lost=len(wanted - set(receiver.arrivals)),
+        unexpected=len(set(receiver.arrivals) - publishers.asked),
+        duplicated=sum(len(times) - 1 for times in receiver.arrivals.values()),
+        accepted=ledger["accepted"],
+        balance=ledger["accepted"] - done,
+        asked=len(publishers.asked),
+        dead=int(code != 0),
+        integrity=integrity(folder / "data"),
+    )

@@ -1,0 +1,265 @@
+"""Runs everything of the chaos tests in its long form: ``python -m chaos.run [--quick]``.
+
+Each part prints what it counted and how long it took; each has a control, a build that is broken on
+purpose and must fail. A part that fired no fault has failed too. At the end stands a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from acceptance.killing import kill_again_and_again
+from chaos.broken import build
+from chaos.errors import sweep
+from chaos.failing import fail_at_calls
+from chaos.filling import fill_again_and_again
+from chaos.integrity import integrity
+from chaos.orphaning import kill_the_writer
+from chaos.power import cut_everywhere
+from chaos.repeating import publish_the_same
+from chaos.stopping import stop_again_and_again
+from chaos.syscalls import kill_at_every_call
+
+ACKS_EARLY = (str(Path(__file__).parents[1] / "acceptance" / "acks_early.py"),)
+CHUNK = 50
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Result:
+    """One row of the last table."""
+
+    line: str  # of the scoreboard
+    name: str
+    passed: bool
+    control: str
+    took_s: float
+    counts: str
+
+
+@dataclass
+class Part:
+    """One kind of fault: the run, and the run of a broken build that must fail."""
+
+    line: str
+    name: str
+    run: Callable[[Path, Progress], Coroutine[Any, Any, Any]]
+    control: Callable[[Path], Coroutine[Any, Any, Any]] | None
+    why_none: str = ""
+
+
+@dataclass
+class Kills:
+    """Many runs of the kill test, summed."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    unexpected: int = 0
+    duplicated: int = 0
+    unexplained: int = 0
+    corrupt: int = 0
+
+    @property
+    def bad(self) -> int:
+        return self.lost + self.unexpected + self.unexplained + self.corrupt
+
+
+async def _kills(
+    folder: Path, *, kills: int, progress: Progress, argv: tuple[str, ...] | None = None
+) -> Kills:
+    toll = Kills()
+    while toll.kills < kills:
+        progress(toll.kills, kills)
+        here = folder / str(toll.kills)
+        here.mkdir()
+        count = min(CHUNK, kills - toll.kills)
+        options: dict[str, Any] = {} if argv is None else {"argv": argv}
+        one = await kill_again_and_again(here, kills=count, **options)
+        for name, value in asdict(one).items():
+            setattr(toll, name, getattr(toll, name) + value)
+        toll.corrupt += integrity(here / "data") != "ok"
+    return toll
+
+
+def _silent(_done: int, _all: int) -> None:
+    """No progress is shown of a control."""
+
+
+def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
+    """All of them, in the order of their worth for the time they take."""
+    steps = 30 if quick else 70
+    calls = 12 if quick else 150
+    found = [
+        Part(
+            "3",
+            "power loss",
+            lambda _, told: cut_everywhere(
+                steps=steps, seed=seed, every=5 if quick else 1, again=0.1, progress=told
+            ),
+            lambda _: cut_everywhere(steps=20, seed=seed, every=5, synchronous="normal"),
+        ),
+        Part(
+            "4",
+            "EIO and ENOSPC",
+            lambda _, told: sweep(
+                steps=10 if quick else 20, seed=seed, every=9 if quick else 1, progress=told
+            ),
+            lambda _: sweep(steps=6, seed=seed, every=20, careless=True),
+        ),
+        Part(
+            "1",
+            "random kill -9",
+            lambda at, told: _kills(at, kills=20 if quick else 1_000, progress=told),
+            lambda at: _kills(at, kills=5, progress=_silent, argv=ACKS_EARLY),
+        ),
+        Part(
+            "1",
+            "the writer killed alone",
+            lambda at, told: kill_the_writer(
+                at, kills=10 if quick else 200, seed=seed, progress=told
+            ),
+            None,
+            "judged as random kill -9 is",
+        ),
+        Part(
+            "27",
+            "one id at once over kills",
+            lambda at, _: publish_the_same(
+                at,
+                ids=3 if quick else 10,
+                copies=200 if quick else 1_000,
+                kills=3 if quick else 30,
+                seed=seed,
+            ),
+            lambda at: publish_the_same(
+                at, ids=2, copies=100, kills=1, seed=seed, argv=build("forgets_ids")
+            ),
+        ),
+        Part(
+            "10",
+            "SIGTERM under load",
+            lambda at, told: stop_again_and_again(at, stops=8 if quick else 200, progress=told),
+            lambda at: stop_again_and_again(at, stops=3, argv=build("stops_at_once")),
+        ),
+        Part(
+            "5",
+            "full disk and back",
+            lambda at, told: fill_again_and_again(at, rounds=3 if quick else 20, progress=told),
+            lambda at: fill_again_and_again(at, rounds=1, argv=build("acks_anyway")),
+        ),
+    ]
+    if shutil.which("strace"):
+        found += [
+            Part(
+                "4",
+                "a server's disk fails",
+                lambda at, told: fail_at_calls(
+                    at, events=20, seed=seed, most=6 if quick else 60, progress=told
+                ),
+                lambda at: fail_at_calls(
+                    at, events=20, seed=seed, most=1, at_first=True, argv=build("acks_anyway")
+                ),
+            ),
+            Part(
+                "2",
+                "kill at every call",
+                lambda at, told: kill_at_every_call(
+                    at,
+                    events=20 if quick else 50,
+                    seed=seed,
+                    most=None if every_call else calls,
+                    progress=told,
+                ),
+                lambda at: kill_at_every_call(
+                    at, events=50, seed=seed, most=2, at_answers=True, argv=ACKS_EARLY
+                ),
+            ),
+        ]
+    else:
+        print("STRACE IS NOT INSTALLED: no kill at every call (scoreboard 2), no failing server")
+    return found
+
+
+def _shown(toll: Any) -> str:
+    """Counts in one line; the first failures in full."""
+    whole = asdict(toll)
+    first = whole.pop("first", [])
+    counts = " ".join(f"{name}={value}" for name, value in whole.items())
+    return counts + "".join(f"\n    {line}" for line in first[:5])
+
+
+def _fired(toll: Any) -> int:
+    names = ("fired", "unsynced", "kills", "stops", "filled")
+    return max(int(getattr(toll, name, 0)) for name in names)
+
+
+def _meter(name: str) -> Progress:
+    last = [time.monotonic()]
+
+    def tell(done: int, whole: int) -> None:
+        if time.monotonic() - last[0] > 15:
+            last[0] = time.monotonic()
+            print(f"  {name}: {done:,} of {whole:,}", flush=True)
+
+    return tell
+
+
+def _do(part: Part) -> Result:
+    began = time.monotonic()
+    print(f"{part.name} (scoreboard {part.line})", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        toll = asyncio.run(part.run(Path(name), _meter(part.name)))
+    passed = not toll.bad and _fired(toll) > 0
+    counts = _shown(toll)
+    print(f"  {'ok' if passed else 'FAILED'}: {counts}", flush=True)
+    control = f"none: {part.why_none}"
+    if part.control is not None:
+        with tempfile.TemporaryDirectory() as name:
+            broken = asyncio.run(part.control(Path(name)))
+        control = "found" if broken.bad else "NOT FOUND"
+        passed &= bool(broken.bad)
+        print(f"  the broken build is {control}: {_shown(broken).splitlines()[0]}", flush=True)
+    return Result(part.line, part.name, passed, control, time.monotonic() - began, counts)
+
+
+def _commit() -> str:
+    asked = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    asked.add_argument("--quick", action="store_true", help="a few minutes in all")
+    asked.add_argument("--every-call", action="store_true", help="kill at all calls: hours")
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--only", default="", help="numbers of the scoreboard, like 3,4")
+    given = asked.parse_args()
+    only = set(filter(None, given.only.split(",")))
+    print(f"commit {_commit()}, seed {given.seed}")
+    log = Path(tempfile.gettempdir()) / f"homing-chaos-{os.getpid()}.log"
+    with log.open("wb") as out:  # What the servers complain of is not for this screen.
+        os.dup2(out.fileno(), 2)
+    chosen = parts(quick=given.quick, seed=given.seed, every_call=given.every_call)
+    results = [_do(it) for it in chosen if not only or it.line in only]
+    print(f"\n{'#':>3}  {'run':27}{'result':9}{'control':38}{'took':>8}")
+    for it in results:
+        verdict = "ok" if it.passed else "FAILED"
+        print(f"{it.line:>3}  {it.name:27}{verdict:9}{it.control:38}{it.took_s:7.0f}s")
+    print(f"The servers' log: {log}")
+    return int(not all(it.passed for it in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""A simulation that finds nothing proves nothing: each planted bug is found by its seed."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from homing.sim.seed import Verdict, run_seed
+from sim.bugs import BUGS
+from sim.find_planted import DELIVERIES, SEEDS_MOST
+from sim.planting import LINES_MOST, Bug, planted
+
+
+@cache
+def without_a_bug(seed: int) -> Verdict:
+    return run_seed(seed, DELIVERIES)
+
+
+KNOWN = [bug for bug in BUGS if bug.seed >= 0]  # the others are for ``make simulate`` to find
+
+
+@pytest.mark.parametrize("bug", KNOWN, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found_and_the_build_without_it_is_green(bug: Bug) -> None:
+    assert bug.lines <= LINES_MOST
+    assert 0 <= bug.seed < SEEDS_MOST
+    with planted(bug):
+        verdict = run_seed(bug.seed, DELIVERIES)
+
+    assert verdict.violation is not None
+    assert without_a_bug(bug.seed).violation is None, without_a_bug(bug.seed).report()
+
+
+def test_a_violation_is_told_with_its_seed_its_last_lines_and_the_command_that_replays_it() -> None:
+    bug = next(it for it in BUGS if it.name == "publishers are answered before the commit")
+    with planted(bug):
+        report = run_seed(bug.seed, DELIVERIES).report()
+
+    assert f"seed {bug.seed}: S4 does not hold" in report
+    assert f"python -m homing.sim.run --seed {bug.seed} --deliveries {DELIVERIES}" in report
+    assert len(report.splitlines()) > 5
+
+
+def test_there_are_at_least_twenty_five() -> None:
+    assert len(KNOWN) >= 25
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
