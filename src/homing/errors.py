@@ -57,6 +57,19 @@ class HomingError(Exception):
         self.problems = problems
         super().__init__(f"{self.title} {detail}".strip())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """As it is, not made anew: errors cross from the writer's process to ours."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[HomingError], args: tuple[object, ...], facts: dict[str, object]
+) -> object:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 class BadRequest(HomingError):
     """The request cannot be read."""

@@ -66,10 +66,9 @@ class Ballast:
         self._disk, self._file = disk, disk / "ballast"
 
     def fill(self, _server: Server) -> None:
-        with self._file.open("wb") as out, contextlib.suppress(OSError):
+        with self._file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
             while True:
                 out.write(bytes(64 * 1024))
-                out.flush()
         size = self._file.stat().st_size
         with self._file.open("r+b") as out:
             out.truncate(max(0, size - ROOM_BYTES))

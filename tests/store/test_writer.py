@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from homing.errors import DataInUse, NotFound, StaleCatalog, StoreUnavailable
+from homing.errors import DataInUse, NotFound, StaleCatalog, StaleEndpoints, StoreUnavailable
 from homing.model import Finished, Status
 from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
 from homing.store.sqlite import SqliteDb
@@ -44,6 +45,13 @@ async def test_errors_come_back_as_they_are(tmp_path: Path) -> None:
         await admin.cancel_delivery("x")  # type: ignore[call-arg,arg-type]
     assert await flow.last_id() == 0
     await writer.close()
+
+
+def test_errors_survive_the_way_between_processes_word_for_word() -> None:
+    for error in (StoreUnavailable("SQLite: FullError."), StaleEndpoints(frozenset({3, 4}))):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert again.__dict__ == error.__dict__
 
 
 async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path) -> None:
