@@ -181,11 +181,11 @@ class Dispatcher:
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
         """An endpoint's row was committed. ``enabled``: it was enabled just now."""
         station = self.stations.get(endpoint.id)
-        if station is None:
+        if station is None:  # Kept: what is being read of it just now may be older.
+            self.stations[endpoint.id] = Station(endpoint)
             self.read_again(endpoint.id)
             return
-        held_before = not station.enabled
-        station.endpoint = endpoint
+        held_before, station.endpoint = not station.enabled, endpoint
         enabled = enabled or (held_before and station.enabled)
         if enabled:
             station.ramp = Ramp()
