@@ -342,14 +342,6 @@ BUGS = [
         (f"{SWEEP}._step", "moved = True", "moved = False"),
     ),
     _bug(
-        "a load that crossed a move brings rows that are elsewhere",
-        ("homing.engine.load:Loader._load_rows", "station.stale or ask", "ask"),
-    ),
-    _bug(
-        "what was enabled in the batch that disabled it stays in its lane",
-        (f"{DISPATCH}.changed", "if enabled or not station.enabled:", "if not station.enabled:"),
-    ),
-    _bug(
         "what has expired is polled for",
         (f"{SWEEP}._expire_all", "now + LOOK_AGAIN_MS", "now + self._options.window_min_ms"),
     ),
@@ -368,9 +360,5 @@ BUGS = [
             "within_reach(start.endpoint, rules, now=self._clock.now())",
             "start.endpoint",
         ),
-    ),
-    _bug(
-        "a failed publish is held against the store for ever",
-        ("homing.engine.engine:Engine._publishes", "now >= failed_at + DOUBT_MS", "False"),
     ),
 ]

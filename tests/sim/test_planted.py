@@ -10,6 +10,7 @@ from homing.sim.seed import Verdict, run_seed
 from sim.bugs import BUGS
 from sim.find_planted import DELIVERIES, SEEDS_MOST
 from sim.planting import LINES_MOST, Bug, planted
+from sim.regressions import SEEDS
 
 
 @cache
@@ -28,7 +29,8 @@ def test_a_planted_bug_is_found_and_the_build_without_it_is_green(bug: Bug) -> N
         verdict = run_seed(bug.seed, DELIVERIES)
 
     assert verdict.violation is not None
-    assert without_a_bug(bug.seed).violation is None, without_a_bug(bug.seed).report()
+    if bug.seed >= SEEDS:  # The others are run without it in any case.
+        assert without_a_bug(bug.seed).violation is None, without_a_bug(bug.seed).report()
 
 
 def test_a_violation_is_told_with_its_seed_its_last_lines_and_the_command_that_replays_it() -> None:
