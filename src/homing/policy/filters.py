@@ -1,0 +1,270 @@
+"""Filters: which of the events of its types a subscription wants, by what is in their data.
+
+Two spellings of the same condition may stand side by side, and in groups:
+
+    {"fieldName": "status", "fieldValue": "CUR", "comparison": "eq", "state": "newState"}
+    {"field": "data.amount", "op": "gt", "value": 100}
+
+The first is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. The
+second is ours: its field begins at ``data``, or, with a ``state``, is looked up as in the first.
+What is wrong is refused with its place and the reason, so that no filter silently never matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from homing.errors import FieldProblem, Invalid
+
+PARTS_MOST = 50  # filters and groups beside each other
+GROUPS_MOST = 10
+GROUP_LEAST, GROUP_MOST = 2, 5
+BYTES_MOST = 32 * 1024
+NAME_CHARS_MOST = 256
+NAME_PARTS_MOST = 16
+VALUE_DEPTH_MOST = 8
+VALUE_ITEMS_MOST = 100
+NO_FILTERS = "[]"
+
+
+class Op(StrEnum):
+    """How a field is compared."""
+
+    EQ = "eq"
+    NE = "ne"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    CONTAINS = "contains"
+    NOT_CONTAINS = "notContains"
+    CONTAINS_ONLY = "containsOnly"
+    CHANGED = "changed"
+    EXISTS = "exists"
+    NOT_EXISTS = "notExists"
+
+
+class Connector(StrEnum):
+    """Whether all must hold, or one."""
+
+    AND = "AND"
+    OR = "OR"
+
+
+class Side(StrEnum):
+    """Before the change, or after it."""
+
+    NEW = "newState"
+    OLD = "oldState"
+
+
+class Condition(Struct, frozen=True):
+    """One comparison. Without a side the field begins at the event's data."""
+
+    at: str  # "filters[0].filters[1]"
+    field: str  # as it was written
+    op: Op
+    value: Any = None  # a JSON value
+    side: Side | None = None
+
+
+class Group(Struct, frozen=True):
+    """Conditions under a connector of their own."""
+
+    at: str
+    connector: Connector
+    conditions: tuple[Condition, ...]
+
+
+class Filters(Struct, frozen=True):
+    """All of a subscription's filters; without any, everything matches."""
+
+    connector: Connector = Connector.AND
+    parts: tuple[Condition | Group, ...] = ()
+
+
+ORDERING = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
+WITHOUT_VALUE = frozenset({Op.CHANGED, Op.EXISTS, Op.NOT_EXISTS})
+_HOLDING = frozenset({Op.CONTAINS, Op.NOT_CONTAINS})
+_EQUALITY = frozenset({Op.EQ, Op.NE})
+_WORKFRONT = ("fieldName", "comparison", "fieldValue", "state")
+_NATIVE = ("field", "op", "value", "state")
+_GROUP = ("type", "connector", "filters")
+_W = TypeVar("_W", bound=StrEnum)
+_SCALAR = "text, a number, true or false"
+
+
+def read_filters(text: str, connector: str = Connector.AND) -> Filters:
+    """The filters in this JSON text; raises Invalid with all that is wrong."""
+    reader = _Reader()
+    if len(text) > BYTES_MOST:
+        reader.wrong("filters", f"must be at most {BYTES_MOST // 1024} KiB of JSON")
+        raise Invalid(problems=tuple(reader.problems))
+    joined = reader.word(connector, Connector, "filterConnector") or Connector.AND
+    parts = reader.parts(msgspec.json.decode(text))
+    if reader.problems:
+        raise Invalid(problems=tuple(reader.problems))
+    return Filters(joined, parts)
+
+
+def filter_problems(text: str, connector: str) -> tuple[FieldProblem, ...]:
+    """All that is wrong with these filters; empty if nothing is."""
+    try:
+        read_filters(text, connector)
+    except Invalid as error:
+        return error.problems
+    return ()
+
+
+class _Reader:
+    """Reads, and collects what is wrong on the way."""
+
+    def __init__(self) -> None:
+        self.problems: list[FieldProblem] = []
+
+    def wrong(self, at: str, reason: str) -> None:
+        self.problems.append(FieldProblem(at, reason))
+
+    def word(self, given: object, words: type[_W], at: str) -> _W | None:
+        try:
+            return words(str(given))
+        except ValueError:
+            self.wrong(at, f"must be {_either(words)}")
+            return None
+
+    def parts(self, given: object) -> tuple[Condition | Group, ...]:
+        if not isinstance(given, list):
+            self.wrong("filters", "must be a list")
+            return ()
+        if len(given) > PARTS_MOST:
+            self.wrong("filters", f"must be at most {PARTS_MOST}")
+            return ()
+        groups = sum(isinstance(part, dict) and _is_group(part) for part in given)
+        if groups > GROUPS_MOST:
+            self.wrong("filters", f"must have at most {GROUPS_MOST} groups")
+        found = [self.part(part, f"filters[{index}]") for index, part in enumerate(given)]
+        return tuple(part for part in found if part is not None)
+
+    def part(self, given: object, at: str) -> Condition | Group | None:
+        if isinstance(given, dict) and _is_group(given):
+            return self.group(given, at)
+        return self.condition(given, at)
+
+    def group(self, given: Mapping[str, Any], at: str) -> Group | None:
+        self.known(given, _GROUP, at)
+        if given.get("type") != "group":
+            self.wrong(f"{at}.type", "must be group")
+        connector = self.word(given.get("connector", Connector.AND), Connector, f"{at}.connector")
+        members = given.get("filters")
+        if not isinstance(members, list) or not GROUP_LEAST <= len(members) <= GROUP_MOST:
+            self.wrong(f"{at}.filters", f"must be {GROUP_LEAST} to {GROUP_MOST} filters")
+            return None
+        found = []
+        for index, member in enumerate(members):
+            place = f"{at}.filters[{index}]"
+            if isinstance(member, dict) and _is_group(member):
+                self.wrong(place, "must be a filter: a group holds no groups")
+            else:
+                found.append(self.condition(member, place))
+        conditions = tuple(condition for condition in found if condition is not None)
+        return None if connector is None else Group(at, connector, conditions)
+
+    def condition(self, given: object, at: str) -> Condition | None:
+        if not isinstance(given, dict):
+            self.wrong(at, "must be an object")
+            return None
+        workfront = "fieldName" in given
+        names = _WORKFRONT if workfront else _NATIVE
+        field_name, op_name, value_name, _ = names
+        self.known(given, names, at)
+        op = self.word(given.get(op_name, Op.EQ), Op, f"{at}.{op_name}")
+        side: Side | None = Side.NEW if workfront or op is Op.CHANGED else None
+        sided = side is not None or given.get("state") is not None
+        if given.get("state") is not None:
+            side = self.word(given["state"], Side, f"{at}.state")
+        field = self.field(given.get(field_name), f"{at}.{field_name}", sided=sided)
+        if op is None or field is None:
+            return None
+        if op in WITHOUT_VALUE:
+            return Condition(at, field, op, None, side)
+        if value_name not in given:
+            self.wrong(f"{at}.{value_name}", f"must be given for {op}")
+            return None
+        value = given[value_name]
+        if reason := _value_reason(op, value):
+            self.wrong(f"{at}.{value_name}", reason)
+        return Condition(at, field, op, value, side)
+
+    def field(self, given: object, at: str, *, sided: bool) -> str | None:
+        if not isinstance(given, str) or not 0 < len(given) <= NAME_CHARS_MOST:
+            self.wrong(at, f"must be the name of a field, 1 to {NAME_CHARS_MOST} characters")
+            return None
+        if given.count(".") >= NAME_PARTS_MOST:
+            self.wrong(at, f"must be at most {NAME_PARTS_MOST} names deep")
+            return None
+        if not sided and given != "data" and not given.startswith("data."):
+            self.wrong(at, "must begin with data. (or name a state: newState or oldState)")
+            return None
+        return given
+
+    def known(self, given: Mapping[str, Any], names: tuple[str, ...], at: str) -> None:
+        for name in given:
+            if name not in names:
+                reason = f"is not known here: a filter has {', '.join(names)}"
+                if names is _GROUP:
+                    reason = f"is not known here: a group has {', '.join(names)}"
+                self.wrong(f"{at}.{name[:64]}", reason)
+
+
+def _is_group(given: Mapping[str, Any]) -> bool:
+    return "filters" in given or given.get("type") == "group"
+
+
+def _either(words: type[StrEnum]) -> str:
+    return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+
+
+def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:
+    """Why a field cannot be compared with this value, or None."""
+    if depth > VALUE_DEPTH_MOST:
+        return f"must be at most {VALUE_DEPTH_MOST} deep"
+    if isinstance(value, dict):
+        if not value and op not in _EQUALITY:
+            return "must not be an empty object"
+        if len(value) > VALUE_ITEMS_MOST:
+            return f"must have at most {VALUE_ITEMS_MOST} names"
+        return _first_reason(op, list(value.values()), depth)
+    if isinstance(value, list):
+        return _list_reason(op, value, depth)
+    if op in ORDERING and (isinstance(value, bool) or not isinstance(value, str | int | float)):
+        return f"must be {_leaf_rule(op)} for {op}"
+    if value is None and op not in _EQUALITY:
+        return f"must not be null for {op}"
+    return None
+
+
+def _list_reason(op: Op, value: list[Any], depth: int) -> str | None:
+    if op in _HOLDING or op in ORDERING:
+        return f"must be {_leaf_rule(op)}: {op} takes no list"
+    if len(value) > VALUE_ITEMS_MOST:
+        return f"must have at most {VALUE_ITEMS_MOST} items"
+    if op is Op.CONTAINS_ONLY:
+        plain = all(isinstance(item, str | int | float) for item in value)
+        return None if plain else f"must hold {_SCALAR} only"
+    return _first_reason(op, value, depth)
+
+
+def _first_reason(op: Op, values: list[Any], depth: int) -> str | None:
+    for value in values:
+        if reason := _value_reason(op, value, depth + 1):
+            return reason
+    return None
+
+
+def _leaf_rule(op: Op) -> str:
+    return "text or a number" if op in ORDERING else _SCALAR

@@ -1,0 +1,207 @@
+"""Filters at work: compiled once into one function of an event's data, or run with every step told.
+
+A missing state or field is null. A dotted name is looked for as it stands first, and else by its
+parts, at every depth: ``a.b.c`` is the key ``a.b.c``, or in ``a`` the key ``b.c``, or in ``a``, in
+``b`` the key ``c``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homing.policy.filters import Condition, Connector, Filters, Group, Op, Side
+from homing.policy.filters_compare import Test, differs, test_of
+
+_MISSING = object()
+_SHOWN_CHARS = 120
+_DATA = "data"
+_VERBS = {
+    Op.EQ: "equals",
+    Op.NE: "differs from",
+    Op.GT: "is greater than",
+    Op.GTE: "is at least",
+    Op.LT: "is less than",
+    Op.LTE: "is at most",
+    Op.CONTAINS: "contains",
+    Op.NOT_CONTAINS: "does not contain",
+    Op.CONTAINS_ONLY: "contains only",
+    Op.CHANGED: "has changed",
+    Op.EXISTS: "exists",
+    Op.NOT_EXISTS: "does not exist",
+}
+
+
+def read_data(data: bytes) -> Any:
+    """An event's data as filters see it; what cannot be read at all is null."""
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        return None
+    except msgspec.DecodeError:  # A number beyond all range: kept as it came, but not read by it.
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+
+
+def compiled(filters: Filters) -> Test:
+    """A function of an event's data that says whether it matches."""
+    return _joined(filters.connector, [_part_test(part) for part in filters.parts])
+
+
+def _part_test(part: Condition | Group) -> Test:
+    if isinstance(part, Condition):
+        return _condition_test(part)
+    return _joined(part.connector, [_condition_test(one) for one in part.conditions])
+
+
+def _joined(connector: Connector, tests: list[Test]) -> Test:
+    if len(tests) == 1:
+        return tests[0]
+    if connector is Connector.OR and tests:
+        return lambda data: any(test(data) for test in tests)
+    return lambda data: all(test(data) for test in tests)
+
+
+def _condition_test(condition: Condition) -> Test:
+    if condition.op is Op.CHANGED:
+        before, after = getter(condition.field, Side.OLD), getter(condition.field, Side.NEW)
+        return lambda data: differs(before(data), after(data))
+    test, side, name = test_of(condition.op, condition.value), condition.side, condition.field
+    if side is None or "." in name:
+        get = getter(name, side)
+        return lambda data: test(get(data))
+
+    def plain(data: Any) -> bool:
+        state = data.get(side) if data.__class__ is dict else None
+        return test(state.get(name) if state.__class__ is dict else None)
+
+    return plain
+
+
+def getter(name: str, side: Side | None) -> Callable[[Any], Any]:
+    """What finds a condition's field in an event's data."""
+    if side is not None:
+        field = _reach(name)
+        return lambda data: field(data.get(side)) if data.__class__ is dict else None
+    if name == _DATA:
+        return lambda data: data
+    return _reach(name.removeprefix(_DATA + "."))
+
+
+def _reach(name: str) -> Callable[[Any], Any]:
+    head, dot, rest = name.partition(".")
+    if not dot:
+        return lambda found: found.get(name) if found.__class__ is dict else None
+    deeper = _reach(rest)
+
+    def get(found: Any) -> Any:
+        if found.__class__ is not dict:
+            return None
+        whole = found.get(name, _MISSING)
+        return deeper(found.get(head)) if whole is _MISSING else whole
+
+    return get
+
+
+# --- with every step told -------------------------------------------------------------------
+
+
+class Step(Struct, frozen=True):
+    """A condition and what came of it."""
+
+    condition: Condition
+    holds: bool
+    decided: bool  # the answer rests on it
+    sentence: str
+
+
+class Verdict(Struct, frozen=True):
+    """Whether an event's data matches, and what decided."""
+
+    matches: bool
+    steps: tuple[Step, ...]
+    sentence: str
+
+
+def run(filters: Filters, data: Any) -> Verdict:
+    """As ``compiled``, but every condition is looked at and the answer is explained."""
+    if not filters.parts:
+        return Verdict(True, (), "There are no filters: every event of its types matches.")
+    parts = [_part_steps(part, data) for part in filters.parts]
+    matches = _joins(filters.connector, (holds for holds, _ in parts))
+    rests = _resting(filters.connector, [holds for holds, _ in parts], matches)
+    steps: list[Step] = []
+    for index, (_, found) in enumerate(parts):
+        steps += [step if index in rests else _undecided(step) for step in found]
+    decisive = [step for step in steps if step.decided]
+    return Verdict(matches, tuple(steps), _verdict(matches, decisive, len(steps)))
+
+
+def _part_steps(part: Condition | Group, data: Any) -> tuple[bool, list[Step]]:
+    if isinstance(part, Condition):
+        step = _step(part, data)
+        return step.holds, [step]
+    steps = [_step(one, data) for one in part.conditions]
+    holds = _joins(part.connector, (step.holds for step in steps))
+    rests = _resting(part.connector, [step.holds for step in steps], holds)
+    return holds, [step if index in rests else _undecided(step) for index, step in enumerate(steps)]
+
+
+def _joins(connector: Connector, holding: Iterable[bool]) -> bool:
+    return all(holding) if connector is Connector.AND else any(holding)
+
+
+def _resting(connector: Connector, holding: list[bool], result: bool) -> set[int]:
+    """The answer rests on the first that settles it, or on all when none does."""
+    settles = connector is Connector.OR
+    return {holding.index(settles)} if result is settles else set(range(len(holding)))
+
+
+def _undecided(step: Step) -> Step:
+    return msgspec.structs.replace(step, decided=False)
+
+
+def _step(condition: Condition, data: Any) -> Step:
+    holds = _condition_test(condition)(data)
+    return Step(condition, holds, True, _sentence(condition, data, holds))
+
+
+def _verdict(matches: bool, decisive: list[Step], count: int) -> str:
+    if len(decisive) == 1:
+        return f"{'It matches' if matches else 'It does not match'}: {decisive[0].sentence}"
+    if len(decisive) == count:
+        told = f"all {count} conditions hold" if matches else f"none of {count} conditions holds"
+    else:
+        told = " ".join(step.sentence for step in decisive)
+    return f"{'It matches' if matches else 'It does not match'}: {told.rstrip('.')}."
+
+
+def _sentence(condition: Condition, data: Any, holds: bool) -> str:
+    """``filters[0]: newState.status equals "CUR": no, it is "PLN".``"""
+    op, side = condition.op, condition.side
+    yes = "yes" if holds else "no"
+    if op is Op.CHANGED:
+        before = show_value(getter(condition.field, Side.OLD)(data))
+        after = show_value(getter(condition.field, Side.NEW)(data))
+        told = f"{yes}, it was {before} and is {after}"
+        return f"{condition.at}: {condition.field} has changed: {told}."
+    name = condition.field if side is None else f"{side}.{condition.field}"
+    found = getter(condition.field, side)(data)
+    is_now = "it is missing or null" if found is None else f"it is {show_value(found)}"
+    value = f" {show_value(condition.value)}" if op not in {Op.EXISTS, Op.NOT_EXISTS} else ""
+    return f"{condition.at}: {name} {_VERBS[op]}{value}: {yes}, {is_now}."
+
+
+def show_value(value: Any) -> str:
+    """A JSON value for people, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
