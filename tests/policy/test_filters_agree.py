@@ -106,7 +106,7 @@ def admitted(part: dict[str, Any]) -> bool:
     return not filter_problems(json.dumps([part]), "AND")
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(CONDITIONS.filter(admitted), DATA)
 def test_one_condition_means_the_same_in_both(condition: dict[str, Any], data: Any) -> None:
     filters = read_filters(json.dumps([condition]))
@@ -116,7 +116,7 @@ def test_one_condition_means_the_same_in_both(condition: dict[str, Any], data: A
     assert run(filters, seen).matches is expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.one_of(CONDITIONS, GROUPS).filter(admitted), max_size=4), CONNECTORS, DATA)
 def test_filters_and_groups_mean_the_same_in_both(
     parts: list[dict[str, Any]], connector: str, data: Any
@@ -130,7 +130,7 @@ def test_filters_and_groups_mean_the_same_in_both(
     assert not parts or any(step.decided for step in told.steps)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.one_of(CONDITIONS, GROUPS, VALUES), max_size=4), st.one_of(CONNECTORS, VALUES))
 def test_whatever_is_given_is_read_or_refused_with_a_place(parts: list[Any], joined: Any) -> None:
     connector = joined if isinstance(joined, str) else json.dumps(joined)
