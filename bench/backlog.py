@@ -202,8 +202,8 @@ async def write_waiting(data: Path, *, count: int, urls: int) -> None:
     db = await SqliteDb.open(_file(data))
     try:
         backlog = Backlog(db)
-        (held,) = await backlog.subscribe(["http://127.0.0.1:9/held"], state=State.DISABLED)
-        enabled = await backlog.subscribe(_urls(urls, host="http://127.0.0.1:9"))
+        (held,) = await backlog.subscribe(["http://127.0.0.1:1027/held"], state=State.DISABLED)
+        enabled = await backlog.subscribe(_urls(urls, host="http://127.0.0.1:1027"))
         half = count // 2
         await backlog.write(backlog.first(held) for _ in range(half))
         due_at = backlog.now + HOUR_MS
@@ -232,7 +232,9 @@ async def write_history(data: Path, *, count: int, urls: int) -> list[int]:
     db = await SqliteDb.open(_file(data))
     try:
         backlog = Backlog(db)
-        held = await backlog.subscribe(_urls(urls, host="http://127.0.0.1:9"), state=State.DISABLED)
+        held = await backlog.subscribe(
+            _urls(urls, host="http://127.0.0.1:1027"), state=State.DISABLED
+        )
         half = count // 2
 
         def events() -> Iterator[NewEvent]:

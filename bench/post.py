@@ -22,6 +22,7 @@ import uvloop
 from bench import letter
 from bench.receiver import ANSWER
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 from homing.policy.signature import Signer, read_secret
 from homing.policy.url import parse_url
 from homing.ports import Answer, Request
@@ -63,7 +64,7 @@ async def bare(port: int, count: int) -> None:
 
 async def ours(port: int, count: int) -> None:
     """Homing's sender in the same loop: as many in flight, the same URLs and headers."""
-    sender = HttpSender(SenderOptions(allow_private=True))
+    sender = HttpSender(SenderOptions(reach=Reach(loopback=True)))
     targets = [parse_url(letter.url(port, number))[1] for number in range(letter.URLS)]
     kinds = [letter.event_type(number).encode() for number in range(letter.URLS)]
     signer, body = Signer(letter.SECRET), letter.body()

@@ -149,7 +149,7 @@ class Server(Child):
     ) -> None:
         super().__init__(
             *("-m", *argv, "serve", "--data", str(data)),
-            *("--listen", "127.0.0.1:0", "--allow-private"),
+            *("--listen", "127.0.0.1:0", "--allow-loopback"),
             environ={"HOMING_ADMIN_KEY": KEY, "HOMING_DATABASE_URL": database_url},
         )
         self.port = int(self.read().rpartition(":")[2])

@@ -38,7 +38,8 @@ def test_the_defaults_are_within_their_own_ranges() -> None:
         assert setting.sentence, setting.name
         assert setting.allowed, setting.name
         shown = str(setting.default).lower() if isinstance(setting.default, bool) else None
-        text = shown or str(setting.default)
+        listed = ",".join(setting.default) if isinstance(setting.default, tuple) else None
+        text = shown or (str(setting.default) if listed is None else listed)
         load_settings(environ={setting.env: text})
 
 
@@ -81,7 +82,7 @@ def test_an_unknown_key_in_the_file_is_named_with_the_file() -> None:
         ("FRESH_SLOTS", "many", "1 to 65536 slots"),
         ("GRACE_MS", "600001", "0 to 600000 ms"),
         ("NODE", "128", "0 to 127"),
-        ("ALLOW_PRIVATE", "perhaps", "true or false"),
+        ("ALLOW_LOOPBACK", "perhaps", "true or false"),
         ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
         ("WRITER", "magic", "one of process, thread, inline"),
         ("RETENTION_DAYS", "0", "1 to 3650 days"),
@@ -97,7 +98,7 @@ def test_what_is_out_of_range_is_told_with_value_source_and_range(
 
 def test_a_file_is_read_strictly() -> None:
     assert "fresh_slots = '5'" in wrong("fresh_slots = '5'")
-    assert "allow_private = 1" in wrong("allow_private = 1")
+    assert "allow_loopback = 1" in wrong("allow_loopback = 1")
     assert "is not TOML" in wrong("= 1")
 
 
@@ -200,3 +201,36 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
 )
 def test_wrong_tables_stop_the_start(text: str, told: str) -> None:
     assert wrong(text).startswith(told)
+
+
+def test_where_it_may_connect_is_a_list_in_the_file_and_commas_elsewhere() -> None:
+    Path("homing.toml").write_text('allow_networks = ["10.0.0.0/8", "fd00::/8"]\n')
+    environ = {
+        "HOMING_ALLOW_HOSTS": "Hooks.Internal, *.svc.local,",
+        "HOMING_ALLOW_PORTS": "8000-8099",
+    }
+    reach = load_settings({"allow_loopback": True}, environ=environ).reach()
+    assert [str(one) for one in reach.networks] == ["10.0.0.0/8", "fd00::/8"]
+    assert reach.hosts == ("hooks.internal", "*.svc.local")
+    assert reach.ports == ((8000, 8099),)
+    assert (reach.loopback, reach.metadata) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ALLOW_NETWORKS", "10.0.0.1/8", "has host bits set"),
+        ("ALLOW_NETWORKS", "private", "a list of networks"),
+        ("ALLOW_HOSTS", "a b", "whitespace"),
+        ("ALLOW_HOSTS", "a.example:80/x", "without port and path"),
+        ("ALLOW_HOSTS", "http://a.example", "a list of names"),
+        ("ALLOW_PORTS", "0", "from 1 to 65535 (not 0)"),
+        ("ALLOW_PORTS", "90-80", "from 1 to 65535 (not 90-80)"),
+        ("DENY_PORTS", "ssh", "(not ssh)"),
+        ("DENY_PORTS", "1-70000", "(not 1-70000)"),
+    ],
+)
+def test_a_wrong_place_to_connect_to_stops_the_start(name: str, value: str, said: str) -> None:
+    told = wrong(**{f"HOMING_{name}": value})
+    assert told.startswith(f"{name.lower()} = (")
+    assert said in told

@@ -13,11 +13,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
+from homing.config_reach import ReachSettings, WrongReach, read_list
 from homing.config_tables import (
     TenantSettings,
     read_health,
@@ -47,7 +48,7 @@ def _about(sentence: str, **extra: str) -> Meta:
     return Meta(description=sentence, extra=extra or None)
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Settings(ReachSettings, frozen=True, kw_only=True):
     """All that an operator may set."""
 
     listen: Annotated[
@@ -71,9 +72,6 @@ class Settings(Struct, frozen=True, kw_only=True):
             allowed="empty, or 16 to 256 visible ASCII characters",
         ),
     ] = ""
-    allow_private: Annotated[
-        bool, _about("Whether private and loopback addresses may be sent to.")
-    ] = False
     policy: Annotated[
         str,
         _about(
@@ -218,7 +216,7 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
         allowed = extra.get("allowed", allowed)
         low, high = meta.ge if meta.ge is not None else low, meta.le or high
     bare = getattr(field.type, "__origin__", field.type)
-    choices = getattr(bare, "__args__", ())
+    choices = bare.__args__ if get_origin(bare) is Literal else ()
     if choices:
         allowed = " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
     elif bare is bool:
@@ -321,7 +319,7 @@ def _take(
     if setting is None:
         raise BadSetting(f"{name} (from {source}) is not the name of a setting.")
     if not strict and isinstance(value, str):
-        value = value.strip()
+        value = read_list(value) if isinstance(setting.default, tuple) else value.strip()
     try:
         given[name] = msgspec.convert(value, setting.type, strict=strict)
     except msgspec.ValidationError:
@@ -356,5 +354,9 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     most = min(settings.fresh_slots, settings.retry_slots)
     if settings.endpoint_slots > most:
         raise bad("endpoint_slots", f"1 to {most} slots: not more than a lane has")
+    try:
+        settings.reach()
+    except WrongReach as error:
+        raise bad(error.setting, error.allowed) from None
     if settings.ca_file and not Path(settings.ca_file).is_file():
         raise bad("ca_file", "a file that is there")

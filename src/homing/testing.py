@@ -134,7 +134,7 @@ class HomingServer:
 @contextmanager
 def running_server(settings: Settings | None = None) -> Iterator[HomingServer]:
     """A server with these settings; by default on a free port, and free to send to this machine."""
-    settings = settings or Settings(listen="127.0.0.1:0", allow_private=True, grace_ms=1_000)
+    settings = settings or Settings(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
     ready: Future[tuple[HomingServer, Callable[[], None]]] = Future()
 
     def run() -> None:

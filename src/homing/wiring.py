@@ -25,7 +25,6 @@ from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
-from homing.net.guard import Guard
 from homing.net.sender import HttpSender, SenderOptions
 from homing.ports import AdminStore, Clock, FlowStore, ViewStore
 from homing.store.admin import Admin
@@ -129,9 +128,8 @@ async def running(
     """Everything at work; on leaving, all is settled and closed."""
     stores = await open_stores(settings, in_memory=in_memory)
     try:
-        sending = SenderOptions(
-            allow_private=settings.allow_private, ca_file=settings.ca_file or None
-        )
+        reach = settings.reach()
+        sending = SenderOptions(reach=reach, ca_file=settings.ca_file or None)
         if clock is None:
             clock = SystemClock()
         else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
@@ -145,12 +143,11 @@ async def running(
             clock=clock,
             options=options or engine_options(settings),
         )
-        guard = Guard(allow_private=settings.allow_private)
         web = WebOptions(
             admin_key=admin_key,
             now=clock.now,
             policies=frozenset(settings.schedules),
-            refuse_host=_door(guard),
+            refuses=reach.refuses,
         )
         app = create_app(engine, stores.views, stores.admin, web)
         try:
@@ -159,14 +156,6 @@ async def running(
             await engine.stop(grace_ms=settings.grace_ms)
     finally:
         await stores.close()
-
-
-def _door(guard: Guard) -> Callable[[str], str | None]:
-    def refuse(host: str) -> str | None:
-        trouble = guard.check_literal(host)
-        return None if trouble is None else trouble.detail
-
-    return refuse
 
 
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:

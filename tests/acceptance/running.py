@@ -102,7 +102,7 @@ class Server:
             str(self.data),
             "--listen",
             f"127.0.0.1:{self.port}",
-            "--allow-private",
+            "--allow-loopback",
             env=environ,
             stdout=asyncio.subprocess.PIPE,
         )

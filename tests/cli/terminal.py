@@ -122,7 +122,7 @@ class Terminal:
     @contextlib.contextmanager
     def serving(self) -> Iterator[Going]:
         with self.going(
-            "serve", "--allow-private", "--log-level", "error", end=signal.SIGTERM
+            "serve", "--allow-loopback", "--log-level", "error", end=signal.SIGTERM
         ) as server:
             yield server
 

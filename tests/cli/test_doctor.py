@@ -28,7 +28,7 @@ def test_a_server_that_is_well_passes(terminal: Terminal) -> None:
 
 
 def test_held_endpoints_are_worth_a_look(terminal: Terminal) -> None:
-    url = "http://127.0.0.1:9/held"
+    url = "http://127.0.0.1:1027/held"
     terminal.well("subscribe", url)
     terminal.well("endpoints", "freeze", url)
     done = terminal.well("doctor", "--json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.terminal import Terminal
 
-NOWHERE = "http://127.0.0.1:9/"  # nobody listens on the discard port
+NOWHERE = "http://127.0.0.1:1027/"  # nobody listens there
 
 
 def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 
 
 @pytest.fixture(
@@ -22,6 +23,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 async def sender(anyio_backend: Any) -> AsyncIterator[HttpSender]:
-    sender = HttpSender(SenderOptions(allow_private=True))
+    sender = HttpSender(SenderOptions(reach=Reach(loopback=True)))
     yield sender
     await sender.close()

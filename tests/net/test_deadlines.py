@@ -14,6 +14,7 @@ import pytest
 from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 from net.receiver import (
     OK,
     Call,
@@ -24,7 +25,7 @@ from net.receiver import (
     say_ok,
 )
 
-PRIVATE = SenderOptions(allow_private=True)
+PRIVATE = SenderOptions(reach=Reach(loopback=True))
 
 
 async def test_the_deadline_is_total(sender: HttpSender) -> None:
@@ -121,7 +122,7 @@ async def test_without_work_no_timer_runs(monkeypatch: pytest.MonkeyPatch) -> No
         pending.append(handle)
         return handle
 
-    sender = HttpSender(SenderOptions(allow_private=True, idle_ms_max=100))
+    sender = HttpSender(SenderOptions(reach=Reach(loopback=True), idle_ms_max=100))
     async with receiver(say_ok) as peer:
         monkeypatch.setattr(loop, "call_later", watched)
         await ask(sender, a_request(a_target(peer.port)))

@@ -9,6 +9,7 @@ import pytest
 
 from homing.model import Failure
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 from net.receiver import (
     OK,
     Call,
@@ -19,7 +20,7 @@ from net.receiver import (
     say_ok,
 )
 
-PRIVATE = SenderOptions(allow_private=True)
+PRIVATE = SenderOptions(reach=Reach(loopback=True))
 
 
 async def test_a_connection_is_used_again_within_one_endpoint_only(sender: HttpSender) -> None:
@@ -151,7 +152,7 @@ async def test_an_address_is_checked_again_after_a_minute() -> None:
 
 
 async def test_idle_connections_are_bounded_and_the_oldest_goes() -> None:
-    sender = HttpSender(SenderOptions(allow_private=True, idle_connections_max=3))
+    sender = HttpSender(SenderOptions(reach=Reach(loopback=True), idle_connections_max=3))
     async with receiver(say_ok) as peer:
         for pool_key in (1, 2, 3, 4):
             await ask(sender, a_request(a_target(peer.port), pool_key=pool_key))

@@ -10,8 +10,10 @@ import pytest
 
 from homing.model import Failure, Target
 from homing.net.answer import AnswerReader
+from homing.net.guard import REFUSAL
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 from homing.ports import Answer
 from net.receiver import (
     OK,
@@ -26,7 +28,7 @@ from net.receiver import (
     say_ok,
 )
 
-PRIVATE = SenderOptions(allow_private=True)
+PRIVATE = SenderOptions(reach=Reach(loopback=True))
 
 
 async def test_the_bytes_on_the_wire_are_exactly_these(sender: HttpSender) -> None:
@@ -123,7 +125,7 @@ async def test_a_forbidden_address_is_never_dialled() -> None:
         for host in ("inner.test", "mixed.test", "127.0.0.1", "::1"):
             answer = await ask(sender, a_request(a_target(peer.port, host=host)))
             assert answer.failure is Failure.FORBIDDEN_ADDRESS
-            assert "--allow-private" in answer.detail
+            assert answer.detail == REFUSAL.detail
             assert answer.address is None
     assert peer.calls == []
     await sender.close()

@@ -13,6 +13,7 @@ import pytest
 from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.reach import Reach
 from net.certificates import DAY, NOW, Authority
 from net.receiver import Call, a_request, a_target, ask, names, receiver, say_ok
 
@@ -26,7 +27,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 async def sender(anyio_backend: Any, authority: Authority) -> AsyncIterator[HttpSender]:
     lookup = names(hook_test="127.0.0.1", other_test="127.0.0.1")
     sender = HttpSender(
-        SenderOptions(allow_private=True, ca_file=str(authority.ca_file)),
+        SenderOptions(reach=Reach(loopback=True), ca_file=str(authority.ca_file)),
         resolver=Resolver(getaddrinfo=lookup),
     )
     yield sender
@@ -179,7 +180,7 @@ async def test_a_broken_store_of_authorities_is_our_trouble(tmp_path: Path) -> N
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for ca_file in (tmp_path / "missing.pem", empty):
-        sender = HttpSender(SenderOptions(allow_private=True, ca_file=str(ca_file)))
+        sender = HttpSender(SenderOptions(reach=Reach(loopback=True), ca_file=str(ca_file)))
         answer = await ask(sender, a_request(a_target(443, scheme="https")))
         assert answer.failure is Failure.OUR_TLS, answer
         assert answer.address is None

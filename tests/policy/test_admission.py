@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import Invalid, TooLarge
+from homing.errors import FieldProblem, Invalid, TooLarge
 from homing.policy.admission import (
     EventDraft,
     SubscriptionDraft,
@@ -18,6 +18,7 @@ from homing.policy.admission import (
     merge_headers,
     read_time,
 )
+from homing.policy.reach import REFUSED, Reach
 
 GOOD = EventDraft(tenant="default", type="order.paid", data=b"{}")
 WANTED = SubscriptionDraft(tenant="default", url="https://Receiver.example", types=("order.*",))
@@ -32,7 +33,7 @@ def refused(*drafts: EventDraft) -> list[str]:
 
 def admitted(**changes: Any) -> SubscriptionDraft:
     draft = replace(WANTED, **changes)
-    return check_subscription(draft, policies=("workfront",), refuse_host=None)
+    return check_subscription(draft, policies=("workfront",), refuses=None)
 
 
 def complaints(**changes: Any) -> dict[str, str]:
@@ -146,11 +147,16 @@ def test_the_url_comes_back_in_its_normal_form() -> None:
     assert admitted().url == "https://receiver.example/"
 
 
-def test_a_host_may_be_refused_with_a_sentence() -> None:
-    draft = replace(WANTED, url="http://10.0.0.1/")
-    with pytest.raises(Invalid) as caught:
-        check_subscription(draft, policies=(), refuse_host=lambda host: f"{host} is private")
-    assert dict(caught.value.problems) == {"url": "10.0.0.1 is private"}
+def test_a_target_may_be_refused_with_one_sentence() -> None:
+    for url in (
+        "http://10.0.0.1/",
+        "http://127.0.0.1/",
+        "http://a.example:22/",
+        "http://[fe80::1]/",
+    ):
+        with pytest.raises(Invalid) as caught:
+            check_subscription(replace(WANTED, url=url), policies=(), refuses=Reach().refuses)
+        assert caught.value.problems == (FieldProblem("url", REFUSED),)
 
 
 def test_everything_wrong_is_named_at_once() -> None:

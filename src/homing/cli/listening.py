@@ -173,7 +173,7 @@ def _refused(error: Invalid, url: str) -> Failed:
     hint = ""
     if any(one.field == "url" for one in error.problems):
         hint = (
-            " Restart it with `homing serve --allow-private`, or say with --url under which URL "
+            " Restart it with `homing serve --allow-loopback`, or say with --url under which URL "
             "it sees this machine."
         )
     return Failed(f"The server does not take {url}: {reasons}.{hint}")

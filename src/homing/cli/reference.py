@@ -271,8 +271,10 @@ def _flag_row(param: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    if value == "":
+    if value in ("", ()):
         return "empty"
+    if isinstance(value, tuple):
+        return f"`{', '.join(value)}`"
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
 
 

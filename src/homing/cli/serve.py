@@ -18,7 +18,7 @@ _SENTENCES = {setting.name: setting for setting in settings_table()}
 
 def _flag(name: str) -> Any:
     setting = _SENTENCES[name]
-    default = "empty" if setting.default == "" else str(setting.default)
+    default = "empty" if setting.default in {"", ()} else str(setting.default)
     default = default.lower() if isinstance(setting.default, bool) else default
     text = f"{setting.sentence} ({setting.allowed}; default {default})"
     names = (setting.flag,)
@@ -38,7 +38,10 @@ def serve(
     listen: Annotated[str | None, _flag("listen")] = None,
     data: Annotated[str | None, _flag("data")] = None,
     database_url: Annotated[str | None, _flag("database_url")] = None,
-    allow_private: Annotated[bool | None, _flag("allow_private")] = None,
+    allow_networks: Annotated[str | None, _flag("allow_networks")] = None,
+    allow_hosts: Annotated[str | None, _flag("allow_hosts")] = None,
+    allow_loopback: Annotated[bool | None, _flag("allow_loopback")] = None,
+    allow_metadata: Annotated[bool | None, _flag("allow_metadata")] = None,
     policy: Annotated[str | None, _flag("policy")] = None,
     ca_file: Annotated[str | None, _flag("ca_file")] = None,
     fresh_slots: Annotated[str | None, _flag("fresh_slots")] = None,

@@ -83,7 +83,7 @@ class Dialer:
         flight.dns_us = int((flight.checked_at - begun_at) * 1e6)
         if isinstance(found, Trouble):
             return found
-        refusal = self._guard.check(target.host, [address.ip for address in found])
+        refusal = self._guard.check(target, [address.ip for address in found])
         return found if refusal is None else refusal
 
     async def _connect(

@@ -50,6 +50,7 @@ from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.tls import client_context
 from homing.net.trouble import Trouble
+from homing.policy.reach import Reach
 from homing.ports import Answer, Request
 
 SWEEP_S = 0.05
@@ -63,7 +64,7 @@ SHED_PAUSE_S = 0.01  # for the loop to close them
 class SenderOptions(Struct, frozen=True):
     """What an operator may set."""
 
-    allow_private: bool = False
+    reach: Reach = Reach()  # where it may connect to
     ca_file: str | None = None  # authorities to trust besides the system's
     idle_connections_max: int = 1024
     idle_ms_max: int = 15_000
@@ -86,7 +87,7 @@ class HttpSender:
         self._monotonic = monotonic
         self._dialer = Dialer(
             resolver=Resolver() if resolver is None else resolver,
-            guard=Guard(allow_private=options.allow_private),
+            guard=Guard(options.reach),
             tls_context=tls_context or partial(client_context, options.ca_file),
             monotonic=monotonic,
         )

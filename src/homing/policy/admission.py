@@ -13,8 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid, TooLarge
-from homing.model import Format
+from homing.model import Format, Target
 from homing.policy.presets import DEADLINE_LEAST_MS, DEADLINE_MOST_MS
+from homing.policy.reach import REFUSED
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
 
@@ -200,20 +201,19 @@ def check_subscription(
     draft: SubscriptionDraft,
     *,
     policies: Collection[str],
-    refuse_host: Callable[[str], str | None] | None,
+    refuses: Callable[[Target], bool] | None,
 ) -> SubscriptionDraft:
     """The draft with its URL in normal form; raises Invalid with all that is wrong.
 
-    ``refuse_host`` says why a host may not be sent to, or None; without it the URL is known to be
+    ``refuses`` says whether a target may not be sent to; without it the URL is known to be
     admitted already.
     """
     problems = list(tenant_problem(draft.tenant))
     url = draft.url
     try:
         url, target = parse_url(draft.url)
-        refused = refuse_host(target.host) if refuse_host is not None else None
-        if refused is not None:
-            problems.append(FieldProblem("url", refused))
+        if refuses is not None and refuses(target):
+            problems.append(FieldProblem("url", REFUSED))
     except Invalid as error:
         problems += error.problems
     problems += _pattern_problems(draft.types)

@@ -98,7 +98,7 @@ def _host(text: str) -> str:
         raise _refused("must have a host")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        return _ipv4(labels)
+        return _ipv4(labels if text.isascii() else [])
     if len(host) > HOST_CHARS_MOST:
         raise _refused(f"must have a host of at most {HOST_CHARS_MOST} characters")
     for label in labels:

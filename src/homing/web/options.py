@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from homing.engine.engine import Engine
+from homing.model import Target
 from homing.ports import AdminStore, ViewStore
 
 
@@ -17,7 +18,7 @@ class WebOptions(Struct, frozen=True):
     admin_key: str
     now: Callable[[], int]  # Unix milliseconds, of the clock that the engine goes by
     policies: frozenset[str]  # names that a subscription may give
-    refuse_host: Callable[[str], str | None]  # why this host may not be sent to, or None
+    refuses: Callable[[Target], bool]  # whether this target may not be sent to
 
     def __repr__(self) -> str:
         return "WebOptions(****)"

@@ -48,7 +48,7 @@ class _Demo:
         settings = Settings(
             listen="127.0.0.1:0",
             data=directory,
-            allow_private=True,
+            allow_loopback=True,
             grace_ms=2_000,
             policies={schedule.name: schedule},
             policy=schedule.name,

@@ -42,7 +42,7 @@ async def create(call: Call) -> Answer:
         description=given.description,
     )
     options = call.parts.options
-    draft = check_subscription(draft, policies=options.policies, refuse_host=options.refuse_host)
+    draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     subscription = await call.parts.engine.subscribe(draft)
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
@@ -72,7 +72,7 @@ async def change(call: Call) -> Answer:
         draft = check_subscription(
             _merged(before, given),
             policies=options.policies,
-            refuse_host=None if given.url is UNSET else options.refuse_host,
+            refuses=None if given.url is UNSET else options.refuses,
         )
         after = await call.parts.engine.change(before.id, draft)
     return json_answer(subscription_view(after))

@@ -1,0 +1,128 @@
+"""Where this installation may connect to: the operator's rules, which no tenant can widen.
+
+A target is judged as a whole: one forbidden address among several refuses it, or the order of a DNS
+answer would decide. Loopback and metadata have switches of their own, so that a wide network in
+``allow_networks`` never opens them by accident. All refusals have one sentence: whoever asks learns
+that the target is not allowed, and nothing of what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from homing.model import Target
+from homing.policy.networks import Address, Kind, Network, kinds_of
+
+PortRange = tuple[int, int]  # first and last
+
+REFUSED = "is not a target that this installation sends to"
+PORTS: tuple[PortRange, ...] = ((80, 80), (443, 443), (1024, 65_535))
+# Services that speak no HTTP, or that obey whoever reaches them.
+DENIED_PORTS: tuple[PortRange, ...] = (
+    (1433, 1434),  # SQL Server
+    (1521, 1521),  # Oracle
+    (1719, 1720),  # H.323
+    (1723, 1723),  # PPTP
+    (2049, 2049),  # NFS
+    (2375, 2377),  # Docker
+    (2379, 2380),  # etcd
+    (3306, 3306),  # MySQL
+    (3389, 3389),  # RDP
+    (3659, 3659),  # Apple's SASL
+    (4045, 4045),  # NFS locks
+    (4190, 4190),  # Sieve
+    (5060, 5061),  # SIP
+    (5432, 5432),  # PostgreSQL
+    (5672, 5672),  # AMQP
+    (5900, 5903),  # VNC
+    (5984, 5984),  # CouchDB
+    (6000, 6000),  # X11
+    (6379, 6379),  # Redis
+    (6443, 6443),  # Kubernetes
+    (6566, 6566),  # SANE
+    (6660, 6669),  # IRC
+    (6679, 6679),
+    (6697, 6697),
+    (8500, 8500),  # Consul
+    (9042, 9042),  # Cassandra
+    (9092, 9092),  # Kafka
+    (9200, 9200),  # Elasticsearch
+    (9300, 9300),
+    (10_250, 10_250),  # kubelet
+    (11_211, 11_211),  # memcached
+    (27_017, 27_019),  # MongoDB
+)
+
+
+class Reach(Struct, frozen=True):
+    """What an operator allows beyond public addresses, and on which ports."""
+
+    networks: tuple[Network, ...] = ()
+    hosts: tuple[str, ...] = ()  # names, and *.name for all below one
+    loopback: bool = False
+    metadata: bool = False
+    ports: tuple[PortRange, ...] = PORTS
+    denied_ports: tuple[PortRange, ...] = DENIED_PORTS
+
+    def refuses(self, target: Target) -> bool:
+        """At the door: whether it is forbidden whatever a resolver says of it.
+
+        Names are not looked up here: the answer would tell strangers what our resolver knows.
+        """
+        if not self._port(target.port):
+            return True
+        if target.host == "localhost" or target.host.endswith(".localhost"):
+            return not self.loopback
+        address = read_address(target.host)
+        return address is not None and not self._address(target.host, address)
+
+    def admits(self, target: Target, addresses: Iterable[str]) -> bool:
+        """Before a connection: whether the port and every address may be connected to."""
+        if not self._port(target.port):
+            return False
+        for text in addresses:
+            address = read_address(text)
+            if address is None or not self._address(target.host, address):
+                return False
+        return True
+
+    def _port(self, port: int) -> bool:
+        return _within(port, self.ports) and not _within(port, self.denied_ports)
+
+    def _address(self, host: str, address: Address) -> bool:
+        return all(self._allows(host, one, kind) for one, kind in kinds_of(address))
+
+    def _allows(self, host: str, address: Address, kind: Kind) -> bool:
+        match kind:
+            case Kind.NEVER:
+                return False
+            case Kind.LOOPBACK:
+                return self.loopback
+            case Kind.METADATA:
+                return self.metadata
+            case Kind.SPECIAL:
+                return self._named(host) or any(
+                    address in network
+                    for network in self.networks
+                    if network.version == address.version
+                )
+
+    def _named(self, host: str) -> bool:
+        return any(
+            host.endswith(one[1:]) if one.startswith("*.") else host == one for one in self.hosts
+        )
+
+
+def read_address(text: str) -> Address | None:
+    """The address that this text is, or None."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _within(port: int, ranges: tuple[PortRange, ...]) -> bool:
+    return any(first <= port <= last for first, last in ranges)
