@@ -3,6 +3,7 @@
 HomingError
 ├── BadRequest                400  the request cannot be read
 ├── NotAuthorized             401  no key, or a wrong one
+├── Forbidden                 403  the key may not do this
 ├── NotFound                  404
 ├── Conflict                  409
 │   ├── EventConflict              another event has this id
@@ -12,6 +13,7 @@ HomingError
 ├── Gone                      410  past retention
 ├── TooLarge                  413
 ├── Invalid                   422  the request can be read, and a field of it is wrong
+├── TooMany                   429  slow down: a quota, or too many wrong keys
 ├── Unavailable               503
 │   ├── StoreUnavailable           the store cannot commit now
 │   └── ShuttingDown
@@ -85,6 +87,13 @@ class NotAuthorized(HomingError):
     http_status = 401
 
 
+class Forbidden(HomingError):
+    """This key may not do this."""
+
+    code = "forbidden"
+    http_status = 403
+
+
 class NotFound(HomingError):
     """There is nothing with this id."""
 
@@ -142,6 +151,19 @@ class Invalid(HomingError):
 
     code = "invalid"
     http_status = 422
+
+
+class TooMany(HomingError):
+    """This is too much at a time; slow down."""
+
+    code = "too_many"
+    http_status = 429
+
+    def __init__(
+        self, detail: str = "", *, after_ms: int = 1_000, problems: tuple[FieldProblem, ...] = ()
+    ) -> None:
+        super().__init__(detail, problems=problems)
+        self.after_ms = after_ms  # when it may be tried again
 
 
 class Unavailable(HomingError):

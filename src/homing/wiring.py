@@ -22,13 +22,15 @@ from msgspec import Struct
 
 from homing.config import DATABASE_FILE, Settings
 from homing.engine.engine import Engine
+from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.sender import HttpSender, SenderOptions
-from homing.ports import AdminStore, Clock, FlowStore, ViewStore
+from homing.ports import AdminStore, Clock, FlowStore, KeyStore, ViewStore
 from homing.store.admin import Admin
 from homing.store.flow import Flow
+from homing.store.keys import Keys
 from homing.store.postgres import PostgresDb
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
@@ -42,12 +44,13 @@ log = structlog.get_logger("homing")
 
 
 class Stores(Struct, frozen=True):
-    """The three ports over one database."""
+    """The ports over one database."""
 
     close: Callable[[], Awaitable[None]]
     flow: FlowStore
     admin: AdminStore
     views: ViewStore
+    keys: KeyStore
 
 
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
@@ -63,7 +66,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
             return await _with_writer_process(file, settings.node)
         db = await SqliteDb.open(file, threads=settings.writer == "thread")
     node = settings.node
-    return Stores(db.close, Flow(db, node=node), Admin(db, node=node), Views(db))
+    return Stores(db.close, Flow(db, node=node), Admin(db, node=node), Views(db), Keys(db))
 
 
 async def _with_writer_process(file: Path, node: int) -> Stores:
@@ -79,6 +82,7 @@ async def _with_writer_process(file: Path, node: int) -> Stores:
         cast("FlowStore", Remote(writer, "flow")),
         cast("AdminStore", Remote(writer, "admin")),
         Views(reader),
+        cast("KeyStore", Remote(writer, "keys")),
     )
 
 
@@ -149,10 +153,13 @@ async def running(
             policies=frozenset(settings.schedules),
             refuses=reach.refuses,
         )
-        app = create_app(engine, stores.views, stores.admin, web)
+        life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
+        ring = KeyRing(stores.keys, clock, node=settings.node, life_ms=life_ms)
+        app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
             yield Running(engine, stores, clock, _uvicorn_config(app, settings))
         finally:
+            await ring.close()
             await engine.stop(grace_ms=settings.grace_ms)
     finally:
         await stores.close()

@@ -7,8 +7,10 @@ from typing import Any
 
 from engine.world import World
 from engine.world import live as live_world
+from homing.engine.keys import KeyRing
 from homing.engine.options import EngineOptions
 from homing.policy.reach import Reach
+from homing.store.keys import Keys
 from homing.web.app import create_app
 from homing.web.options import WebOptions
 from web.asgi import KEY, Client
@@ -27,7 +29,8 @@ class House:
             policies=frozenset(world.options.schedules),
             refuses=Reach().refuses,
         )
-        self.app = create_app(world.engine, world.views, world.admin, options)
+        self.ring = KeyRing(Keys(world.db), world.clock)
+        self.app = create_app(world.engine, world.views, world.admin, self.ring, options)
         self.client = Client(self.app)
 
     async def subscribe(self, url: str = URL, **more: Any) -> dict[str, Any]:

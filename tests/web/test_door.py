@@ -8,7 +8,8 @@ import pytest
 from starlette.types import Message
 
 from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
-from homing.web.auth import Keys
+from homing.policy.keys import Role
+from homing.web.auth import Caller, Keys
 from homing.web.routes import OPERATIONS
 from web.asgi import KEY
 from web.house import House, live
@@ -33,13 +34,16 @@ def test_every_operation_but_two_needs_the_key(method: str, path: str) -> None:
 
 
 def test_the_scheme_is_bearer_in_any_case() -> None:
-    keys = Keys(KEY)
-    for text in (f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY}"):
-        assert keys.who(text.encode()) == "the admin key"
-    for text in (KEY, f"Basic {KEY}", "Bearer", "Bearer ", "Bearer é"):
-        with pytest.raises(HomingError):
-            keys.who(text.encode())
-    assert KEY not in repr(keys)
+    async def story(house: House) -> None:
+        keys = Keys(KEY, house.ring, house.world.clock.now)
+        for text in (f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY}"):
+            assert await keys.who(text.encode(), "") == Caller("the admin key", Role.ADMIN, None)
+        for text in (KEY, f"Basic {KEY}", "Bearer", "Bearer ", "Bearer é"):
+            with pytest.raises(HomingError):
+                await keys.who(text.encode(), "")
+        assert KEY not in repr(keys)
+
+    live(story)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from homing import __version__
 from homing.cli import (
     deliveries,
     endpoints,
+    keys,
     listen,
     local,
     publish,
@@ -59,6 +60,7 @@ app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Send finished deliveries again.")(replay.replay)
+app.add_typer(keys.app, short_help="Make, list or revoke keys of the API.")
 app.command(short_help="Follow the attempts, live.")(tail.tail)
 app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
 app.command(short_help="What is wrong, and what to do.")(local.doctor)

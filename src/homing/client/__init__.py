@@ -27,6 +27,7 @@ from homing.client.errors import (
     Unavailable,
     Unreachable,
 )
+from homing.client.keys import Key, NewKey
 from homing.client.seen import Seen
 from homing.client.sync import Homing
 from homing.client.values import (
@@ -77,8 +78,10 @@ __all__ = [
     "Homing",
     "HomingClientError",
     "Invalid",
+    "Key",
     "Ledger",
     "MaskedSecret",
+    "NewKey",
     "NewSubscription",
     "NotAuthorized",
     "NotFound",

@@ -16,6 +16,7 @@ from msgspec import Struct
 from homing.client.effort import Again
 from homing.client.errors import BadAnswer, NotFound, Problem, refusal
 from homing.client.http1 import Answer
+from homing.client.keys import Key, NewKey
 from homing.client.values import (
     Attempt,
     AttemptPage,
@@ -264,6 +265,28 @@ def replay_job(job_id: str) -> Call[ReplayJob]:
 
 def cancel_replay(job_id: str) -> Call[ReplayJob]:
     return _post(f"/v1/replays/{_part(job_id)}/cancel", ReplayJob, again=Again.ALWAYS)
+
+
+# --- keys -----------------------------------------------------------------------------------
+
+
+def create_key(name: str, role: str, tenant: str | None, expires: str | None) -> Call[NewKey]:
+    body = {"name": name, "role": role, "tenant": tenant, "expires": expires}
+    return _post("/v1/keys", NewKey, body)
+
+
+def keys(where: Mapping[str, Any]) -> Listing[Key]:
+    return Listing("/v1/keys", where, Page[Key])
+
+
+def revoke_key(key_id: str) -> Call[None]:
+    return Call(
+        method="DELETE",
+        path=f"/v1/keys/{_part(key_id)}",
+        read=lambda _: None,
+        again=Again.ALWAYS,
+        gone_is_done=True,
+    )
 
 
 # --- the whole ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from homing.client.effort import Effort, Patience
 from homing.client.errors import HomingClientError, Unavailable
 from homing.client.http1 import Answer, read_site, write_request
 from homing.client.idle import Idle
+from homing.client.keys import Key, NewKey, Role
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
 from homing.client.sockets import SocketLine
@@ -213,6 +214,22 @@ class Homing:
     def cancel_replay(self, job_id: str) -> ReplayJob:
         """Stop a bulk replay; what it has replayed stays."""
         return self._do(protocol.cancel_replay(job_id))
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def create_key(
+        self, name: str, role: Role, *, tenant: str | None = None, expires: str | None = None
+    ) -> NewKey:
+        """Make a key; the answer holds it, and it is never shown again."""
+        return self._do(protocol.create_key(name, role, tenant, expires))
+
+    def keys(self, *, tenant: str | None = None) -> Iterator[Key]:
+        """Keys, newest first, revoked ones included."""
+        return self._each(protocol.keys({"tenant": tenant}))
+
+    def revoke_key(self, key_id: str) -> None:
+        """It opens nothing any more."""
+        self._do(protocol.revoke_key(key_id))
 
     # --- the whole ---------------------------------------------------------------------------
 

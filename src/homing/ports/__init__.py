@@ -1,8 +1,9 @@
 """What the core asks of the world: stores, a sender, a clock.
 
-Three store ports share one database. ``FlowStore`` is the hot path (publish, due, settle),
-``AdminStore`` is what people change, ``ViewStore`` is what people see. Each method is one
-transaction. A store that cannot commit raises ``StoreUnavailable``; nothing of the call is kept.
+Four store ports share one database. ``FlowStore`` is the hot path (publish, due, settle),
+``AdminStore`` is what people change, ``ViewStore`` is what people see, ``KeyStore`` the keys of
+the API. Each method is one transaction. A store that cannot commit raises ``StoreUnavailable``;
+nothing of the call is kept.
 """
 
 from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
@@ -16,6 +17,7 @@ from homing.ports.flow import (
     Refusal,
     SettleBatch,
 )
+from homing.ports.keys import KeyStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
 from homing.ports.world import Answer, Clock, Request, Sender
 
@@ -32,6 +34,7 @@ __all__ = [
     "EndpointStart",
     "EventRow",
     "FlowStore",
+    "KeyStore",
     "Ledger",
     "NewEvent",
     "Receipt",

@@ -66,6 +66,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "chore": _columns("id kind subscription_id endpoint_id after_id"),
     "ledger": _columns("tenant node accepted delivered dropped cancelled"),
+    "api_key": _columns(
+        "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
+    ),
 }
 EVENT_WIDTH = len(COLUMNS["event"])
 PENDING_WIDTH = len(COLUMNS["pending"])

@@ -30,6 +30,7 @@ import apsw
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.flow import Flow
+from homing.store.keys import Keys
 from homing.store.lock import Lock
 from homing.store.sqlite import SqliteDb, to_its_end
 
@@ -206,7 +207,11 @@ class _Child:
         self._ports = self._fresh_ports()
 
     def _fresh_ports(self) -> dict[str, Any]:
-        return {"flow": Flow(self._db, node=self._node), "admin": Admin(self._db, node=self._node)}
+        return {
+            "flow": Flow(self._db, node=self._node),
+            "admin": Admin(self._db, node=self._node),
+            "keys": Keys(self._db),
+        }
 
     def answers(self, calls: list[Call]) -> list[bytes]:
         if len(calls) == 1:

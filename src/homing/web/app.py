@@ -15,11 +15,12 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homing.engine.engine import Engine
+from homing.engine.keys import KeyRing
 from homing.errors import HomingError
 from homing.ports import AdminStore, ViewStore
 from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
-from homing.web.auth import Keys
+from homing.web.auth import STRANGER, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
@@ -37,10 +38,12 @@ PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
 
 
-def create_app(engine: Engine, views: ViewStore, admin: AdminStore, options: WebOptions) -> ASGIApp:
+def create_app(
+    engine: Engine, views: ViewStore, admin: AdminStore, ring: KeyRing, options: WebOptions
+) -> ASGIApp:
     """The whole HTTP side."""
-    parts = Parts(engine=engine, views=views, admin=admin, options=options)
-    keys = Keys(options.admin_key)
+    parts = Parts(engine=engine, views=views, admin=admin, ring=ring, options=options)
+    keys = Keys(options.admin_key, ring, options.now)
     router = Router(
         routes=list(_routes(parts, keys)), redirect_slashes=False, default=_no_such_path
     )
@@ -125,8 +128,12 @@ class _Resource:
         if operation is None or operation.handler is None:
             raise MethodNotAllowed(tuple(self._operations))
         headers = dict(scope["headers"])
-        who = "" if operation.open else self._keys.who(headers.get(b"authorization"))
-        query = Query(scope["query_string"], self._known[method])
+        who = STRANGER
+        if not operation.open:
+            source = source_of(scope.get("client"))
+            who = await self._keys.who(headers.get(b"authorization"), source)
+            who.must_be(operation.roles)
+        query = Query(scope["query_string"], self._known[method], only=who.tenant)
         body = b""
         if operation.request is not None:
             declared = headers.get(b"content-length")

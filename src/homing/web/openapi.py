@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.json import schema_components
 
 from homing import __version__
-from homing.errors import HomingError, NotAuthorized
+from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
 from homing.web.operation import Operation
 from homing.web.problems import CONTENT_TYPE, Problem
 from homing.web.schemas import EventIn
@@ -105,7 +105,7 @@ def _responses(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -
         responses[str(status)] = _good(operation, kind, refs)
     errors: list[type[HomingError]] = list(operation.errors)
     if not operation.open:
-        errors.append(NotAuthorized)
+        errors += [NotAuthorized, Forbidden, TooMany]
     by_status: dict[int, list[str]] = {}
     for error in errors:
         by_status.setdefault(error.http_status, []).append((error.__doc__ or "").strip())

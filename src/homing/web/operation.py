@@ -9,7 +9,9 @@ from msgspec import Struct, field
 
 from homing.errors import HomingError, NotFound
 from homing.model import read_id
+from homing.policy.keys import Role
 from homing.web.answer import JSON, Answer
+from homing.web.auth import NOBODY, Caller
 from homing.web.body import decode
 from homing.web.options import Parts
 from homing.web.query import LIMIT_DEFAULT, LIMIT_MOST, Query
@@ -23,7 +25,7 @@ class Call:
     __slots__ = ("_body", "_path", "parts", "query", "who")
 
     def __init__(
-        self, parts: Parts, *, path: dict[str, str], query: Query, body: bytes, who: str
+        self, parts: Parts, *, path: dict[str, str], query: Query, body: bytes, who: Caller
     ) -> None:
         self.parts, self.query, self.who = parts, query, who
         self._path, self._body = path, body
@@ -46,6 +48,13 @@ class Call:
         if number is None:
             raise NotFound(f"Ids of this kind begin with {prefix}_.")
         return number
+
+    async def own_endpoint(self, endpoint_id: int | None) -> int | None:
+        """The same id; for an endpoint of another tenant, one that does not exist."""
+        if endpoint_id is None or self.who.tenant is None:
+            return endpoint_id
+        endpoint = await self.parts.views.endpoint(endpoint_id)
+        return endpoint_id if endpoint is not None and self.who.sees(endpoint.tenant) else 0
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -76,10 +85,11 @@ class Operation(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     errors: tuple[type[HomingError], ...] = ()
     open: bool = False  # needs no key
+    roles: frozenset[Role] = NOBODY  # whose keys it takes: who is not named is refused
 
 
-TENANT = Param("tenant", "Only of this tenant.")
-TENANT_ONE = Param("tenant", "Whose it is; default `default`.")
+TENANT = Param("tenant", "Only of this tenant; default: all that the key may see.")
+TENANT_ONE = Param("tenant", "Whose it is; default: the key's tenant, or `default`.")
 CURSOR = Param("cursor", "The next_cursor of an earlier answer.")
 LIMIT = Param(
     "limit",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from homing.engine.engine import Engine
+from homing.engine.keys import KeyRing
 from homing.model import Target
 from homing.ports import AdminStore, ViewStore
 
@@ -30,6 +31,7 @@ class Parts(Struct, frozen=True):
     engine: Engine
     views: ViewStore
     admin: AdminStore
+    ring: KeyRing
     options: WebOptions
     # Read, merge, write: of two at a time one's change would be lost.
     patching: asyncio.Lock = field(default_factory=asyncio.Lock)

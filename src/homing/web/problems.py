@@ -6,7 +6,14 @@ import structlog
 from msgspec import Struct
 from msgspec.json import encode
 
-from homing.errors import FieldProblem, HomingError, NotFound, StoreUnavailable, Unavailable
+from homing.errors import (
+    FieldProblem,
+    HomingError,
+    NotFound,
+    StoreUnavailable,
+    TooMany,
+    Unavailable,
+)
 from homing.web.answer import Answer, Headers
 
 CONTENT_TYPE = b"application/problem+json"
@@ -81,6 +88,8 @@ def _headers(error: HomingError) -> Headers:
         return ((b"retry-after", b"2"),)
     if isinstance(error, Unavailable):
         return ((b"retry-after", b"1"),)
+    if isinstance(error, TooMany):
+        return ((b"retry-after", b"%d" % max(-(-error.after_ms // 1000), 1)),)
     if isinstance(error, MethodNotAllowed):
         return ((b"allow", ", ".join(error.allowed).encode()),)
     if error.http_status == 401:

@@ -26,6 +26,7 @@ LIMIT_DEFAULT = 50
 LIMIT_MOST = 200
 PARAMETERS_MOST = 50
 TIME_MOST = (1 << 42) - 1  # the last time that an id can carry
+NO_TENANT = " "  # a name that no tenant can have
 
 _E = TypeVar("_E", bound=StrEnum)
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
@@ -33,10 +34,13 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Query:
-    """The parameters of one request."""
+    """The parameters of one request; ``only`` is the tenant whose key it came with, if of one."""
 
-    def __init__(self, query_string: bytes, known: Collection[str]) -> None:
+    def __init__(
+        self, query_string: bytes, known: Collection[str], *, only: str | None = None
+    ) -> None:
         self._given: dict[str, str] = {}
+        self._only = only
         if not query_string:
             return
         try:
@@ -58,11 +62,11 @@ class Query:
             raise Invalid(problems=tuple(problems))
 
     def tenant(self) -> str | None:
-        """None: every tenant."""
-        tenant = self._given.get("tenant")
+        """None: every tenant. To the key of a tenant all others are as one that is not there."""
+        tenant = self._given.get("tenant", self._only)
         if tenant is not None and (problems := tenant_problem(tenant)):
             raise Invalid(problems=problems)
-        return tenant
+        return tenant if self._only in {None, tenant} else NO_TENANT
 
     def tenant_or_default(self) -> str:
         return self.tenant() or DEFAULT_TENANT

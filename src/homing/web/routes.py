@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from homing.web.api import attempts, deliveries, endpoints, events, replays, subscriptions, whole
+from homing.web.api import (
+    attempts,
+    deliveries,
+    endpoints,
+    events,
+    keys,
+    replays,
+    subscriptions,
+    whole,
+)
 from homing.web.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -12,5 +21,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *deliveries.OPERATIONS,
     *attempts.OPERATIONS,
     *replays.OPERATIONS,
+    *keys.OPERATIONS,
     *whole.OPERATIONS,
 )

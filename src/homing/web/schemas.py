@@ -36,7 +36,10 @@ class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         str | None,
         Meta(description='Idempotency key: 1 to 128 visible ASCII characters without ".".'),
     ] = None
-    tenant: Annotated[str, Meta(description="1 to 64 of A-Z a-z 0-9 _ -.")] = "default"
+    tenant: Annotated[
+        str | UnsetType,
+        Meta(description="1 to 64 of A-Z a-z 0-9 _ -; default: the key's, or default."),
+    ] = UNSET
     time: Annotated[Time | None, Meta(description="RFC 3339; default now.")] = None
 
 
@@ -81,7 +84,7 @@ class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
     types: Annotated[
         tuple[str, ...], Meta(description="Exact, a prefix like order.*, or * for all.")
     ]
-    tenant: str = "default"
+    tenant: Annotated[str | UnsetType, Meta(description="Default: the key's, or default.")] = UNSET
     format: Format = Format.STANDARD
     token: Annotated[str | None, Meta(description="Sent as Authorization: Bearer <token>.")] = None
     headers: dict[str, str] = {}

@@ -10,6 +10,7 @@ from homing.errors import Invalid
 from homing.model import Attempt, Decided, Failure, Lane, Outcome, show_id
 from homing.ports import DeliveryRow
 from homing.web.answer import Answer, json_answer
+from homing.web.auth import READERS
 from homing.web.operation import LIMIT, TENANT, Call, Operation, Param
 from homing.web.query import show_cursor
 from homing.web.schemas import Time
@@ -96,6 +97,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/attempts",
         id="listAttempts",
+        roles=READERS,
         summary=(
             "The latest attempts of this process, oldest first; ask again with next_cursor for "
             "what came since."

@@ -16,8 +16,9 @@ from homing.errors import (
 from homing.model import Status, show_id
 from homing.policy.explain import Facts, explain
 from homing.policy.retry import remaining
-from homing.ports import DeliveryFilter
+from homing.ports import DeliveryFilter, DeliveryRow
 from homing.web.answer import Answer, Headers, json_answer
+from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
 from homing.web.query import TIME_MOST, show_cursor
 from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
@@ -40,7 +41,7 @@ async def list_deliveries(call: Call) -> Answer:
     conditions = DeliveryFilter(
         tenant=tenant,
         status=query.choice("status", Status),
-        endpoint_id=query.id("endpoint", ENDPOINT),
+        endpoint_id=await call.own_endpoint(query.id("endpoint", ENDPOINT)),
         subscription_id=query.id("subscription", SUBSCRIPTION),
         type=query.event_type(),
         since=query.since("since", now=now),
@@ -61,22 +62,27 @@ async def get(call: Call) -> Answer:
 
 
 async def replay(call: Call) -> Answer:
-    new = await call.parts.engine.replay(call.number(DELIVERY))
+    new = await call.parts.engine.replay((await _there(call)).delivery.id)
     location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 
 
 async def cancel(call: Call) -> Answer:
-    number = call.number(DELIVERY)
+    number = (await _there(call)).delivery.id
     await call.parts.engine.cancel(number)
     return await _detail(call, number)
 
 
+async def _there(call: Call, number: int | None = None) -> DeliveryRow:
+    row = await call.parts.views.delivery(call.number(DELIVERY) if number is None else number)
+    if row is None or not call.who.sees(row.delivery.tenant):
+        raise NotFound("There is no such delivery, or it is past retention.")
+    return row
+
+
 async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Answer:
     views, engine, now = call.parts.views, call.parts.engine, call.now
-    row = await views.delivery(number)
-    if row is None:
-        raise NotFound("There is no such delivery, or it is past retention.")
+    row = await _there(call, number)
     delivery = row.delivery
     attempts = await views.attempts(number)
     endpoint = await views.endpoint(delivery.endpoint_id)
@@ -110,6 +116,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/deliveries",
         id="listDeliveries",
+        roles=READERS,
         summary="Deliveries, pending and finished, newest first.",
         handler=list_deliveries,
         answer=DeliveryPage,
@@ -118,7 +125,9 @@ OPERATIONS = (
             choice("status", "Only in this status.", Status),
             Param("endpoint", "Only to this endpoint."),
             Param("subscription", "Only of this subscription."),
-            Param("event", "Only of this event; of tenant `default` where none is given."),
+            Param(
+                "event", "Only of this event; of the key's tenant or `default` where none is given."
+            ),
             Param("type", "Only of events of this type."),
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
             Param("expiring_within", "Pending ones whose window ends within, like 6h."),
@@ -130,6 +139,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getDelivery",
+        roles=READERS,
         summary="A delivery with its attempts, the retries ahead, and why it is where it is.",
         handler=get,
         answer=DeliveryDetail,
@@ -139,6 +149,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/replay",
         id="replayDelivery",
+        roles=MANAGERS,
         summary="Make a new delivery from a finished one; the answer says where it waits.",
         handler=replay,
         status=201,
@@ -149,6 +160,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/cancel",
         id="cancelDelivery",
+        roles=MANAGERS,
         summary="Cancel a pending delivery.",
         handler=cancel,
         answer=DeliveryDetail,

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 from homing.errors import Invalid, NotFound, StoreUnavailable
 from homing.model import Endpoint, State
 from homing.web.answer import Answer, json_answer
+from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation, choice
 from homing.web.query import show_cursor
 from homing.web.schemas import EndpointDetail, EndpointPage
@@ -29,20 +30,24 @@ async def list_endpoints(call: Call) -> Answer:
 
 
 async def get(call: Call) -> Answer:
-    endpoint = await call.parts.views.endpoint(call.number(ENDPOINT))
-    if endpoint is None:
-        raise NotFound("There is no such endpoint.")
-    return await _detail(call, endpoint)
+    return await _detail(call, await _there(call))
 
 
 async def enable(call: Call) -> Answer:
-    number = call.number(ENDPOINT)
-    return await _detail(call, await call.parts.engine.enable(number, by=call.who))
+    number = (await _there(call)).id
+    return await _detail(call, await call.parts.engine.enable(number, by=call.who.name))
 
 
 async def freeze(call: Call) -> Answer:
-    number = call.number(ENDPOINT)
-    return await _detail(call, await call.parts.engine.freeze(number, by=call.who))
+    number = (await _there(call)).id
+    return await _detail(call, await call.parts.engine.freeze(number, by=call.who.name))
+
+
+async def _there(call: Call) -> Endpoint:
+    endpoint = await call.parts.views.endpoint(call.number(ENDPOINT))
+    if endpoint is None or not call.who.sees(endpoint.tenant):
+        raise NotFound("There is no such endpoint.")
+    return endpoint
 
 
 async def _detail(call: Call, endpoint: Endpoint) -> Answer:
@@ -68,6 +73,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/endpoints",
         id="listEndpoints",
+        roles=READERS,
         summary="Endpoints with their health, newest first.",
         handler=list_endpoints,
         answer=EndpointPage,
@@ -78,6 +84,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getEndpoint",
+        roles=READERS,
         summary="One endpoint: since when and why it is in its state, and what waits for it.",
         handler=get,
         answer=EndpointDetail,
@@ -87,6 +94,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/enable",
         id="enableEndpoint",
+        roles=MANAGERS,
         summary="Enable it from any state; its counters start again, what is overdue goes.",
         handler=enable,
         answer=EndpointDetail,
@@ -96,6 +104,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/freeze",
         id="freezeEndpoint",
+        roles=MANAGERS,
         summary="Freeze it: nothing is attempted until it is enabled.",
         handler=freeze,
         answer=EndpointDetail,

@@ -13,6 +13,7 @@ from homing.errors import (
 from homing.policy.admission import is_key
 from homing.web.answer import Answer, json_answer
 from homing.web.api.publish import NDJSON
+from homing.web.auth import PUBLISHERS, READERS
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
 from homing.web.query import LIMIT_MOST, show_cursor
 from homing.web.schemas import EventDetail, EventIn, EventPage, Published
@@ -34,7 +35,7 @@ async def get_event(call: Call) -> Answer:
     tenant, key = call.query.tenant_or_default(), call.key()
     row = await call.parts.views.event(key, tenant=tenant) if is_key(key) else None
     if row is None:
-        raise NotFound(f"Tenant {tenant} has no such event.")
+        raise NotFound("The tenant has no such event.")
     rows = await call.parts.views.event_deliveries(row.event.id, limit=LIMIT_MOST + 1)
     return json_answer(event_detail(row.event, rows[:LIMIT_MOST], more=len(rows) > LIMIT_MOST))
 
@@ -44,6 +45,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/events",
         id="publishEvents",
+        roles=PUBLISHERS,
         summary="Publish one event, an array of them, or one per line (NDJSON); all or none.",
         handler=None,
         status=202,
@@ -56,6 +58,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/events",
         id="listEvents",
+        roles=READERS,
         summary="Events, newest first, without their data.",
         handler=list_events,
         answer=EventPage,
@@ -66,6 +69,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/events/{id}",
         id="getEvent",
+        roles=READERS,
         summary="An event with its data and its deliveries.",
         handler=get_event,
         answer=EventDetail,

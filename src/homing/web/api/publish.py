@@ -7,19 +7,20 @@ is wrong. ``data`` is cut out of the body as it stands, never read and written a
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.json import Decoder, Encoder
 from starlette.types import Receive, Scope, Send
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
 from homing.policy.admission import (
     BATCH_EVENTS_MOST,
+    DEFAULT_TENANT,
     PROBLEMS_MOST,
     EventDraft,
     check_events,
 )
 from homing.web.answer import JSON
-from homing.web.auth import Keys
+from homing.web.auth import PUBLISHERS, Caller, Keys, source_of
 from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
 from homing.web.options import Parts
 from homing.web.query import Query
@@ -55,12 +56,18 @@ class Publish:
                 kind = value
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise BadRequest("A body with a content-encoding is not read here.")
-        self._keys.who(authorization)
+        keys = self._keys
+        who = keys.known(authorization) or await keys.who(
+            authorization, source_of(scope.get("client"))
+        )
+        who.must_be(PUBLISHERS)
         if scope["query_string"]:
             Query(scope["query_string"], ())
         body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST)
-        drafts = read_drafts(body, lines=_is_lines(kind))
+        drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
         check_events(drafts)
+        if who.tenant is not None:
+            _check_tenants(drafts, who)
         receipts = await self._engine.publish(drafts)
         answer = _encode(
             Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
@@ -78,8 +85,13 @@ class Publish:
         await send({"type": "http.response.body", "body": answer})
 
 
-def read_drafts(body: bytes, *, lines: bool) -> list[EventDraft]:
-    """The events of a body; raises BadRequest, TooLarge or Invalid."""
+def _check_tenants(drafts: list[EventDraft], who: Caller) -> None:
+    for draft in drafts:
+        who.writes(draft.tenant)
+
+
+def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
+    """The events of a body, by default of this tenant; raises BadRequest, TooLarge or Invalid."""
     check_utf8(body)
     try:
         if lines:
@@ -93,7 +105,13 @@ def read_drafts(body: bytes, *, lines: bool) -> list[EventDraft]:
     if not events:
         raise Invalid(problems=(FieldProblem("events", "must hold at least one event"),))
     return [
-        EventDraft(event.tenant, event.type, bytes(event.data), event.id, event.time)
+        EventDraft(
+            tenant if event.tenant is UNSET else event.tenant,
+            event.type,
+            bytes(event.data),
+            event.id,
+            event.time,
+        )
         for event in events
     ]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.model import Status, show_id
 from homing.policy.admission import TYPE_RULE, is_type, tenant_problem
-from homing.ports import ReplayFilter
+from homing.ports import ReplayFilter, ReplayJob
 from homing.web.answer import Answer, json_answer
+from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation
 from homing.web.query import id_field, moment
 from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
@@ -15,7 +18,7 @@ from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view
 
 async def start(call: Call) -> Answer:
     given = call.content(ReplayIn)
-    conditions = _conditions(given.filter, now=call.now)
+    conditions = await _conditions(call, given.filter)
     if given.dry_run:
         count, exact = await call.parts.engine.count_replay(conditions)
         return json_answer(ReplayCount(count, exact))
@@ -25,15 +28,34 @@ async def start(call: Call) -> Answer:
 
 
 async def get(call: Call) -> Answer:
-    return json_answer(replay_view(await call.parts.engine.replay_job(call.number(REPLAY))))
+    return json_answer(replay_view(await _there(call)))
 
 
 async def cancel(call: Call) -> Answer:
-    return json_answer(replay_view(await call.parts.engine.cancel_replay(call.number(REPLAY))))
+    return json_answer(replay_view(await call.parts.engine.cancel_replay((await _there(call)).id)))
 
 
-def _conditions(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
-    """The filter in our values; raises Invalid with all that is wrong."""
+async def _there(call: Call) -> ReplayJob:
+    """One that goes over all tenants is there for those only who see all."""
+    job = await call.parts.engine.replay_job(call.number(REPLAY))
+    if call.who.tenant is not None and call.who.tenant != job.filter.tenant:
+        raise NotFound
+    return job
+
+
+async def _conditions(call: Call, given: ReplayFilterIn) -> ReplayFilter:
+    """The filter in our values, of the caller's tenant only; raises Invalid or Forbidden."""
+    conditions = _read(given, now=call.now)
+    if call.who.tenant is None:
+        return conditions
+    if conditions.tenant is not None:
+        call.who.writes(conditions.tenant)
+    endpoint_id = await call.own_endpoint(conditions.endpoint_id)
+    return replace(conditions, tenant=call.who.tenant, endpoint_id=endpoint_id)
+
+
+def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
+    """Raises Invalid with all that is wrong."""
     problems: list[FieldProblem] = []
 
     def time(value: str | None, name: str) -> int | None:
@@ -79,6 +101,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/replays",
         id="startReplay",
+        roles=MANAGERS,
         summary="Replay all finished deliveries that fit; with dry_run, only count them.",
         handler=start,
         status=202,
@@ -91,6 +114,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getReplay",
+        roles=READERS,
         summary="A bulk replay and how far it is.",
         handler=get,
         answer=ReplayJobView,
@@ -100,6 +124,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/cancel",
         id="cancelReplay",
+        roles=MANAGERS,
         summary="Stop a bulk replay; what it has replayed stays.",
         handler=cancel,
         answer=ReplayJobView,

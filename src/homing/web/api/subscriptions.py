@@ -9,8 +9,14 @@ from msgspec.structs import asdict
 
 from homing.errors import BadRequest, Invalid, NotFound, StoreUnavailable
 from homing.model import Format, Subscription
-from homing.policy.admission import SubscriptionDraft, check_subscription, merge_headers
+from homing.policy.admission import (
+    DEFAULT_TENANT,
+    SubscriptionDraft,
+    check_subscription,
+    merge_headers,
+)
 from homing.web.answer import Answer, json_answer
+from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
 from homing.web.schemas import (
@@ -29,7 +35,7 @@ _T = TypeVar("_T")
 async def create(call: Call) -> Answer:
     given = call.content(SubscriptionIn)
     draft = SubscriptionDraft(
-        tenant=given.tenant,
+        tenant=_or(given.tenant, call.who.tenant or DEFAULT_TENANT),
         url=given.url,
         types=given.types,
         format=given.format,
@@ -43,6 +49,7 @@ async def create(call: Call) -> Answer:
     )
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
+    call.who.writes(draft.tenant)
     subscription = await call.parts.engine.subscribe(draft)
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
@@ -90,7 +97,11 @@ async def test(call: Call) -> Answer:
 
 async def _there(call: Call) -> Subscription:
     subscription = await call.parts.views.subscription(call.number(SUBSCRIPTION))
-    if subscription is None or subscription.deleted_at is not None:
+    if (
+        subscription is None
+        or subscription.deleted_at is not None
+        or not call.who.sees(subscription.tenant)
+    ):
         raise NotFound("There is no such subscription.")
     return subscription
 
@@ -127,6 +138,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/subscriptions",
         id="createSubscription",
+        roles=MANAGERS,
         summary="Create a subscription; its secret is shown in this answer and never again.",
         handler=create,
         status=201,
@@ -138,6 +150,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/subscriptions",
         id="listSubscriptions",
+        roles=READERS,
         summary="Subscriptions, newest first.",
         handler=list_subscriptions,
         answer=SubscriptionPage,
@@ -148,6 +161,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getSubscription",
+        roles=READERS,
         summary="One subscription.",
         handler=get,
         answer=SubscriptionView,
@@ -157,6 +171,7 @@ OPERATIONS = (
         method="PATCH",
         path=_ONE,
         id="changeSubscription",
+        roles=MANAGERS,
         summary="Change what is given; what is pending goes by the new values.",
         handler=change,
         request=SubscriptionPatch,
@@ -167,6 +182,7 @@ OPERATIONS = (
         method="DELETE",
         path=_ONE,
         id="deleteSubscription",
+        roles=MANAGERS,
         summary="Delete it; no attempt starts after the answer, what is pending is cancelled.",
         handler=delete,
         status=204,
@@ -176,6 +192,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/test",
         id="testSubscription",
+        roles=MANAGERS,
         summary="Make one signed attempt now, in every state; it is logged and counts for nothing.",
         handler=test,
         answer=AttemptView,

@@ -6,6 +6,7 @@ import asyncio
 
 from homing.errors import Invalid, ShuttingDown, StoreUnavailable, Unavailable
 from homing.web.answer import Answer, json_answer
+from homing.web.auth import ONLY_ADMINS, READERS
 from homing.web.metrics import CONTENT_TYPE, metrics_text
 from homing.web.operation import TENANT, Call, Operation
 from homing.web.schemas import LedgerPage, Well
@@ -52,6 +53,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/ledger",
         id="getLedger",
+        roles=READERS,
         summary="Per tenant: accepted = delivered + pending + dropped + cancelled.",
         handler=ledger,
         answer=LedgerPage,
@@ -82,6 +84,7 @@ OPERATIONS = (
         method="GET",
         path="/metrics",
         id="metrics",
+        roles=ONLY_ADMINS,
         summary="Metrics in the text format of Prometheus.",
         handler=metrics,
         answer_type=CONTENT_TYPE,

@@ -1,0 +1,82 @@
+"""Keys of the API: what one may do, how it is written, and what of it is kept.
+
+A key reads ``hk_PREFIX_SECRET``. The prefix is public: it is how the key is found and named. The
+secret is 256 bits; only its SHA-256 is kept, which is enough for a text that nobody can guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b32encode, urlsafe_b64encode
+from enum import StrEnum
+from hmac import compare_digest
+
+from msgspec import Struct
+
+PREFIX_BYTES = 8
+SECRET_BYTES = 32
+NAME_LENGTH_MAX = 100
+
+_KEY = re.compile(rb"hk_([a-z2-7]{13})_([A-Za-z0-9_-]{43})")
+
+
+class Role(StrEnum):
+    """What a key is for. All but admin belong to one tenant."""
+
+    ADMIN = "admin"  # everything, of all tenants
+    PUBLISHER = "publisher"  # posts events
+    MANAGER = "manager"  # subscriptions, endpoints, deliveries, replays
+    VIEWER = "viewer"  # reads
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key as it is kept: without its secret."""
+
+    id: int
+    prefix: str
+    hash: bytes
+    name: str
+    role: Role
+    tenant: str | None  # None: all of them, which only an admin has
+    created_at: int
+    expires_at: int | None = None
+    last_used_at: int | None = None
+    revoked_at: int | None = None
+
+    def works(self, now: int) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def __repr__(self) -> str:
+        return f"ApiKey({self.prefix}, {self.role}, {self.tenant})"
+
+
+class KeyText(Struct, frozen=True):
+    """A key as its holder gives it: where to find it, and what proves it."""
+
+    prefix: str
+    hash: bytes
+
+    def fits(self, key: ApiKey) -> bool:
+        """Compared in constant time."""
+        return compare_digest(self.hash, key.hash)
+
+    def __repr__(self) -> str:
+        return f"KeyText({self.prefix})"
+
+
+def write_key(chance: bytes) -> str:
+    """A new key from so many bytes of chance."""
+    assert len(chance) == PREFIX_BYTES + SECRET_BYTES
+    prefix = b32encode(chance[:PREFIX_BYTES]).rstrip(b"=").lower()
+    secret = urlsafe_b64encode(chance[PREFIX_BYTES:]).rstrip(b"=")
+    return f"hk_{prefix.decode()}_{secret.decode()}"
+
+
+def read_key(text: bytes) -> KeyText | None:
+    """None if it has not the form of a key."""
+    found = _KEY.fullmatch(text)
+    if found is None:
+        return None
+    return KeyText(found[1].decode(), hashlib.sha256(found[2]).digest())

@@ -1,0 +1,31 @@
+-- The keys of the API. Whoever makes or revokes one raises the version first, and so queues there.
+
+-- name: key_version
+SELECT version FROM key_version WHERE one = 1;
+
+-- name: keys_raise
+UPDATE key_version SET version = version + 1 WHERE one = 1;
+
+-- name: keys_live
+SELECT {api_key} FROM api_key WHERE revoked_at IS NULL ORDER BY id;
+
+-- name: keys_count
+SELECT count(*) FROM api_key WHERE revoked_at IS NULL;
+
+-- name: key_revoke
+UPDATE api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING {api_key};
+
+-- name: keys_page [sqlite]
+SELECT {api_key} FROM api_key
+WHERE id < :before_id AND (:tenant IS NULL OR tenant = :tenant)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: keys_page [postgres]
+SELECT {api_key} FROM api_key
+WHERE id < :before_id AND (:tenant::text IS NULL OR tenant = :tenant::text)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: key_used
+-- Of several processes the latest is kept.
+UPDATE api_key SET last_used_at = :at
+WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :at);

@@ -1,0 +1,166 @@
+"""Keys of the API: make one, see them, revoke one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from homing.errors import (
+    BadRequest,
+    Conflict,
+    FieldProblem,
+    Invalid,
+    NotFound,
+    StoreUnavailable,
+)
+from homing.model import show_id
+from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
+from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
+from homing.web.answer import Answer, json_answer
+from homing.web.auth import ONLY_ADMINS
+from homing.web.operation import PAGE, TENANT, Call, Operation
+from homing.web.query import TIME_MOST, read_duration, show_cursor
+from homing.web.schemas import Cursor, Time
+from homing.web.show import time_or_none, time_text
+
+KEY = "key"
+
+
+class KeyIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to make."""
+
+    name: Annotated[str, Meta(description="What it is for: 1 to 100 printable characters.")]
+    role: Role
+    tenant: Annotated[
+        str | None, Meta(description="Whose it is; default `default`. An admin has none.")
+    ] = None
+    expires: Annotated[
+        str | None, Meta(description="RFC 3339, or a duration from now like 90d; default never.")
+    ] = None
+
+
+class KeyView(Struct, frozen=True, kw_only=True):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    role: Role
+    tenant: str | None
+    prefix: Annotated[str, Meta(description="What the key begins with: hk_, and this.")]
+    created_at: Time
+    expires_at: Time | None
+    last_used_at: Annotated[Time | None, Meta(description="To the minute.")]
+    revoked_at: Time | None
+
+
+class KeyCreated(KeyView, frozen=True, kw_only=True):
+    """A new key, with the key itself: it is never shown again."""
+
+    key: str
+
+    def __repr__(self) -> str:
+        return f"KeyCreated({self.id})"
+
+
+class KeyPage(Struct, frozen=True):
+    """Newest first, revoked ones included."""
+
+    items: list[KeyView]
+    next_cursor: Cursor
+
+
+async def create(call: Call) -> Answer:
+    given = call.content(KeyIn)
+    expires_at = _check(given, now=call.now)
+    tenant = None if given.role is Role.ADMIN else given.tenant or DEFAULT_TENANT
+    key, text = await call.parts.ring.create(given.name, given.role, tenant, expires_at)
+    made = KeyCreated(**asdict(_view(key)), key=text)
+    return json_answer(made, status=201)
+
+
+async def list_keys(call: Call) -> Answer:
+    query = call.query
+    found, after = await call.parts.ring.page(
+        tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
+    )
+    return json_answer(KeyPage([_view(key) for key in found], show_cursor(after)))
+
+
+async def revoke(call: Call) -> Answer:
+    await call.parts.ring.revoke(call.number(KEY))
+    return Answer(204)
+
+
+def _check(given: KeyIn, *, now: int) -> int | None:
+    """When it ends; raises Invalid with all that is wrong."""
+    problems: list[FieldProblem] = []
+    if not (1 <= len(given.name) <= NAME_LENGTH_MAX and given.name.isprintable()):
+        reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
+        problems.append(FieldProblem("name", reason))
+    if given.tenant is not None:
+        if given.role is Role.ADMIN:
+            problems.append(FieldProblem("tenant", "must not be given: an admin has all tenants"))
+        problems.extend(tenant_problem(given.tenant))
+    expires_at = None
+    if given.expires is not None:
+        ahead = read_duration(given.expires)
+        expires_at = read_time(given.expires) if ahead is None else now + ahead
+        if expires_at is None or not now < expires_at <= TIME_MOST:
+            reason = "must be a time ahead after RFC 3339, or a duration from now like 90d"
+            problems.append(FieldProblem("expires", reason))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return expires_at
+
+
+def _view(key: ApiKey) -> KeyView:
+    return KeyView(
+        id=show_id(KEY, key.id),
+        name=key.name,
+        role=key.role,
+        tenant=key.tenant,
+        prefix=key.prefix,
+        created_at=time_text(key.created_at),
+        expires_at=time_or_none(key.expires_at),
+        last_used_at=time_or_none(key.last_used_at),
+        revoked_at=time_or_none(key.revoked_at),
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/keys",
+        id="createKey",
+        roles=ONLY_ADMINS,
+        summary="Make a key; it is shown in this answer and never again.",
+        handler=create,
+        status=201,
+        request=KeyIn,
+        answer=KeyCreated,
+        errors=(BadRequest, Conflict, Invalid, StoreUnavailable),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/keys",
+        id="listKeys",
+        roles=ONLY_ADMINS,
+        summary="Keys without their secrets, newest first, revoked ones included.",
+        handler=list_keys,
+        answer=KeyPage,
+        params=(TENANT, *PAGE),
+        errors=(Invalid,),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/keys/{id}",
+        id="revokeKey",
+        roles=ONLY_ADMINS,
+        summary="Revoke a key: it opens nothing any more, within a second on other processes.",
+        handler=revoke,
+        status=204,
+        errors=(NotFound, StoreUnavailable),
+    ),
+)
