@@ -97,3 +97,22 @@ def test_attempts_are_followed(terminal: Terminal) -> None:
     assert "retry 1 in 84 s" in told.out
     (line,) = terminal.well("tail", "--for", "0s", "--endpoint", url, "--json").lines
     assert (line["event"], line["outcome"]) == ("tail-1", "failed")
+
+
+def test_a_key_is_made_listed_and_revoked(terminal: Terminal) -> None:
+    made = terminal.well("keys", "create", "shop", "viewer", "--tenant", "keyed", "--json").document
+    assert made["key"].startswith(f"hk_{made['prefix']}_")
+    seen = terminal.run("subscriptions", "--key", made["key"], "--json")
+    assert (seen.code, seen.out) == (0, "")
+    refused = terminal.run("publish", "a.b", "--key", made["key"])
+    assert refused.code == 1
+    assert "may not do this" in refused.err
+    (row,) = terminal.well("keys", "--tenant", "keyed", "--json").lines
+    assert row["id"] == made["id"]
+    told = terminal.well("keys", "create", "ops", "admin", "--expires", "90d").out
+    assert "not shown again" in told
+    assert "ops" in terminal.well("keys", "list").out
+    assert made["id"] in terminal.well("keys", "revoke", made["id"]).out
+    gone = terminal.run("subscriptions", "--key", made["key"])
+    assert "does not accept the key" in gone.err
+    assert terminal.run("keys", "revoke", made["id"]).code == 1

@@ -11,7 +11,7 @@ import pytest
 
 from homing.client import AsyncHoming, Homing
 
-LISTS = {"events", "subscriptions", "endpoints", "deliveries", "publish_all"}
+LISTS = {"events", "subscriptions", "endpoints", "deliveries", "publish_all", "keys"}
 
 
 class Threaded:

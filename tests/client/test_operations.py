@@ -178,6 +178,22 @@ async def test_refusals_are_errors_of_the_tree(server: Server, tenant: str, make
 
 
 @both
+async def test_keys_are_made_used_and_revoked(server: Server, tenant: str, make: Make) -> None:
+    homing = client(make, server)
+    made = await homing.create_key("shop", "publisher", tenant=tenant, expires="1d")
+    assert made.key not in repr(made)
+    publisher = make(f"http://127.0.0.1:{server.port}", made.key)
+    receipt = await publisher.publish("a.b", 1)
+    assert (await homing.event(receipt.id, tenant=tenant)).tenant == tenant
+    assert isinstance(await raised(publisher.event(receipt.id)), NotAuthorized)
+    (listed_key,) = await listed(homing.keys(tenant=tenant))
+    assert (listed_key.id, listed_key.role) == (made.id, "publisher")
+    assert listed_key.last_used_at is not None
+    await homing.revoke_key(made.id)
+    assert isinstance(await raised(publisher.publish("a.b", 1)), NotAuthorized)
+
+
+@both
 async def test_health_is_asked_once_and_told(server: Server, make: Make) -> None:
     homing = client(make, server)
     assert await homing.healthy()

@@ -73,9 +73,12 @@ def _answered(error: Exception) -> tuple[str, int] | None:
             return f"{error} Is the server still running?", NO_SERVER
         case errors.BadAnswer():
             return f"{error} Something else may listen there: look at --server.", NO_SERVER
+        case errors.NotAuthorized(status=403):
+            return _refusal(error), REFUSED
         case errors.NotAuthorized():
             return (
-                "The server does not accept the key. It belongs to another server or was changed: "
+                "The server does not accept the key. It belongs to another server, or was "
+                "changed, revoked or has expired: "
                 "give the right one with --key or HOMING_ADMIN_KEY.",
                 REFUSED,
             )
