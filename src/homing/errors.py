@@ -5,6 +5,7 @@ HomingError
 ├── NotAuthorized             401  no key, or a wrong one
 ├── Forbidden                 403  the key may not do this
 ├── NotFound                  404
+├── TooSlow                   408  the body did not arrive in time
 ├── Conflict                  409
 │   ├── EventConflict              another event has this id
 │   ├── StillPending               a pending delivery cannot be replayed
@@ -14,8 +15,10 @@ HomingError
 ├── TooLarge                  413
 ├── Invalid                   422  the request can be read, and a field of it is wrong
 ├── TooMany                   429  slow down: a quota, or too many wrong keys
+├── TooManyHeaders            431
 ├── Unavailable               503
 │   ├── StoreUnavailable           the store cannot commit now
+│   ├── Busy                       too many bytes of requests are held
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
 │   └── BadScenario                a scenario cannot be simulated
@@ -101,6 +104,13 @@ class NotFound(HomingError):
     http_status = 404
 
 
+class TooSlow(HomingError):
+    """The request did not arrive in time."""
+
+    code = "too_slow"
+    http_status = 408
+
+
 class Conflict(HomingError):
     """This does not fit what is already there."""
 
@@ -166,11 +176,24 @@ class TooMany(HomingError):
         self.after_ms = after_ms  # when it may be tried again
 
 
+class TooManyHeaders(HomingError):
+    """The request has too many headers."""
+
+    code = "too_many_headers"
+    http_status = 431
+
+
 class Unavailable(HomingError):
     """This cannot be done right now; try again shortly."""
 
     code = "unavailable"
     http_status = 503
+
+
+class Busy(Unavailable):
+    """Too much is being read at the moment; try again shortly."""
+
+    code = "busy"
 
 
 class StoreUnavailable(Unavailable):

@@ -38,6 +38,7 @@ from homing.store.views import Views
 from homing.store.writer import Remote, Writer
 from homing.web.app import create_app
 from homing.web.cork import CorkedProtocol
+from homing.web.limits import WatchedServer
 from homing.web.options import WebOptions
 
 log = structlog.get_logger("homing")
@@ -180,7 +181,7 @@ def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
-class _Guest(uvicorn.Server):
+class _Guest(WatchedServer):
     """Uvicorn, with the signals left to whoever runs it."""
 
     @contextlib.contextmanager
@@ -188,7 +189,7 @@ class _Guest(uvicorn.Server):
         yield
 
 
-class _Server(uvicorn.Server):
+class _Server(WatchedServer):
     """Uvicorn, with the signals left to us: it would end the process by the signal itself."""
 
     @contextlib.contextmanager

@@ -179,7 +179,8 @@ def test_a_body_that_does_not_arrive_is_given_up() -> None:
         }
         before = house.world.clock.now()
         await house.app(scope, receive, send)
-        assert sent[0]["status"] == 400
+        assert sent[0]["status"] == 408
+        assert (b"connection", b"close") in sent[0]["headers"]
         assert house.world.clock.now() - before == 60_000
 
     live(story)

@@ -16,12 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homing.engine.engine import Engine
 from homing.engine.keys import KeyRing
-from homing.errors import HomingError
+from homing.errors import HomingError, TooManyHeaders
 from homing.ports import AdminStore, ViewStore
 from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
 from homing.web.auth import STRANGER, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.limits import HEADERS_MAX
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
 from homing.web.options import Parts, WebOptions
@@ -68,7 +69,9 @@ class _Front:
             await send(message)
 
         try:
-            if scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
+            if len(scope["headers"]) > HEADERS_MAX:
+                await _too_many_headers(scope, receive, watched_send)
+            elif scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
                 await self._publish(scope, receive, watched_send)
             else:
                 await self._router(scope, receive, watched_send)
@@ -90,6 +93,10 @@ def _refusal(error: HomingError, scope: Scope) -> Answer:
     if error.http_status == 500:
         return unexpected_answer(error, method=scope["method"], path=scope["path"])
     return problem_answer(error)
+
+
+async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise TooManyHeaders(f"It may have {HEADERS_MAX}.")
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,9 +144,13 @@ class _Resource:
         body = b""
         if operation.request is not None:
             declared = headers.get(b"content-length")
-            body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST)
+            room = self._parts.room
+            body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST, room=room)
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, who=who)
-        await send_answer(send, await operation.handler(call))
+        try:
+            await send_answer(send, await operation.handler(call))
+        finally:
+            self._parts.room.leave(body)
 
 
 class _Document:

@@ -9,7 +9,8 @@ from typing import TypeVar
 import msgspec
 from starlette.types import Receive
 
-from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
+from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
+from homing.web.room import SMALL_BYTES, Room
 
 PUBLISH_BYTES_MOST = 8 * 1024 * 1024
 COMMAND_BYTES_MOST = 1024 * 1024
@@ -25,8 +26,11 @@ class ClientGone(Exception):
     """The caller hung up before the request was complete."""
 
 
-async def read_body(receive: Receive, *, declared: bytes | None, most: int) -> bytes:
-    """The whole body, or TooLarge as soon as that is known."""
+async def read_body(receive: Receive, *, declared: bytes | None, most: int, room: Room) -> bytes:
+    """The whole body, or TooLarge, TooSlow or Busy as soon as that is known.
+
+    Whoever got it gives its room back once the request is answered: ``room.leave(body)``.
+    """
     if declared is not None:
         if not declared.isdigit():
             raise BadRequest("Its content-length is not a number.")
@@ -39,18 +43,32 @@ async def read_body(receive: Receive, *, declared: bytes | None, most: int) -> b
     if len(body) > most:
         raise _too_large(most)
     if not message.get("more_body", False):
+        if len(body) > SMALL_BYTES:
+            room.take(len(body))
         return body
+    return await _read_rest(receive, body, most, room)
+
+
+async def _read_rest(receive: Receive, begin: bytes, most: int, room: Room) -> bytes:
+    room.take(len(begin))
+    parts = [begin]
     try:
         async with asyncio.timeout(ARRIVE_WITHIN_S):
-            return await _read_rest(receive, body, most)
-    except TimeoutError:
-        reason = f"Its body did not arrive within {ARRIVE_WITHIN_S:.0f} s."
-        raise BadRequest(reason) from None
+            await _arrive(receive, parts, most, room)
+    except BaseException as error:
+        room.held -= sum(map(len, parts))
+        if isinstance(error, TimeoutError):
+            raise TooSlow(f"Its body did not come within {ARRIVE_WITHIN_S:.0f} s.") from None
+        raise
+    body = b"".join(parts)
+    if len(body) <= SMALL_BYTES:
+        room.held -= len(body)
+    return body
 
 
-async def _read_rest(receive: Receive, begin: bytes, most: int) -> bytes:
-    parts = [begin]
-    size = len(begin)
+async def _arrive(receive: Receive, parts: list[bytes], most: int, room: Room) -> None:
+    """Counted as it comes: who declares much and sends little holds little."""
+    size = len(parts[0])
     more = True
     while more:
         message = await receive()
@@ -61,8 +79,8 @@ async def _read_rest(receive: Receive, begin: bytes, most: int) -> bytes:
         size += len(part)
         if size > most:
             raise _too_large(most)
+        room.take(len(part))
         parts.append(part)
-    return b"".join(parts)
 
 
 def check_utf8(body: bytes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from homing.web.limits import Limited
 
 UNCORKED_BYTES = 64 * 1024  # large answers go at once
 
@@ -44,7 +44,7 @@ class _Corked:
         return getattr(self._transport, name)
 
 
-class CorkedProtocol(HttpToolsProtocol):
+class CorkedProtocol(Limited):
     """What uvicorn makes for each connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

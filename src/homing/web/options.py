@@ -11,6 +11,7 @@ from homing.engine.engine import Engine
 from homing.engine.keys import KeyRing
 from homing.model import Target
 from homing.ports import AdminStore, ViewStore
+from homing.web.room import Room
 
 
 class WebOptions(Struct, frozen=True):
@@ -33,5 +34,6 @@ class Parts(Struct, frozen=True):
     admin: AdminStore
     ring: KeyRing
     options: WebOptions
+    room: Room = field(default_factory=Room)  # for bodies
     # Read, merge, write: of two at a time one's change would be lost.
     patching: asyncio.Lock = field(default_factory=asyncio.Lock)

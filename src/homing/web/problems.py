@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from homing.errors import (
+    Busy,
     FieldProblem,
     HomingError,
     NotFound,
@@ -18,6 +19,7 @@ from homing.web.answer import Answer, Headers
 
 CONTENT_TYPE = b"application/problem+json"
 TYPE_PREFIX = "urn:homing:error:"
+_CLOSE = (b"connection", b"close")  # The rest of the body is not read.
 
 _log = structlog.get_logger("homing.web")
 
@@ -86,6 +88,8 @@ def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
 def _headers(error: HomingError) -> Headers:
     if isinstance(error, StoreUnavailable):
         return ((b"retry-after", b"2"),)
+    if isinstance(error, Busy):
+        return ((b"retry-after", b"1"), _CLOSE)
     if isinstance(error, Unavailable):
         return ((b"retry-after", b"1"),)
     if isinstance(error, TooMany):
@@ -94,8 +98,8 @@ def _headers(error: HomingError) -> Headers:
         return ((b"allow", ", ".join(error.allowed).encode()),)
     if error.http_status == 401:
         return ((b"www-authenticate", b'Bearer realm="homing"'),)
-    if error.http_status == 413:  # The rest of the body is not read.
-        return ((b"connection", b"close"),)
+    if error.http_status in {408, 413}:
+        return (_CLOSE,)
     return ()
 
 

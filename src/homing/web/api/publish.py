@@ -40,7 +40,7 @@ class Publish:
     """The endpoint."""
 
     def __init__(self, parts: Parts, keys: Keys) -> None:
-        self._engine, self._keys = parts.engine, keys
+        self._engine, self._keys, self._room = parts.engine, keys, parts.room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 202 once all is on disk; raises an error of the tree otherwise."""
@@ -63,12 +63,16 @@ class Publish:
         who.must_be(PUBLISHERS)
         if scope["query_string"]:
             Query(scope["query_string"], ())
-        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST)
-        drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
-        check_events(drafts)
-        if who.tenant is not None:
-            _check_tenants(drafts, who)
-        receipts = await self._engine.publish(drafts)
+        room = self._room
+        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
+        try:
+            drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
+            check_events(drafts)
+            if who.tenant is not None:
+                _check_tenants(drafts, who)
+            receipts = await self._engine.publish(drafts)
+        finally:
+            room.leave(body)
         answer = _encode(
             Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
         )

@@ -1,0 +1,241 @@
+"""What one caller may hold of us: heads, bodies, connections, answers not taken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from starlette.types import Message
+
+from homing.errors import Busy, TooSlow
+from homing.web import body as body_module
+from homing.web import limits
+from homing.web.body import ClientGone, read_body
+from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, Watch
+from homing.web.room import SMALL_BYTES, Room
+from security.framing import GOOD, HEAD, HOST, KEY
+from security.served import ANSWER_WITHIN_S, Served, served, until_end
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"x: y\r\n" * 500, b"y" * 4000],
+    ids=["headers", "one header"],
+)
+async def test_a_head_that_never_ends_is_cut_off(endless: bytes) -> None:
+    async with served() as at, at.line() as (reader, writer):
+        writer.write(HEAD + b"x: ")
+        sent = 0
+        ending = asyncio.create_task(until_end(reader))
+        while not ending.done() and sent < 64 * 1024 * 1024:
+            try:
+                writer.write(endless)
+                await writer.drain()
+            except ConnectionError:
+                break
+            sent += len(endless)
+        got, ended = await ending
+        assert ended
+        assert sent < 16 * 1024 * 1024  # what fits into the buffers of the system
+        assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may eat the answer
+
+
+async def test_many_headers_are_a_431_problem() -> None:
+    async with served() as at:
+        many = b"".join(b"x%d: y\r\n" % n for n in range(HEADERS_MAX))
+        codes, got, _ = await at.say(
+            b"GET /v1/ledger HTTP/1.1\r\n" + HOST + many + b"connection: close\r\n\r\n"
+        )
+        assert codes == [431]
+        assert b'"too_many_headers"' in got
+
+
+async def _connected(at: Served, count: int = 1) -> None:
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        while len(at.server.server_state.connections) < count:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"POST /v1/events HT", HEAD, HEAD + b"content-le"],
+    ids=["nothing", "half a line", "half a head", "half a header"],
+)
+async def test_a_head_that_does_not_come_is_given_up(said: bytes) -> None:
+    async with served() as at, at.line() as (reader, writer):
+        writer.write(said)
+        await _connected(at)
+        watch = Watch()
+        watch.look(at.server.server_state.connections, 0.0)
+        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        assert not reader.at_eof()
+        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        assert await until_end(reader) == (b"", True)
+
+
+async def test_a_body_that_drips_on_after_its_answer_is_given_up() -> None:
+    async with served() as at, at.line() as (reader, writer):
+        writer.write(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nabc")
+        await reader.readuntil(b"401")
+        watch = Watch()
+        watch.look(at.server.server_state.connections, 0.0)
+        writer.write(b"d")
+        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        assert (await until_end(reader))[1]
+
+
+async def test_a_line_at_work_is_left_alone() -> None:
+    async with served() as at, at.line() as (reader, writer):
+        head = b"content-length: %d\r\n\r\n" % len(GOOD)
+        watch = Watch()
+        for turn in range(4):  # each on the same connection, never idle for as long as the limit
+            writer.write(HEAD + head + GOOD)
+            await reader.readuntil(b"202")
+            watch.look(at.server.server_state.connections, turn * (HEAD_WITHIN_S - 1))
+        writer.write(HEAD + head + GOOD[:5])  # The body has a limit of its own.
+        await asyncio.sleep(0.05)
+        watch.look(at.server.server_state.connections, 1_000.0)
+        watch.look(at.server.server_state.connections, 2_000.0)
+        writer.write(GOOD[5:])
+        assert await reader.readuntil(b"202")
+
+
+class _Transport:
+    def __init__(self) -> None:
+        self.unsent, self.aborted = 100, False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class _Cycle:
+    response_complete = False
+
+
+class _Connection:
+    def __init__(self) -> None:
+        self.transport, self.cycle = _Transport(), _Cycle()
+
+
+def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
+    stuck, slow = _Connection(), _Connection()
+    watch = Watch()
+    for second in range(int(TAKEN_WITHIN_S)):
+        slow.transport.unsent += 1
+        watch.look([stuck, slow], float(second))
+    assert not stuck.transport.aborted
+    slow.transport.unsent += 1
+    watch.look([stuck, slow], TAKEN_WITHIN_S)
+    assert stuck.transport.aborted
+    assert not slow.transport.aborted
+
+
+async def test_there_is_a_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
+    async with served() as at, at.line() as first, at.line():
+        await _connected(at, 2)
+        async with at.line() as (reader, _):
+            assert await until_end(reader) == (b"", True)
+        first[1].write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await first[0].readuntil(b"200")
+
+
+# --- bodies ---------------------------------------------------------------------------------
+
+
+class _Body:
+    """A body that comes in these room."""
+
+    def __init__(self, *parts: bytes, hangs: bool = False, goes: bool = False) -> None:
+        self._parts, self._hangs, self._goes = list(parts), hangs, goes
+
+    async def __call__(self) -> Message:
+        if not self._parts:
+            if self._goes:
+                return {"type": "http.disconnect"}
+            await asyncio.Event().wait()
+        part = self._parts.pop(0)
+        more = bool(self._parts) or self._hangs or self._goes
+        return {"type": "http.request", "body": part, "more_body": more}
+
+
+MOST = 10 * SMALL_BYTES
+
+
+async def _read(body: _Body, room: Room) -> bytes:
+    return await read_body(body, declared=None, most=MOST, room=room)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"",),
+        (b"x" * SMALL_BYTES,),
+        (b"x" * (SMALL_BYTES + 1),),
+        (b"x", b"y" * SMALL_BYTES),
+        (b"x" * SMALL_BYTES, b"y" * SMALL_BYTES, b""),
+    ],
+)
+async def test_room_is_held_until_it_is_given_back(parts: tuple[bytes, ...]) -> None:
+    room = Room(MOST)
+    got = await _read(_Body(*parts), room)
+    assert got == b"".join(parts)
+    assert room.held == (len(got) if len(got) > SMALL_BYTES else 0)
+    room.leave(got)
+    assert room.held == 0
+
+
+async def test_without_room_a_body_is_refused_while_it_comes() -> None:
+    room = Room(3 * SMALL_BYTES)
+    first = await _read(_Body(b"x" * SMALL_BYTES, b"x" * SMALL_BYTES), room)
+    with pytest.raises(Busy):
+        await _read(_Body(b"y" * SMALL_BYTES, b"y"), room)
+    with pytest.raises(Busy):
+        await _read(_Body(b"y" * (SMALL_BYTES + 1)), room)
+    assert await _read(_Body(b"small"), room) == b"small"
+    assert room.held == len(first)
+    room.leave(first)
+    assert room.held == 0
+
+
+async def test_whoever_leaves_or_drips_gives_its_room_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = Room(MOST)
+    with pytest.raises(ClientGone):
+        await _read(_Body(b"x" * SMALL_BYTES, b"y", goes=True), room)
+    assert room.held == 0
+    monkeypatch.setattr(body_module, "ARRIVE_WITHIN_S", 0.01)
+    with pytest.raises(TooSlow):
+        await _read(_Body(b"x" * SMALL_BYTES, b"y", hangs=True), room)
+    assert room.held == 0
+
+
+async def test_a_full_room_is_a_503_that_closes_and_is_free_again_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Room] = []
+    init = Room.__init__
+
+    def remembered(room: Room) -> None:
+        init(room)
+        made.append(room)
+
+    monkeypatch.setattr(Room, "__init__", remembered)
+    async with served() as at:
+        (room,) = made
+        large = b'{"type":"a","data":"' + b"x" * 400_000 + b'"}'
+        room.most = 100_000
+        request = HEAD + b"content-length: %d\r\n\r\n" % len(large) + large
+        codes, got, ended = await at.say(request)
+        assert (codes, ended) == ([503], True)
+        assert b'"busy"' in got
+        assert b"retry-after: 1" in got
+        room.most = 10_000_000
+        codes, _, _ = await at.say(request.replace(b"host", b"connection: close\r\nhost", 1))
+        assert codes == [202]
+        assert room.held == 0
+        assert KEY.encode() not in got
