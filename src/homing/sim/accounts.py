@@ -89,6 +89,11 @@ class Accounts(Watch):
             for new, receipt in zip(request, answer, strict=True):
                 if receipt.new:
                     self._event(new, exact=True)
+                    self.books.on_their_way.update(it.id for it in new.deliveries)
+
+    def _told_publish(self, requests: Sequence[Sequence[NewEvent]], **_: Any) -> None:
+        told = (it.id for request in requests for new in request for it in new.deliveries)
+        self.books.on_their_way.difference_update(told)
 
     def _event(self, new: NewEvent, *, exact: bool, about: int | None = None) -> None:
         """An event and its deliveries are stored."""
@@ -335,7 +340,8 @@ class Accounts(Watch):
         self.books.say(f"cancelled {name(delivery_id)}")
 
     def _told_cancel_delivery(self, delivery_id: int, **_: Any) -> None:
-        self.books.cancels_told.add(delivery_id)
+        if delivery_id not in self.books.on_their_way:  # Else the engine cannot know it yet.
+            self.books.cancels_told.add(delivery_id)
 
     def _done_replay(self, delivery_id: int, *, result: Delivery, new: Delivery) -> None:
         del new

@@ -143,6 +143,7 @@ class Books:
     flights: dict[int, Flight] = field(default_factory=dict)  # by delivery id
     taken: dict[int, int] = field(default_factory=dict)  # deliveries taken to probe: endpoint id
     untold: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # before a take
+    on_their_way: set[int] = field(default_factory=set)  # stored, and nobody was told yet
     cancels_told: set[int] = field(default_factory=set)
     arrived: dict[int, int] = field(default_factory=dict)  # 2xx answers that reached us
     drops: Counter[int] = field(default_factory=Counter)  # by endpoint
@@ -200,6 +201,7 @@ class Books:
         self.flights.clear()
         self.taken.clear()
         self.untold.clear()
+        self.on_their_way.clear()
         self.slots.clear()
         for endpoint_id in self.endpoints:
             self.learn(endpoint_id)

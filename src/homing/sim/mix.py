@@ -132,7 +132,7 @@ def draw(seed: int, deliveries: int) -> Mix:
         run_for_ms=run_for_ms,
         tenants=tenants,
         urls_each=chance.randint(1, 4 if deliveries < 500 else 10),
-        subscriptions_each=chance.randint(1, 5 if deliveries < 500 else 12),
+        subscriptions_each=chance.randint(1, 5),
         publishers=chance.randint(1, 4),
         bursts=chance.random() < 0.4,
         bad=chance.choice((0.1, 0.3, 0.5, 0.7, 0.95)),

@@ -23,6 +23,7 @@ from homing.sim.world import Crashed
 
 PATTERNS = (("*",), ("order.*",), ("order.created", "user.made"), ("order.*", "homing.*"))
 MANY_MOST = 3  # bulk replays in one run
+MANY_DELIVERIES_MOST = 500  # in one of them
 ANSWER_WITHIN_S = 900
 
 
@@ -190,6 +191,8 @@ class People:
             for it in self._books.deliveries.values()
             if it.status == status.value and it.tenant == tenant
         )
+        if len(finished) > MANY_DELIVERIES_MOST:
+            return False
         asked = ReplayFilter(tenant=tenant, status=status)
         job = await self._world.ask(lambda engine: engine.start_replay(asked))
         self.jobs.append(Job(job.id, status.value, tenant, finished))
