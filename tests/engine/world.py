@@ -45,6 +45,7 @@ class Reply:
     failure: Failure | None = None
     latency_ms: int = 0
     retry_after: str | None = None
+    excerpt: bytes = b""
 
 
 Script = Callable[[Hit], Reply]
@@ -78,6 +79,7 @@ class ScriptedSender:
             address="192.0.2.1:443",
             phases=Phases(total_us=latency * 1000),
             retry_after=reply.retry_after,
+            excerpt=reply.excerpt,
         )
         if reply.latency_ms > request.deadline_ms:
             answer = msgspec.structs.replace(answer, code=None, failure=Failure.TIMEOUT)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
-from homing.policy.explain import explain, explain_change
+from homing.policy.explain import explain, explain_change, explain_endpoint
+from homing.policy.health import HealthRules
 from policy.build import DAY, HOUR, MINUTE, NOW
 from policy.samples import (
     BACK,
@@ -105,6 +106,83 @@ def test_a_finished_delivery_says_when_after_how_many_attempts_and_why(
 def test_a_time_is_as_exact_as_its_distance_asks_for(due_after: int, text: str) -> None:
     row = replace(RETRYING, due_at=NOW + due_after)
     assert f"retry 5 of 11 is due {text};" in explain(facts(delivery=row), now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("spent_ms", "text"),
+    [
+        pytest.param(-5, "0 ms", id="never less than nothing"),
+        pytest.param(999, "999 ms", id="under a second"),
+        pytest.param(1_000, "1 s", id="a second"),
+        pytest.param(59_999, "59 s", id="under a minute"),
+        pytest.param(MINUTE, "1 min", id="a minute"),
+        pytest.param(MINUTE + 1_000, "1 min 1 s", id="a minute and a second"),
+        pytest.param(HOUR - 1, "59 min 59 s", id="under an hour"),
+        pytest.param(HOUR, "1 h", id="an hour"),
+        pytest.param(HOUR + MINUTE, "1 h 1 min", id="an hour and a minute"),
+        pytest.param(1_000 * HOUR, "1,000 h", id="many hours"),
+    ],
+)
+def test_a_span_is_as_exact_as_its_length_asks_for(spent_ms: int, text: str) -> None:
+    sentence = explain_change(State.DISABLED, State.ENABLED, "success", {"disabled_ms": spent_ms})
+    assert sentence.endswith(f"answered with success after {text}.")
+
+
+def test_a_pause_that_the_receiver_asked_for_is_over_at_its_end() -> None:
+    def told(hold_until: int) -> str:
+        endpoint = replace(ENABLED, hold_until=hold_until)
+        return explain(facts(delivery=OVERDUE, endpoint=endpoint), now=NOW)
+
+    assert "asked for a pause until 14:00:00 (Retry-After)" in told(NOW + 1)
+    assert "asked for a pause" not in told(NOW)
+
+
+def test_a_window_is_over_at_its_end() -> None:
+    def told(expires_at: int) -> str:
+        row = replace(NEVER, expires_at=expires_at)
+        return explain(facts(delivery=row, endpoint=FROZEN), now=NOW)
+
+    assert "its window ended at 14:00:00, so it is dropped as expired shortly" in told(NOW)
+    assert "dropped at 14:00:00 unless delivered" in told(NOW + 1)
+
+
+ENDPOINTS: list[Any] = [
+    pytest.param(ENABLED, "The endpoint has been enabled since 2 Nov 14:00.", id="enabled"),
+    pytest.param(
+        replace(ENABLED, hold_until=NOW + HOUR),
+        "The endpoint has been enabled since 2 Nov 14:00; it asked for a pause until 15:00 "
+        "(Retry-After).",
+        id="a pause",
+    ),
+    pytest.param(
+        replace(ENABLED, hold_until=NOW),
+        "The endpoint has been enabled since 2 Nov 14:00.",
+        id="a pause that is over",
+    ),
+    pytest.param(
+        DISABLED,
+        "The endpoint has been disabled since 13:52 by 2,000 failures in a row; next probe 14:02, "
+        "and a success enables it.",
+        id="disabled",
+    ),
+    pytest.param(
+        replace(DISABLED, next_probe_at=NOW),
+        "The endpoint has been disabled since 13:52 by 2,000 failures in a row; the next probe is "
+        "due now, and a success enables it.",
+        id="disabled, its probe due",
+    ),
+    pytest.param(
+        FROZEN,
+        "The endpoint has been frozen since 13:52 by 2,010 failures in a row and no success for "
+        "more than 72 h; nothing is attempted until a person enables it.",
+        id="frozen",
+    ),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "sentence"), ENDPOINTS)
+def test_the_state_of_an_endpoint_is_a_sentence(endpoint: Endpoint, sentence: str) -> None:
+    assert explain_endpoint(endpoint, HealthRules(), now=NOW) == sentence
 
 
 CHANGES: list[Any] = [

@@ -67,6 +67,11 @@ def test_half_of_a_limit_is_warned_of(before: dict[str, Any], rule: str | None) 
     assert (verdict.warning and verdict.warning.rule) == rule
 
 
+def test_a_failure_far_from_every_limit_leaves_no_mark() -> None:
+    verdict = fail(a_health(attempts=3, failures=1))
+    assert (verdict.warning, verdict.health.warned) == (None, 0)
+
+
 def test_a_warning_is_given_once() -> None:
     first = fail(a_health(attempts=100, failures=40))
     assert first.warning is not None

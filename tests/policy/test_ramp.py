@@ -41,6 +41,10 @@ def test_a_limit_of_one_means_one() -> None:
     assert succeed(ramp_reset(), 100, limit=1) == Ramp(1, 0)
 
 
+def test_at_the_limit_nothing_is_counted() -> None:
+    assert ramp_up(Ramp(16), limit=16) == Ramp(16)
+
+
 def test_a_lowered_limit_holds_from_the_next_success_on() -> None:
     assert ramp_up(Ramp(16), limit=4) == Ramp(4)
 

@@ -33,6 +33,7 @@ class _VirtualSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._keys: dict[Any, selectors.SelectorKey] = {}
         self.time = 0.0
+        self.time_ms = 0
         self._turns = 0  # of the loop, since time last moved
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -48,6 +49,7 @@ class _VirtualSelector(selectors.BaseSelector):
             raise WaitsForEver("every task waits and no timer is set")
         if timeout > 0:
             self.time += timeout
+            self.time_ms = round(self.time * 1000)  # Asked for far more often than it moves.
             self._turns = 0
         else:
             self._turns += 1
@@ -70,17 +72,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.time
 
+    def time_ms(self) -> int:
+        return self._virtual.time_ms
+
 
 class VirtualClock:
     """The loop's time as the engine's clock."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, start_ms: int = START_MS) -> None:
-        self._loop = loop
+        assert isinstance(loop, VirtualLoop)
+        self._loop_ms = loop.time_ms
         self._start_ms = start_ms
         self._stepped_at: int | None = None
 
     def now(self) -> int:
-        return self._start_ms + round(self._loop.time() * 1000)
+        return self._start_ms + self._loop_ms()
 
     def stepped_at(self) -> int | None:
         return self._stepped_at

@@ -52,10 +52,19 @@ class Hit(Struct):
 
     at: int  # by the engine's clock
     url: str
-    headers: dict[str, str]
+    header_block: bytes
     body: bytes
     deadline_ms: int
     life: int
+    _headers: dict[str, str] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Read when someone asks: most receivers do not."""
+        if self._headers is None:
+            lines = self.header_block.decode().split("\r\n")[:-1]
+            self._headers = dict(line.split(": ", 1) for line in lines)
+        return self._headers
 
     @property
     def delivery(self) -> str:
@@ -104,15 +113,14 @@ class ScriptedSender:
         world, life = self._world, self._life
         if not life.alive:
             return
-        target = request.target
+        target, deadline_ms = request.target, request.deadline_ms
         url = f"{target.scheme}://{target.authority}{target.path}"
-        lines = request.header_block.decode().split("\r\n")[:-1]
-        headers = dict(line.split(": ", 1) for line in lines)
-        hit = Hit(life.clock.now(), url, headers, request.body, request.deadline_ms, life.number)
+        block, body = request.header_block, request.body
+        hit = Hit(life.clock.now(), url, block, body, deadline_ms, life.number)
         world.watch.sent(hit)
         reply = world.scripts.get(url, world.otherwise)(hit)
-        in_time = reply.latency_ms <= request.deadline_ms
-        latency_ms = min(reply.latency_ms, request.deadline_ms)
+        in_time = reply.latency_ms <= deadline_ms
+        latency_ms = min(reply.latency_ms, deadline_ms)
         answer = Answer(
             code=reply.code if in_time else None,
             failure=reply.failure if in_time else Failure.TIMEOUT,

@@ -1,0 +1,104 @@
+"""What a batch decides beside states and schedules: the log, the spread of jitter, probe times."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.test_health import QUICK, URL, disable
+from engine.world import MINUTE, SECOND, World, always, failing_with, live
+from homing.engine.options import EngineOptions
+from homing.model import Attempt, Decided, Failure, Lane, Outcome
+from homing.policy.retry import Anchor, Schedule
+
+JITTER = EngineOptions(
+    schedules={
+        "jitter": Schedule(
+            name="jitter",
+            delays_ms=(100 * SECOND,),
+            anchor=Anchor.FIRST_FAILURE,
+            window_ms=10 * MINUTE,
+            jitter=0.5,
+        )
+    },
+    policy="jitter",
+)
+
+
+async def only_attempt(world: World) -> Attempt:
+    row = await world.only_delivery()
+    (attempt,) = await world.views.attempts(row.delivery.id)
+    return attempt
+
+
+def test_ten_minutes_are_counted_from_the_failure_of_a_probe_not_from_its_start() -> None:
+    async def story(world: World) -> None:
+        await disable(world)
+        world.sender.scripts[URL] = always(500, latency_ms=3 * SECOND)
+        before = len(world.hits(URL))
+        await world.wait(21 * MINUTE)
+        first, second = world.hits(URL)[before:]
+        assert second == first + 3 * SECOND + 10 * MINUTE
+        endpoint = await world.endpoint(URL)
+        assert endpoint.next_probe_at == world.start_ms + second + 3 * SECOND + 10 * MINUTE
+
+    live(story, QUICK)
+
+
+def test_a_failure_that_is_no_probe_moves_no_probe() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.settled()
+        assert (await world.endpoint(URL)).next_probe_at is None
+
+    live(story, QUICK)
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [
+        pytest.param(500, 1024, id="of a failing answer the first KiB"),
+        pytest.param(200, 0, id="of a good one nothing"),
+    ],
+)
+def test_an_excerpt_of_the_answer_is_kept(code: int, kept: int) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(code, excerpt=b"x" * 1025)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.settled()
+        assert (await only_attempt(world)).excerpt == b"x" * kept
+
+    live(story)
+
+
+def test_trouble_of_our_own_is_logged_like_any_attempt() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = failing_with(Failure.OUR_NETWORK)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.settled()
+        attempt = await only_attempt(world)
+        assert (attempt.outcome, attempt.decided) == (Outcome.OURS, Decided.WAIT)
+        assert (attempt.lane, attempt.number, attempt.retry) == (Lane.FRESH, 1, 0)
+        assert attempt.due_at == attempt.finished_at + 5 * SECOND
+
+    live(story)
+
+
+def test_jitter_spreads_what_failed_together_over_all_of_its_part() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, "a.*")
+        for _ in range(60):
+            await world.publish()
+        await world.wait(1)
+        rows = [row.delivery for row in await world.deliveries() if row.event_type == "a.b"]
+        late = [row.due_at - (row.t0 or 0) - 100 * SECOND for row in rows]
+        assert len(late) == 60
+        assert all(0 <= it <= 50 * SECOND for it in late)
+        assert min(late) < 10 * SECOND
+        assert max(late) > 40 * SECOND
+
+    live(story, JITTER)
