@@ -72,6 +72,14 @@ class Format(StrEnum):
     STANDARD = "standard"
     RAW = "raw"
     CLOUDEVENTS = "cloudevents"
+    WORKFRONT = "workfront"
+
+
+class Connector(StrEnum):
+    """Whether all filters must hold, or one."""
+
+    AND = "AND"
+    OR = "OR"
 
 
 class Failure(StrEnum):
@@ -215,6 +223,17 @@ class Secret(Struct, frozen=True):
         return "Secret(****)"
 
 
+class Workfront(Struct, frozen=True):
+    """What a subscription has that was made through the Workfront door."""
+
+    version: str = "v2"
+    version_at: int | None = None  # when it was last changed
+    base64: bool = False
+    object_id: str | None = None  # only events of this object
+    twin_of: int | None = None  # it stands in for the old version of this one,
+    until: int | None = None  # to this time
+
+
 class Subscription(Struct, frozen=True):
     """A standing request: these events of this tenant go to this URL."""
 
@@ -235,6 +254,9 @@ class Subscription(Struct, frozen=True):
     active: bool = True
     description: str = ""
     deleted_at: int | None = None
+    filters: str = "[]"  # JSON, as they were given
+    connector: Connector = Connector.AND
+    workfront: Workfront | None = None
 
     def __repr__(self) -> str:
         return f"Subscription({show_id('sub', self.id)}, {self.url})"

@@ -116,3 +116,29 @@ def test_a_key_is_made_listed_and_revoked(terminal: Terminal) -> None:
     gone = terminal.run("subscriptions", "--key", made["key"])
     assert "does not accept the key" in gone.err
     assert terminal.run("keys", "revoke", made["id"]).code == 1
+
+
+def test_filters_are_set_tried_and_explained(terminal: Terminal) -> None:
+    over = '{"field": "data.amount", "op": "gt", "value": 100}'
+    paid = '{"field": "data.paid", "value": true}'
+    made = terminal.well(
+        "subscribe", f"{NOWHERE}filtered", "filter.*", "--filter", over, "--json"
+    ).document
+    assert made["filters"] == [{"field": "data.amount", "op": "gt", "value": 100}]
+    told = terminal.well("publish", "filter.me", '{"amount": 5}', "--id", "filter-1")
+    assert "no subscription wants it" in told.out
+    why = terminal.well("filters", "why", "filter-1", "--json").lines
+    (reason,) = [one["reason"] for one in why if one["subscription"] == made["id"]]
+    assert reason.endswith("data.amount is greater than 100: no, it is 5.")
+    assert "greater" in terminal.well("filters", "why", "filter-1").out
+    changed = terminal.well("filters", "set", made["id"], over, paid, "--any")
+    assert f"{made['id']} has 2 filters, joined by OR." in changed.out
+    tried = terminal.well("filters", "try", over, paid, "--any", "--event", "filter-1")
+    assert "It does not match: none of 2 conditions holds." in tried.out
+    given = terminal.well("filters", "try", over, "--data", '{"amount": 101}', "--json").document
+    assert given["matches"] is True
+    refused = terminal.run("filters", "try", '{"field": "amount", "value": 1}', "--data", "1")
+    assert refused.code == 1
+    assert "filters[0].field must begin with data." in refused.err
+    assert terminal.run("filters", "try", "{", "--data", "1").code == 2
+    terminal.well("unsubscribe", made["id"])

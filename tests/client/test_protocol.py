@@ -58,6 +58,7 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.change_subscription("X", {}),
         p.delete_subscription("X"),
         p.test_subscription("X"),
+        p.try_filters({}, None),
         p.endpoints({}).page(None),
         p.endpoint("X"),
         p.enable_endpoint("X"),
@@ -217,6 +218,7 @@ def test_a_new_subscription_does_not_show_its_secret_by_accident() -> None:
         active=True,
         created_at="",
         updated_at="",
+        filters=(),
         secret="whsec_hidden",
     )
     assert "hidden" not in repr(made)

@@ -144,7 +144,7 @@ class World:
             tenant=more.pop("tenant", "default"),
             url=url,
             types=types or ("*",),
-            format=Format.STANDARD,
+            format=more.pop("format", Format.STANDARD),
             token=more.pop("token", None),
             headers=(),
             secret=None,
@@ -152,6 +152,7 @@ class World:
             deadline_ms=more.pop("deadline_ms", None),
             active=True,
             description="",
+            **more,
         )
         return await self.engine.subscribe(draft)
 

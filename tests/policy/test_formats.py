@@ -48,7 +48,7 @@ def test_a_tenant_becomes_part_of_a_valid_source() -> None:
 
 
 @pytest.mark.parametrize("data", [b"null", b"1", b'"text"', b"[]", b"{}", ODD])
-@pytest.mark.parametrize("fmt", Format)
+@pytest.mark.parametrize("fmt", [Format.STANDARD, Format.RAW, Format.CLOUDEVENTS])
 def test_any_json_value_is_carried_as_it_is(fmt: Format, data: bytes) -> None:
     content, _ = body(an_event(data=data), fmt)
     assert data in content

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from homing.model import (
     Attempt,
+    Connector,
     Decided,
     Delivery,
     Endpoint,
@@ -26,6 +27,7 @@ from homing.model import (
     Status,
     Subscription,
     Transition,
+    Workfront,
     bucket_of,
 )
 from homing.ports import NewEvent, ReplayFilter, ReplayJob
@@ -90,6 +92,9 @@ class Maker:
             deadline_ms=5_000,
             active=active,
             description=description,
+            filters='[{"field":"data.n","op":"gt","value":0}]',
+            connector=Connector.OR,
+            workfront=Workfront(version="v1", version_at=self.now, object_id="5e7"),
         )
 
     def event(

@@ -14,6 +14,7 @@ from homing import __version__
 from homing.cli import (
     deliveries,
     endpoints,
+    filters,
     keys,
     listen,
     local,
@@ -57,6 +58,7 @@ app.command(short_help="Publish an event, or a file of them.")(publish.publish)
 app.command(short_help="Have events sent to a URL.")(subscriptions.subscribe)
 app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
 app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
+app.add_typer(filters.app, short_help="Try, change, or see why not.")
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Send finished deliveries again.")(replay.replay)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from homing.cli.filters import AnyFlag, read_filters
 from homing.cli.output import console, dim, facts, nothing, plain, row, say_json, table, word
 from homing.cli.trouble import Usage
 from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
@@ -27,7 +28,7 @@ def subscribe(
     *,
     tenant: Annotated[str | None, typer.Option(help="Whose events; default: default.")] = None,
     body_format: Annotated[
-        str | None, typer.Option("--format", help="standard, raw or cloudevents.")
+        str | None, typer.Option("--format", help="standard, raw, cloudevents or workfront.")
     ] = None,
     token: Annotated[str | None, typer.Option(help="Sent as Authorization: Bearer TOKEN.")] = None,
     header: Annotated[
@@ -41,6 +42,14 @@ def subscribe(
         int | None, typer.Option(help="How long an answer may take; default: the policy's.")
     ] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help='JSON, like \'{"field": "data.amount", "op": "gt", "value": 100}\'; repeatable.',
+        ),
+    ] = None,
+    one_is_enough: AnyFlag = False,
     server: ServerFlag = None,
     key: KeyFlag = None,
     json: JsonFlag = False,
@@ -55,6 +64,8 @@ def subscribe(
         policy=policy,
         deadline_ms=deadline_ms,
         description=description,
+        filters=read_filters(only) if only else None,
+        filter_connector="OR" if one_is_enough else None,
     )
     with connect(server, key) as client:
         made = client.subscribe(url, types or ["*"], **options)

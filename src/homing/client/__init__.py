@@ -27,6 +27,7 @@ from homing.client.errors import (
     Unavailable,
     Unreachable,
 )
+from homing.client.filters import Tried, TriedCondition, Unmatched
 from homing.client.keys import Key, NewKey
 from homing.client.seen import Seen
 from homing.client.sync import Homing
@@ -103,7 +104,10 @@ __all__ = [
     "TimestampOutside",
     "TooLarge",
     "Transition",
+    "Tried",
+    "TriedCondition",
     "Unavailable",
+    "Unmatched",
     "Unreachable",
     "Verified",
     "verify",

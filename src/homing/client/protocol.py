@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from homing.client.effort import Again
 from homing.client.errors import BadAnswer, NotFound, Problem, refusal
+from homing.client.filters import Tried
 from homing.client.http1 import Answer
 from homing.client.keys import Key, NewKey
 from homing.client.values import (
@@ -163,7 +164,7 @@ def event(event_id: str, tenant: str | None) -> Call[EventDetail]:
 
 
 def subscribe(url: str, types: Sequence[str], options: Mapping[str, Any]) -> Call[NewSubscription]:
-    body = {"url": url, "types": _types(types), **options}
+    body = {"url": url, "types": _types(types), **_wire(options)}
     return _post("/v1/subscriptions", NewSubscription, body)
 
 
@@ -176,6 +177,7 @@ def subscription(subscription_id: str) -> Call[Subscription]:
 
 
 def change_subscription(subscription_id: str, changes: Mapping[str, Any]) -> Call[Subscription]:
+    changes = _wire(changes)
     if "types" in changes:
         changes = {**changes, "types": _types(changes["types"])}
     return Call(
@@ -199,6 +201,17 @@ def delete_subscription(subscription_id: str) -> Call[None]:
 
 def test_subscription(subscription_id: str) -> Call[Attempt]:
     return _post(f"/v1/subscriptions/{_part(subscription_id)}/test", Attempt)
+
+
+def try_filters(given: Mapping[str, Any], tenant: str | None) -> Call[Tried]:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return _post(f"/v1/filters/try{query}", Tried, _wire(given), again=Again.ALWAYS)
+
+
+def _wire(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Names as the API has them: this one comes from Workfront."""
+    names = {"filter_connector": "filterConnector"}
+    return {names.get(name, name): value for name, value in given.items()}
 
 
 def _types(types: Sequence[str]) -> list[str]:

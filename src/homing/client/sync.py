@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from homing.client import protocol
 from homing.client.effort import Effort, Patience
 from homing.client.errors import HomingClientError, Unavailable
+from homing.client.filters import Tried, TryOn
 from homing.client.http1 import Answer, read_site, write_request
 from homing.client.idle import Idle
 from homing.client.keys import Key, NewKey, Role
@@ -150,6 +151,16 @@ class Homing:
     ) -> Subscription:
         """Change what is given; what is pending goes by the new values."""
         return self._do(protocol.change_subscription(subscription_id, changes))
+
+    def try_filters(
+        self,
+        filters: Sequence[Mapping[str, Any]],
+        *,
+        tenant: str | None = None,
+        **on: Unpack[TryOn],
+    ) -> Tried:
+        """Whether filters match, and what decided: on data, an event, or the newest event."""
+        return self._do(protocol.try_filters({"filters": filters, **on}, tenant))
 
     def delete_subscription(self, subscription_id: str) -> None:
         """No attempt starts after this returns; what is pending is cancelled."""

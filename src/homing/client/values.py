@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
+
+from homing.client.filters import Unmatched
 
 T = TypeVar("T")
 
@@ -92,6 +94,8 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     data: Raw
     deliveries: tuple[Delivery, ...]
     deliveries_more: bool = False
+    unmatched: tuple[Unmatched, ...] = ()
+    unmatched_more: bool = False
 
 
 # --- subscriptions --------------------------------------------------------------------------
@@ -122,6 +126,8 @@ class Subscription(Struct, frozen=True, kw_only=True):
     description: str
     created_at: str
     updated_at: str
+    filters: tuple[dict[str, Any], ...] = ()
+    filter_connector: str = field(name="filterConnector", default="AND")
 
 
 class NewSubscription(Subscription, frozen=True, kw_only=True):
@@ -145,6 +151,8 @@ class SubscriptionOptions(TypedDict, total=False):
     deadline_ms: int | None
     active: bool
     description: str
+    filters: Sequence[Mapping[str, Any]]
+    filter_connector: str
 
 
 class SubscriptionChanges(TypedDict, total=False):
@@ -160,6 +168,8 @@ class SubscriptionChanges(TypedDict, total=False):
     deadline_ms: int | None
     active: bool
     description: str | None
+    filters: Sequence[Mapping[str, Any]] | None
+    filter_connector: str | None
 
 
 # --- attempts and deliveries ----------------------------------------------------------------

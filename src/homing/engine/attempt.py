@@ -10,10 +10,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from homing import __version__
-from homing.model import Lane, Outcome, Subscription, Target, Work, show_id
+from homing.model import Format, Lane, Outcome, Subscription, Target, Work, show_id
 from homing.policy.formats import body
 from homing.policy.signature import Signer
 from homing.policy.url import parse_url
+from homing.policy.workfront import frame_of
 from homing.ports import Answer, Request
 
 _MASKED = b"****"
@@ -42,6 +43,7 @@ class Letter:
         self._target: Target = parse_url(subscription.url)[1]
         self._endpoint_id = subscription.endpoint_id
         self._format = subscription.format
+        self._frame = frame_of(subscription) if self._format is Format.WORKFRONT else None
         self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
         own, masked = [], []
         if subscription.token is not None:
@@ -57,7 +59,7 @@ class Letter:
     ) -> tuple[Request, bytes]:
         """The request of attempt ``number``, and its header lines as they may be logged."""
         delivery, event = work.delivery, work.event
-        content, content_type = body(event, self._format)
+        content, content_type = body(event, self._format, self._frame)
         delivery_id = webhook_id = show_id("dlv", delivery.id).encode()
         if delivery.root_id != delivery.id:
             webhook_id = show_id("dlv", delivery.root_id).encode()

@@ -10,6 +10,7 @@ import asyncio
 
 from homing.model import Subscription
 from homing.policy.match import Index
+from homing.policy.wants import Wants, picked, wants_of
 from homing.ports import AdminStore
 
 
@@ -20,6 +21,7 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
+        self._wants: dict[str, dict[int, Wants]] = {}  # per tenant: of those that want not all
         self.version = 0
         self._reading = asyncio.Lock()
 
@@ -27,9 +29,17 @@ class Catalog:
         return self._by_id.get(subscription_id)
 
     def match(
-        self, tenant: str, event_type: str, *, not_to_endpoint: int | None = None
+        self,
+        tenant: str,
+        event_type: str,
+        *,
+        data: bytes,
+        now: int,
+        not_to_endpoint: int | None = None,
     ) -> list[Subscription]:
-        return self._index.match(tenant, event_type, not_to_endpoint=not_to_endpoint)
+        found = self._index.match(tenant, event_type, not_to_endpoint=not_to_endpoint)
+        wants = self._wants.get(tenant)
+        return found if wants is None else picked(found, wants, data, now=now)
 
     async def refresh(self) -> None:
         """Read what has changed since; one at a time, so that nothing old comes after the new."""
@@ -41,6 +51,7 @@ class Catalog:
         version = await self._admin.catalog_version()
         for subscription in await self._admin.subscriptions_since(self.version):
             self._index.remove(subscription.id)
+            self._want(subscription)
             if subscription.deleted_at is None:
                 self._by_id[subscription.id] = subscription
                 self._index.add(subscription)
@@ -48,3 +59,14 @@ class Catalog:
                 self._by_id.pop(subscription.id, None)
             version = max(version, subscription.version)
         self.version = version
+
+    def _want(self, subscription: Subscription) -> None:
+        """Compile its filters, or forget them."""
+        tenant = subscription.tenant
+        test = wants_of(subscription) if subscription.deleted_at is None else None
+        if test is not None:
+            self._wants.setdefault(tenant, {})[subscription.id] = test
+        elif wants := self._wants.get(tenant):
+            wants.pop(subscription.id, None)
+            if not wants:
+                del self._wants[tenant]

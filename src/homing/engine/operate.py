@@ -77,6 +77,9 @@ class Operator:
             deadline_ms=draft.deadline_ms,
             active=draft.active,
             description=draft.description,
+            filters=draft.filters,
+            connector=draft.connector,
+            workfront=draft.workfront,
         )
         with self._in_doubt():
             made = await self._admin.create_subscription(
@@ -103,6 +106,9 @@ class Operator:
             deadline_ms=draft.deadline_ms,
             active=draft.active,
             description=draft.description,
+            filters=draft.filters,
+            connector=draft.connector,
+            workfront=draft.workfront,
         )
         with self._in_doubt():
             async with self._settler.lock:

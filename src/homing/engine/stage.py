@@ -47,7 +47,9 @@ class Stage:
             accepted_at=now,
             data=draft.data,
         )
-        matches = self._catalog.match(draft.tenant, draft.type, not_to_endpoint=not_to_endpoint)
+        matches = self._catalog.match(
+            draft.tenant, draft.type, data=draft.data, now=now, not_to_endpoint=not_to_endpoint
+        )
         deliveries = tuple(self._delivery(event, match, now) for match in matches)
         return NewEvent(event=event, content_hash=content_hash(draft), deliveries=deliveries)
 

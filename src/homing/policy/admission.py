@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
-from homing.model import Format, Target
+from homing.model import Connector, Format, Target, Workfront
+from homing.policy.filters import NO_FILTERS, filter_problems
 from homing.policy.presets import DEADLINE_LEAST_MS, DEADLINE_MOST_MS
 from homing.policy.reach import REFUSED
 from homing.policy.signature import read_secret
@@ -97,6 +99,9 @@ class SubscriptionDraft(Struct, frozen=True):
     deadline_ms: int | None = None
     active: bool = True
     description: str = ""
+    filters: str = NO_FILTERS  # JSON
+    connector: Connector = Connector.AND
+    workfront: Workfront | None = None
 
     def __repr__(self) -> str:
         return f"SubscriptionDraft({self.tenant}, {self.url})"
@@ -221,21 +226,10 @@ def check_subscription(
     problems += _header_problems(draft.headers, with_token=draft.token is not None)
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
+    problems += filter_problems(draft.filters, draft.connector)
     if problems:
         raise Invalid(problems=_bounded(problems))
-    return SubscriptionDraft(
-        tenant=draft.tenant,
-        url=url,
-        types=tuple(dict.fromkeys(draft.types)),
-        format=draft.format,
-        token=draft.token,
-        headers=draft.headers,
-        secret=draft.secret,
-        policy=draft.policy,
-        deadline_ms=draft.deadline_ms,
-        active=draft.active,
-        description=draft.description,
-    )
+    return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
 
 
 def merge_headers(

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
+from homing.model import Connector
 
 PARTS_MOST = 50  # filters and groups beside each other
 GROUPS_MOST = 10
@@ -47,13 +48,6 @@ class Op(StrEnum):
     CHANGED = "changed"
     EXISTS = "exists"
     NOT_EXISTS = "notExists"
-
-
-class Connector(StrEnum):
-    """Whether all must hold, or one."""
-
-    AND = "AND"
-    OR = "OR"
 
 
 class Side(StrEnum):

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from homing.policy.filters import Condition, Connector, Filters, Group, Op, Side
+from homing.model import Connector
+from homing.policy.filters import Condition, Filters, Group, Op, Side
 from homing.policy.filters_compare import Test, differs, test_of
 
 _MISSING = object()

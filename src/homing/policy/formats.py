@@ -12,13 +12,14 @@ from urllib.parse import quote
 from msgspec.json import encode
 
 from homing.model import Event, Format
+from homing.policy.workfront import Frame, workfront_body
 
 JSON = b"application/json"
 CLOUDEVENTS_JSON = b"application/cloudevents+json"
 
 
-def body(event: Event, fmt: Format) -> tuple[bytes, bytes]:
-    """The body and its content type."""
+def body(event: Event, fmt: Format, frame: Frame | None = None) -> tuple[bytes, bytes]:
+    """The body and its content type; only ``workfront`` needs a frame."""
     match fmt:
         case Format.STANDARD:
             return _standard(event), JSON
@@ -26,6 +27,9 @@ def body(event: Event, fmt: Format) -> tuple[bytes, bytes]:
             return event.data, JSON
         case Format.CLOUDEVENTS:
             return _cloudevents(event), CLOUDEVENTS_JSON
+        case Format.WORKFRONT:
+            assert frame is not None
+            return workfront_body(event, frame), JSON
         case _ as never:
             assert_never(never)
 

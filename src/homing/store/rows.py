@@ -11,6 +11,7 @@ import msgspec
 
 from homing.model import (
     Attempt,
+    Connector,
     Decided,
     Delivery,
     Endpoint,
@@ -28,6 +29,7 @@ from homing.model import (
     Status,
     Subscription,
     Transition,
+    Workfront,
 )
 from homing.ports import Chore, NewEvent, ReplayFilter, ReplayJob
 from homing.store.tx import Row
@@ -43,7 +45,7 @@ _SCHEDULE = "due_at expires_at t0 retry attempts ours replay"
 COLUMNS: dict[str, tuple[str, ...]] = {
     "subscription": _columns(
         "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
-        " description created_at updated_at deleted_at version"
+        " description created_at updated_at deleted_at version filters connector workfront"
     ),
     "endpoint": _columns(
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
@@ -106,6 +108,9 @@ def subscription_row(sub: Subscription) -> Row:
         sub.updated_at,
         sub.deleted_at,
         sub.version,
+        sub.filters,
+        sub.connector,
+        None if sub.workfront is None else _json(sub.workfront),
     )
 
 
@@ -128,6 +133,9 @@ def subscription(row: Row) -> Subscription:
         updated_at=row[14],
         deleted_at=row[15],
         version=row[16],
+        filters=row[17],
+        connector=Connector(row[18]),
+        workfront=row[19] and msgspec.json.decode(row[19], type=Workfront),
     )
 
 

@@ -7,6 +7,7 @@ from homing.web.api import (
     deliveries,
     endpoints,
     events,
+    filters,
     keys,
     replays,
     subscriptions,
@@ -17,6 +18,7 @@ from homing.web.operation import Operation
 OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
     *subscriptions.OPERATIONS,
+    *filters.OPERATIONS,
     *endpoints.OPERATIONS,
     *deliveries.OPERATIONS,
     *attempts.OPERATIONS,

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import field as named
 
 from homing.model import (
+    Connector,
     Decided,
     Failure,
     Format,
@@ -19,6 +21,7 @@ from homing.model import (
     State,
     Status,
 )
+from homing.web.schemas_filters import FiltersIn, UnmatchedView, WorkfrontView
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Cursor = Annotated[str | None, Meta(description="Give it as cursor for the next page.")]
@@ -95,6 +98,8 @@ class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_ms: Annotated[int | None, Meta(description="1000 to 30000.")] = None
     active: bool = True
     description: str = ""
+    filters: FiltersIn = []
+    connector: Connector = named(name="filterConnector", default=Connector.AND)
 
 
 class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +115,8 @@ class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_ms: int | UnsetType | None = UNSET
     active: bool | UnsetType = UNSET
     description: str | UnsetType | None = UNSET
+    filters: FiltersIn | UnsetType | None = UNSET
+    connector: Connector | UnsetType | None = named(name="filterConnector", default=UNSET)
 
 
 class SecretView(Struct, frozen=True):
@@ -135,6 +142,9 @@ class SubscriptionView(Struct, frozen=True, kw_only=True):
     deadline_ms: int | None
     active: bool
     description: str
+    filters: FiltersIn
+    connector: Connector = named(name="filterConnector")
+    workfront: WorkfrontView | None
     created_at: Time
     updated_at: Time
 
@@ -234,7 +244,10 @@ class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
 
 
 class EventDetail(Struct, frozen=True, kw_only=True):
-    """An event with its data and its deliveries (the first 200; the list has them all)."""
+    """An event with its data, its deliveries (the first 200; the list has them all), and why not.
+
+    ``unmatched`` tells of the 200 newest other subscriptions of its tenant, as they are now.
+    """
 
     id: str
     tenant: str
@@ -244,6 +257,8 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     data: Raw
     deliveries: list[DeliveryView]
     deliveries_more: bool
+    unmatched: list[UnmatchedView]
+    unmatched_more: bool
 
 
 # --- endpoints ------------------------------------------------------------------------------
@@ -302,65 +317,6 @@ class EndpointDetail(EndpointView, frozen=True, kw_only=True):
     waiting: int
     waiting_more: Annotated[bool, Meta(description="There are more than are counted.")]
     transitions: list[TransitionView]
-
-
-# --- replays --------------------------------------------------------------------------------
-
-
-class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which finished deliveries a bulk replay takes; what is absent is any."""
-
-    status: Status | None = None
-    reason: Reason | None = None
-    endpoint: str | None = None
-    subscription: str | None = None
-    type: str | None = None
-    since: Annotated[
-        str | None, Meta(description="RFC 3339, or a duration back from now like 2h.")
-    ] = None
-    until: Annotated[str | None, Meta(description="Like since.")] = None
-    tenant: str | None = None
-
-
-class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """A bulk replay, or with ``dry_run`` only the number of deliveries it would take."""
-
-    filter: ReplayFilterIn
-    dry_run: bool = False
-
-
-class ReplayCount(Struct, frozen=True):
-    """How many deliveries a bulk replay would take; ``exact`` is false when there are more."""
-
-    count: int
-    exact: bool
-
-
-class ReplayFilterView(Struct, frozen=True):
-    """The conditions of a bulk replay."""
-
-    status: Status | None
-    reason: Reason | None
-    endpoint: str | None
-    subscription: str | None
-    type: str | None
-    since: Time | None
-    until: Time | None
-    tenant: str | None
-
-
-class ReplayJobView(Struct, frozen=True):
-    """A bulk replay and how far it is."""
-
-    id: str
-    state: str
-    filter: ReplayFilterView
-    created_at: Time
-    looked_at: int
-    replayed: int
-    skipped: Annotated[
-        int, Meta(description="Their subscription is gone, or their data is past retention.")
-    ]
 
 
 # --- the whole ------------------------------------------------------------------------------

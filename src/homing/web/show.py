@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from msgspec import Raw
+from msgspec.json import decode
 from msgspec.structs import asdict
 
 from homing.model import (
@@ -30,12 +31,12 @@ from homing.web.schemas import (
     EventView,
     LedgerView,
     PhasesView,
-    ReplayFilterView,
-    ReplayJobView,
     SecretView,
     SubscriptionView,
     TransitionView,
 )
+from homing.web.schemas_filters import UnmatchedView, WorkfrontView
+from homing.web.schemas_replays import ReplayFilterView, ReplayJobView
 
 DELIVERY = "dlv"
 ENDPOINT = "ep"
@@ -65,7 +66,14 @@ def event_view(row: EventRow) -> EventView:
     )
 
 
-def event_detail(event: Event, rows: list[DeliveryRow], *, more: bool) -> EventDetail:
+def event_detail(
+    event: Event,
+    rows: list[DeliveryRow],
+    unmatched: list[UnmatchedView],
+    *,
+    more: bool,
+    unmatched_more: bool,
+) -> EventDetail:
     return EventDetail(
         id=event.key,
         tenant=event.tenant,
@@ -75,6 +83,8 @@ def event_detail(event: Event, rows: list[DeliveryRow], *, more: bool) -> EventD
         data=Raw(event.data),
         deliveries=[delivery_view(row) for row in rows],
         deliveries_more=more,
+        unmatched=unmatched,
+        unmatched_more=unmatched_more,
     )
 
 
@@ -96,9 +106,20 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         deadline_ms=subscription.deadline_ms,
         active=subscription.active,
         description=subscription.description,
+        filters=decode(subscription.filters),
+        connector=subscription.connector,
+        workfront=_workfront_view(subscription),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
     )
+
+
+def _workfront_view(subscription: Subscription) -> WorkfrontView | None:
+    own = subscription.workfront
+    if own is None:
+        return None
+    twin_of = None if own.twin_of is None else show_id(SUBSCRIPTION, own.twin_of)
+    return WorkfrontView(own.version, own.base64, own.object_id, twin_of)
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

@@ -34,7 +34,7 @@ UPDATE subscription SET
     secrets = :secrets, token = :token, headers = :headers, policy = :policy,
     deadline_ms = :deadline_ms, active = :active, description = :description,
     created_at = :created_at, updated_at = :updated_at, deleted_at = :deleted_at,
-    version = :version
+    version = :version, filters = :filters, connector = :connector, workfront = :workfront
 WHERE id = :id;
 
 -- name: endpoint_of_url

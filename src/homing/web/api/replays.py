@@ -12,7 +12,7 @@ from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation
 from homing.web.query import id_field, moment
-from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
+from homing.web.schemas_replays import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
 from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view
 
 

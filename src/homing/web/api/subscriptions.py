@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.json import encode
 from msgspec.structs import asdict
 
 from homing.errors import BadRequest, Invalid, NotFound, StoreUnavailable
-from homing.model import Format, Subscription
+from homing.model import Connector, Format, Subscription
 from homing.policy.admission import (
     DEFAULT_TENANT,
     SubscriptionDraft,
@@ -27,6 +28,7 @@ from homing.web.schemas import (
     SubscriptionPatch,
     SubscriptionView,
 )
+from homing.web.schemas_filters import FiltersIn
 from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
 
 _T = TypeVar("_T")
@@ -46,6 +48,8 @@ async def create(call: Call) -> Answer:
         deadline_ms=given.deadline_ms,
         active=given.active,
         description=given.description,
+        filters=_text(given.filters),
+        connector=given.connector,
     )
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
@@ -124,7 +128,14 @@ def _merged(before: Subscription, given: SubscriptionPatch) -> SubscriptionDraft
         deadline_ms=_or(given.deadline_ms, before.deadline_ms),
         active=_or(given.active, before.active),
         description=_or(given.description, before.description) or "",
+        filters=before.filters if given.filters is UNSET else _text(_or(given.filters, None)),
+        connector=_or(given.connector, before.connector) or Connector.AND,
+        workfront=before.workfront,
     )
+
+
+def _text(filters: FiltersIn | None) -> str:
+    return encode(filters or []).decode()
 
 
 def _or(given: _T | UnsetType, before: _T) -> _T:

@@ -1,0 +1,5 @@
+-- Filters of a subscription, and what the Workfront door adds to one.
+
+ALTER TABLE subscription ADD COLUMN filters text NOT NULL DEFAULT '[]';    -- JSON, as given
+ALTER TABLE subscription ADD COLUMN connector text NOT NULL DEFAULT 'AND';
+ALTER TABLE subscription ADD COLUMN workfront text;                        -- JSON, or NULL

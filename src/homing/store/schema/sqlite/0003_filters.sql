@@ -1,0 +1,5 @@
+-- Filters of a subscription, and what the Workfront door adds to one.
+
+ALTER TABLE subscription ADD COLUMN filters TEXT NOT NULL DEFAULT '[]';    -- JSON, as given
+ALTER TABLE subscription ADD COLUMN connector TEXT NOT NULL DEFAULT 'AND';
+ALTER TABLE subscription ADD COLUMN workfront TEXT;                        -- JSON, or NULL
