@@ -47,6 +47,7 @@ ROWS: dict[str, Row] = {
     "changeSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", {"description": "x"}),
     "deleteSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", None, 204),
     "testSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/test"),
+    "tryFilters": Row(READ, "/v1/filters/try?tenant=acme", {"filters": []}),
     "listEndpoints": Row(READ, "/v1/endpoints", other="empty"),
     "getEndpoint": Row(READ, "/v1/endpoints/{endpoint}"),
     "enableEndpoint": Row(MANAGE, "/v1/endpoints/{endpoint}/enable"),
