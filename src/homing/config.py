@@ -72,6 +72,13 @@ class Settings(ReachSettings, frozen=True, kw_only=True):
             allowed="empty, or 16 to 256 visible ASCII characters",
         ),
     ] = ""
+    hosts: Annotated[
+        tuple[str, ...],
+        _about(
+            "Names that the dashboard answers to besides localhost and addresses.",
+            allowed="a list of names",
+        ),
+    ] = ()
     policy: Annotated[
         str,
         _about(
@@ -155,6 +162,12 @@ class Settings(ReachSettings, frozen=True, kw_only=True):
         return int(self.listen.rpartition(":")[2])
 
     @property
+    def host_names(self) -> frozenset[str]:
+        """The names in ``hosts``, and the one that is listened on."""
+        names = (*self.hosts, self.host)
+        return frozenset(name.strip().lower() for name in names if name.strip())
+
+    @property
     def retention_ms(self) -> int:
         return self.retention_days * DAY_MS
 
@@ -224,6 +237,16 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
     elif low is not None:
         allowed = f"{low} to {high}" + (f" {unit}" if unit else "")
     return Setting(field.name, field.type, field.default, unit, allowed, sentence)
+
+
+def shown_value(settings: Settings, name: str) -> str:
+    """A setting's value as text; what is secret is masked."""
+    value = getattr(settings, name)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "****" if name in _HIDDEN and value else str(value)
 
 
 _TABLE = {setting.name: setting for setting in settings_table()}

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +20,7 @@ import uvicorn
 import uvloop
 from msgspec import Struct
 
-from homing.config import DATABASE_FILE, Settings
+from homing.config import DATABASE_FILE, Settings, settings_table, shown_value
 from homing.engine.engine import Engine
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
@@ -39,7 +39,7 @@ from homing.store.writer import Remote, Writer
 from homing.web.app import create_app
 from homing.web.cork import CorkedProtocol
 from homing.web.limits import WatchedServer
-from homing.web.options import WebOptions
+from homing.web.options import SettingShown, WebOptions
 
 log = structlog.get_logger("homing")
 
@@ -119,6 +119,7 @@ class Running(Struct, frozen=True):
     stores: Stores
     clock: Clock
     config: uvicorn.Config
+    leave: Callable[[], None]  # ends the streams that would hold a stop up
 
 
 @contextlib.asynccontextmanager
@@ -129,6 +130,7 @@ async def running(
     options: EngineOptions | None = None,
     clock: Clock | None = None,
     in_memory: bool = False,
+    sources: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Running]:
     """Everything at work; on leaving, all is settled and closed."""
     stores = await open_stores(settings, in_memory=in_memory)
@@ -153,17 +155,31 @@ async def running(
             now=clock.now,
             policies=frozenset(settings.schedules),
             refuses=reach.refuses,
+            hosts=settings.host_names,
+            settings=_shown(settings, sources or {}),
         )
         life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
         ring = KeyRing(stores.keys, clock, node=settings.node, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
-            yield Running(engine, stores, clock, _uvicorn_config(app, settings))
+            yield Running(engine, stores, clock, _uvicorn_config(app, settings), web.leaving.set)
         finally:
             await ring.close()
             await engine.stop(grace_ms=settings.grace_ms)
     finally:
         await stores.close()
+
+
+def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown, ...]:
+    return tuple(
+        SettingShown(
+            one.name,
+            shown_value(settings, one.name),
+            sources.get(one.name, "its default"),
+            one.sentence,
+        )
+        for one in settings_table()
+    )
 
 
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
@@ -181,7 +197,19 @@ def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
-class _Guest(WatchedServer):
+class _House(WatchedServer):
+    """Uvicorn, which ends what streams before it waits for what is under way."""
+
+    def __init__(self, house: Running) -> None:
+        super().__init__(house.config)
+        self._leave = house.leave
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._leave()
+        await super().shutdown(sockets)
+
+
+class _Guest(_House):
     """Uvicorn, with the signals left to whoever runs it."""
 
     @contextlib.contextmanager
@@ -189,7 +217,7 @@ class _Guest(WatchedServer):
         yield
 
 
-class _Server(WatchedServer):
+class _Server(_House):
     """Uvicorn, with the signals left to us: it would end the process by the signal itself."""
 
     @contextlib.contextmanager
@@ -226,7 +254,7 @@ async def serving(
         async with running(
             settings, admin_key=admin_key, options=options, clock=clock, in_memory=in_memory
         ) as house:
-            server = _Guest(house.config)
+            server = _Guest(house)
             task = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 yield _address(listener), house
@@ -235,11 +263,16 @@ async def serving(
                 await task
 
 
-async def _serve(settings: Settings, admin_key: str, ready: Callable[[str], None]) -> None:
+async def _serve(
+    settings: Settings,
+    admin_key: str,
+    ready: Callable[[str], None],
+    sources: Mapping[str, str] | None,
+) -> None:
     with _listen(settings) as listener:
-        async with running(settings, admin_key=admin_key) as house:
+        async with running(settings, admin_key=admin_key, sources=sources) as house:
             ready(_address(listener))
-            await _Server(house.config).serve(sockets=[listener])
+            await _Server(house).serve(sockets=[listener])
 
 
 def _address(listener: socket.socket) -> str:
@@ -247,7 +280,13 @@ def _address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(settings: Settings, *, admin_key: str, ready: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings,
+    *,
+    admin_key: str,
+    ready: Callable[[str], None],
+    sources: Mapping[str, str] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; ``ready`` is told the address."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, admin_key, ready))
+        runner.run(_serve(settings, admin_key, ready, sources))

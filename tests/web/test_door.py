@@ -47,7 +47,7 @@ def test_the_scheme_is_bearer_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/nothing", "/v1/events/", "/v1/subscriptions/", "/healthz/"]
+    "path", ["/v1", "/v1/nothing", "/v1/events/", "/v1/subscriptions/", "/healthz/"]
 )
 def test_an_unknown_address_is_a_404_problem(path: str) -> None:
     async def story(house: House) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homing import __version__
-from homing.config import load_settings, settings_table
+from homing.config import settings_and_sources, settings_table
 
 if TYPE_CHECKING:
     from homing.cli.adminkey import AdminKey
@@ -42,6 +42,7 @@ def serve(
     allow_hosts: Annotated[str | None, _flag("allow_hosts")] = None,
     allow_loopback: Annotated[bool | None, _flag("allow_loopback")] = None,
     allow_metadata: Annotated[bool | None, _flag("allow_metadata")] = None,
+    hosts: Annotated[str | None, _flag("hosts")] = None,
     policy: Annotated[str | None, _flag("policy")] = None,
     ca_file: Annotated[str | None, _flag("ca_file")] = None,
     fresh_slots: Annotated[str | None, _flag("fresh_slots")] = None,
@@ -55,7 +56,7 @@ def serve(
 ) -> None:
     """Serve the API and deliver, until SIGTERM."""
     flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = load_settings(flags, config=config)
+    settings, sources = settings_and_sources(flags, config=config)
 
     from homing.cli.adminkey import admin_key
     from homing.cli.logs import configure_logs
@@ -65,7 +66,12 @@ def serve(
 
     from homing import wiring
 
-    wiring.serve(settings, admin_key=key.value, ready=lambda address: _greet(address, key))
+    wiring.serve(
+        settings,
+        admin_key=key.value,
+        ready=lambda address: _greet(address, key),
+        sources=sources,
+    )
 
 
 def _greet(address: str, key: AdminKey) -> None:

@@ -58,13 +58,16 @@ class KeyRing:
 
     async def find(self, given: KeyText) -> ApiKey | None:
         """The key, if it is known and works; raises StoreUnavailable."""
+        key = await self.named(given.prefix)
+        return key if key is not None and given.fits(key) else None
+
+    async def named(self, prefix: str) -> ApiKey | None:
+        """The key of this prefix, if it works: for whoever has proved to hold it before."""
         now = self._clock.now()
         if self._fresh_until is not None and now >= self._fresh_until:
             await self._refresh()
-        key = self._keys.get(given.prefix)
-        if key is None or not given.fits(key) or not key.works(now):
-            return None
-        return key
+        key = self._keys.get(prefix)
+        return key if key is not None and key.works(now) else None
 
     async def _refresh(self, *, anyway: bool = False) -> None:
         asked_at = self._clock.now()

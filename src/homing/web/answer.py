@@ -24,9 +24,16 @@ def json_answer(content: Struct, *, status: int = 200, headers: Headers = ()) ->
     return Answer(status, encode(content), JSON, headers)
 
 
-async def send_answer(send: Send, answer: Answer) -> None:
+# No answer of ours is anything else than it says, and none is shown inside a foreign page.
+SHIELD: Headers = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+async def send_answer(send: Send, answer: Answer, *, shield: Headers = SHIELD) -> None:
     """Send all of it."""
-    headers = [(b"cache-control", b"no-store"), *answer.headers]
+    headers = [(b"cache-control", b"no-store"), *shield, *answer.headers]
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type))
         headers.append((b"content-length", b"%d" % len(answer.body)))

@@ -22,13 +22,13 @@ from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
 from homing.web.auth import STRANGER, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.dashboard.desk import Desk
 from homing.web.limits import HEADERS_MAX
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
 from homing.web.options import Parts, WebOptions
 from homing.web.problems import (
     MethodNotAllowed,
-    NoSuchPath,
     problem_answer,
     unexpected_answer,
 )
@@ -45,9 +45,9 @@ def create_app(
     """The whole HTTP side."""
     parts = Parts(engine=engine, views=views, admin=admin, ring=ring, options=options)
     keys = Keys(options.admin_key, ring, options.now)
-    router = Router(
-        routes=list(_routes(parts, keys)), redirect_slashes=False, default=_no_such_path
-    )
+    desk = Desk(parts, keys)
+    routes = [*_routes(parts, keys), *desk.routes()]
+    router = Router(routes=routes, redirect_slashes=False, default=desk.missing)
     return _Front(Publish(parts, keys), router)
 
 
@@ -97,14 +97,6 @@ def _refusal(error: HomingError, scope: Scope) -> Answer:
 
 async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> None:
     raise TooManyHeaders(f"It may have {HEADERS_MAX}.")
-
-
-async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 1000})
-        return
-    raise NoSuchPath
 
 
 def _routes(parts: Parts, keys: Keys) -> Iterator[BaseRoute]:

@@ -14,6 +14,15 @@ from homing.ports import AdminStore, ViewStore
 from homing.web.room import Room
 
 
+class SettingShown(Struct, frozen=True):
+    """A setting in force: its value as text, never a secret, and where it came from."""
+
+    name: str
+    value: str
+    source: str
+    sentence: str
+
+
 class WebOptions(Struct, frozen=True):
     """The key of the API, the time, and what may be named in a subscription."""
 
@@ -21,6 +30,9 @@ class WebOptions(Struct, frozen=True):
     now: Callable[[], int]  # Unix milliseconds, of the clock that the engine goes by
     policies: frozenset[str]  # names that a subscription may give
     refuses: Callable[[Target], bool]  # whether this target may not be sent to
+    hosts: frozenset[str] = frozenset()  # names that the dashboard answers to
+    settings: tuple[SettingShown, ...] = ()  # what is in force, for the system page
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
 
     def __repr__(self) -> str:
         return "WebOptions(****)"

@@ -81,8 +81,12 @@ def problem_answer(error: HomingError) -> Answer:
 
 def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
     """What went wrong is for our log; the caller learns only that it did."""
-    _log.error("request failed", method=method, path=path, exc_info=error)
+    log_unexpected(error, method=method, path=path)
     return problem_answer(Unexpected("It is in the server's log."))
+
+
+def log_unexpected(error: Exception, *, method: str, path: str) -> None:
+    _log.error("request failed", method=method, path=path, exc_info=error)
 
 
 def _headers(error: HomingError) -> Headers:

@@ -61,6 +61,10 @@ class Query:
         if problems:
             raise Invalid(problems=tuple(problems))
 
+    def text(self, name: str) -> str:
+        """As it was given; empty where it was not."""
+        return self._given.get(name, "").strip()
+
     def tenant(self) -> str | None:
         """None: every tenant. To the key of a tenant all others are as one that is not there."""
         tenant = self._given.get("tenant", self._only)

@@ -82,6 +82,7 @@ class Publish:
                 "status": 202,
                 "headers": [
                     (b"content-type", JSON),
+                    (b"x-content-type-options", b"nosniff"),
                     (b"content-length", b"%d" % len(answer)),
                 ],
             }

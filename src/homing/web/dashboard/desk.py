@@ -1,0 +1,364 @@
+"""The dashboard as the router sees it: host, session, form token and right, then the page.
+
+Whatever a page raises is answered as a page too, or as a message on the page where a script of it
+asked. Every answer carries the same headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, quote, unquote
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.policy.keys import Role, read_key
+from homing.web.answer import Answer, send_answer
+from homing.web.auth import ADMIN, Caller, Keys, source_of
+from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.dashboard.files import Files
+from homing.web.dashboard.live import Live
+from homing.web.dashboard.render import Renderer
+from homing.web.dashboard.routes import PAGES
+from homing.web.dashboard.sessions import COOKIE, LIFE_MS, Session, Sessions
+from homing.web.dashboard.shield import HEADERS, Forged, check_host, check_origin
+from homing.web.dashboard.visit import (
+    HTML,
+    NOBODY,
+    SAID,
+    Page,
+    Right,
+    Shown,
+    Visit,
+    Visitor,
+    read_form,
+    read_said,
+    told,
+)
+from homing.web.options import Parts
+from homing.web.problems import MethodNotAllowed, NoSuchPath, Unexpected, log_unexpected
+from homing.web.query import PARAMETERS_MOST, Query
+
+SIGN_IN = "/sign-in"
+FIELDS_MOST = 200
+ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
+
+
+class Desk:
+    """Answers every page."""
+
+    def __init__(self, parts: Parts, keys: Keys) -> None:
+        self.parts, self._keys = parts, keys
+        self.files = Files()
+        self.live = Live(parts.engine, parts.options.leaving)
+        self._sessions = Sessions(parts.options.admin_key)
+        self._renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
+
+    def routes(self) -> Iterator[BaseRoute]:
+        by_path: dict[str, dict[str, Page]] = {}
+        for page in PAGES:
+            by_path.setdefault(page.path, {})[page.method] = page
+        for path, pages in by_path.items():
+            yield Route(path, _Paths(self, pages))
+        yield Route(SIGN_IN, _SignIn(self))
+        yield Route("/sign-out", _SignOut(self))
+        yield Route("/live", _Stream(self))
+        yield Route("/static/{digest}/{name:path}", _Static(self))
+
+    # --- who ---------------------------------------------------------------------------------
+
+    def session(self, headers: Mapping[bytes, bytes]) -> Session | None:
+        value = _cookie(headers, COOKIE)
+        return self._sessions.read(value, now=self.parts.options.now()) if value else None
+
+    async def visitor(self, session: Session | None) -> Visitor:
+        """Raises NotAuthorized where nobody is signed in, or the key no longer works."""
+        if session is None:
+            raise NotAuthorized("Sign in with a key.")
+        if session.holder == ADMIN_HOLDER:
+            return Visitor(Caller(ADMIN, Role.ADMIN, None))
+        key = await self.parts.ring.named(session.holder)
+        if key is None:
+            raise NotAuthorized("The key no longer works.")
+        return Visitor(Caller(key.name, key.role, key.tenant))
+
+    async def sign_in(self, text: bytes, source: str) -> Session:
+        """Raises NotAuthorized; Forbidden for a key that opens no page; TooMany."""
+        caller = await self._keys.who(b"Bearer " + text, source)
+        if not Visitor(caller).may(Right.READ):
+            raise Forbidden(f"A key with the role {caller.role} opens no page.")
+        given = read_key(text)
+        is_admin = compare_digest(text, self.parts.options.admin_key.encode())
+        holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
+        return Session(holder, self.parts.options.now())
+
+    def cookie(self, session: Session, *, secure: bool) -> tuple[bytes, bytes]:
+        life = LIFE_MS // 1000
+        text = (
+            f"{COOKIE}={quote(self._sessions.write(session))}; Path=/; Max-Age={life}; "
+            f"HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+        )
+        return (b"set-cookie", text.encode())
+
+    def check_form(self, session: Session | None, token: str) -> None:
+        if session is None or not self._sessions.fits(session, token):
+            raise Forged("The page is too old. Load it again and repeat.")
+
+    def token(self, session: Session | None) -> str:
+        return "" if session is None else self._sessions.token(session)
+
+    # --- answers -----------------------------------------------------------------------------
+
+    async def say(self, send: Send, answer: Answer | Shown, visit: Visit) -> None:
+        if isinstance(answer, Answer):
+            await send_answer(send, answer, shield=HEADERS)
+            return
+        headers = answer.headers
+        said = _cookie(visit.headers, SAID)
+        if said and not visit.partly:
+            headers = (*headers, (b"set-cookie", f"{SAID}=; Path=/; Max-Age=0".encode()))
+        values = {
+            "visit": visit,
+            "who": visit.who,
+            "csrf": visit.token,
+            "here": visit.target,
+            "now": visit.now,
+            "said": read_said(said) if not visit.partly else "",
+            "Right": Right,
+            **answer.values,
+        }
+        body = self._renderer.render(answer.template, values)
+        await send_answer(send, Answer(answer.status, body, HTML, headers), shield=HEADERS)
+
+    def refused(self, error: HomingError, visit: Visit) -> Answer | Shown:
+        """The answer to what went wrong."""
+        detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
+        if isinstance(error, NotAuthorized):
+            to = f"{SIGN_IN}?to={quote(visit.target)}" if visit.target != "/" else SIGN_IN
+            name = b"hx-redirect" if visit.partly else b"location"
+            return Answer(401 if visit.partly else 303, b"", HTML, ((name, to.encode()),))
+        if visit.partly:
+            said = f"{error.title} {detail}".strip()
+            return Answer(error.http_status, b"", HTML, told(said, bad=True))
+        values = {"title": error.title, "detail": detail, "status": error.http_status}
+        return Shown("error.html", values, error.http_status)
+
+    def visit(self, scope: Scope, who: Visitor = NOBODY, token: str = "") -> Visit:
+        """The visit as far as it is known before anything can go wrong."""
+        return Visit(
+            self.parts,
+            who,
+            path={},
+            target=_target(scope),
+            query=Query(b"", ()),
+            form={},
+            headers=dict(scope["headers"]),
+            token=token,
+            source=source_of(scope.get("client")),
+        )
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, page: Page) -> None:
+        """Let a page answer; every refusal is a page."""
+        visit = self.visit(scope)
+        try:
+            check_host(_host(visit.headers), self.parts.options.hosts)
+            session = self.session(visit.headers)
+            if page.right is not Right.NOTHING or session is not None:
+                visit = self.visit(scope, await self.visitor(session), self.token(session))
+            visit.need(page.right)
+            form: dict[str, str] = {}
+            if page.method == "POST":
+                form = await self._form(visit, receive)
+                if page.right is not Right.NOTHING:
+                    self.check_form(session, form.get("csrf", ""))
+            full = Visit(
+                self.parts,
+                visit.who,
+                path=scope.get("path_params", {}),
+                target=visit.target,
+                query=_query(scope["query_string"]),
+                form=form,
+                headers=visit.headers,
+                token=visit.token,
+                source=visit.source,
+            )
+            answer = await page.handler(full)
+        except ClientGone:
+            raise
+        except HomingError as error:
+            answer = self.refused(error, visit)
+        except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+            log_unexpected(error, method=scope["method"], path=scope["path"])
+            answer = self.refused(Unexpected("It is in the server's log."), visit)
+        await self.say(send, answer, visit)
+
+    async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nothing is at this address: said as a page to who reads pages, else as a problem."""
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if b"text/html" not in dict(scope["headers"]).get(b"accept", b""):
+            raise NoSuchPath
+        await self.answer(scope, receive, send, _refusing(NoSuchPath(), "GET"))
+
+    async def _form(self, visit: Visit, receive: Receive) -> dict[str, str]:
+        check_origin(visit.headers)
+        declared = visit.headers.get(b"content-length")
+        body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST)
+        return read_form(body, most=FIELDS_MOST)
+
+
+class _Paths:
+    """One path and the methods that it takes."""
+
+    def __init__(self, desk: Desk, pages: dict[str, Page]) -> None:
+        self._desk, self._pages = desk, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        page = self._pages.get(method)
+        if page is None:
+            page = _refusing(MethodNotAllowed(tuple(self._pages)), scope["method"])
+        await self._desk.answer(scope, receive, send, page)
+
+
+def _refusing(error: HomingError, method: str) -> Page:
+    async def refuse(_visit: Visit) -> Shown | Answer:
+        raise error
+
+    return Page(path="", handler=refuse, method=method, right=Right.NOTHING)
+
+
+class _SignIn:
+    """The door: a key is given once and becomes a session."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._enter if scope["method"] == "POST" else self._ask
+        page = Page(path=SIGN_IN, handler=handler, method=scope["method"], right=Right.NOTHING)
+        if scope["method"] not in {"GET", "HEAD", "POST"}:
+            page = _refusing(MethodNotAllowed(("GET", "POST")), scope["method"])
+        scope = {**scope, "headers": _without_session(scope["headers"])}
+        await self._desk.answer(scope, receive, send, page)
+
+    async def _ask(self, visit: Visit) -> Shown:
+        return visit.show("sign_in.html", problem="", to=_local(visit.query.text("to")))
+
+    async def _enter(self, visit: Visit) -> Shown | Answer:
+        to = _local(visit.field("to"))
+        try:
+            session = await self._desk.sign_in(visit.field("key").encode(), visit.source)
+        except (NotAuthorized, Forbidden, TooMany) as error:
+            status = error.http_status
+            return visit.show("sign_in.html", status=status, problem=error.detail, to=to)
+        secure = visit.headers.get(b"origin", b"").startswith(b"https://")
+        cookie = self._desk.cookie(session, secure=secure)
+        return Answer(303, b"", HTML, ((b"location", to.encode()), cookie))
+
+
+class _SignOut:
+    """The way out."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = Page(path="/sign-out", handler=self._leave, method="POST")
+        if scope["method"] != "POST":
+            page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
+        await self._desk.answer(scope, receive, send, page)
+
+    async def _leave(self, _visit: Visit) -> Answer:
+        gone = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+        headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", gone.encode()))
+        return Answer(303, b"", HTML, headers)
+
+
+class _Stream:
+    """The live stream of a tab."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        desk, headers = self._desk, dict(scope["headers"])
+        try:
+            check_host(_host(headers), desk.parts.options.hosts)
+            await desk.visitor(desk.session(headers))
+        except HomingError as error:
+            await send_answer(send, Answer(error.http_status, b"", HTML), shield=HEADERS)
+            return
+        if scope["method"] != "GET":
+            refusal = Answer(405, b"", HTML, ((b"allow", b"GET"),))
+            await send_answer(send, refusal, shield=HEADERS)
+        elif desk.live.full:  # 204 tells a browser not to ask again; the page then polls.
+            await send_answer(send, Answer(204), shield=HEADERS)
+        else:
+            await desk.live.stream(receive, send, HEADERS)
+
+
+class _Static:
+    """A file of the dashboard's own; open to all, for the door has styles too."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        files, params = self._desk.files, scope["path_params"]
+        file = files.get(params["name"])
+        if file is None or scope["method"] not in {"GET", "HEAD"}:
+            page = _refusing(NoSuchPath(), scope["method"])
+            await self._desk.answer(scope, receive, send, page)
+            return
+        # Under another digest it is an old page's: it gets the new file, but must not keep it.
+        fresh = files.root == f"/static/{params['digest']}"
+        keep = b"public, max-age=31536000, immutable" if fresh else b"no-store"
+        head = [
+            *HEADERS,
+            (b"cache-control", keep),
+            (b"content-type", file.content_type),
+            (b"content-length", b"%d" % len(file.content)),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        body = b"" if scope["method"] == "HEAD" else file.content
+        await send({"type": "http.response.body", "body": body})
+
+
+def _host(headers: Mapping[bytes, bytes]) -> str:
+    return headers.get(b"host", b"").decode("latin-1")
+
+
+def _target(scope: Scope) -> str:
+    query = scope["query_string"].decode("latin-1")
+    path = quote(scope["path"])
+    return f"{path}?{query}" if query else path
+
+
+def _query(text: bytes) -> Query:
+    """Whatever is asked is known: each page reads what it knows, and forgets the rest."""
+    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:PARAMETERS_MOST]
+    return Query(text, {name for name, _ in pairs})
+
+
+def _cookie(headers: Mapping[bytes, bytes], name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else unquote(found.value)
+
+
+def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """At the door nobody is signed in yet, whatever an old cookie says."""
+    return [(name, value) for name, value in headers if name != b"cookie"]
+
+
+def _local(to: str) -> str:
+    """A way within the dashboard; nobody is led elsewhere by a link to the door."""
+    return to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/"

@@ -1,0 +1,46 @@
+"""The dashboard's own files: styles, scripts and what was taken from others, read once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from msgspec import Struct
+
+_TYPES = {
+    "css": b"text/css; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+    "txt": b"text/plain; charset=utf-8",
+}
+
+
+class File(Struct, frozen=True):
+    """A file and its type."""
+
+    content: bytes
+    content_type: bytes
+
+
+class Files:
+    """All files, under a path that changes with their content: they may be kept for ever."""
+
+    def __init__(self) -> None:
+        self._files = dict(_read(files("homing.web.dashboard") / "static", ""))
+        digest = hashlib.sha256()
+        for name, file in sorted(self._files.items()):
+            digest.update(name.encode() + b"\0" + file.content)
+        self.root = f"/static/{digest.hexdigest()[:12]}"
+
+    def get(self, name: str) -> File | None:
+        return self._files.get(name)
+
+
+def _read(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _read(entry, f"{path}{entry.name}/")
+        elif kind := _TYPES.get(entry.name.rpartition(".")[2]):
+            yield path + entry.name, File(entry.read_bytes(), kind)

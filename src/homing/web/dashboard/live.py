@@ -1,0 +1,97 @@
+"""The live stream: one per tab, at most one line a second, and only when something has changed.
+
+A line only says that something has happened; the page then asks again for what it shows. So what
+a visitor may see is decided in one place, and a stream costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from msgspec.json import encode
+from starlette.types import Receive, Send
+
+from homing.engine.engine import Engine
+from homing.web.answer import Headers
+
+EVERY_S = 1.0
+STILL_EVERY_S = 15.0  # A line without meaning: so long a silence is a broken line.
+STREAMS_MOST = 200
+
+
+class Live:
+    """The streams of all tabs."""
+
+    def __init__(self, engine: Engine, leaving: asyncio.Event) -> None:
+        self._engine, self._leaving = engine, leaving
+        self._open = 0
+        self._seen: tuple[float, int] = (-EVERY_S, 0)
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        return self._open >= STREAMS_MOST or self._leaving.is_set()
+
+    async def stream(self, receive: Receive, send: Send, headers: Headers) -> None:
+        """Until the tab is closed or the server stops."""
+        head = [*headers, (b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        self._open += 1
+        told = asyncio.create_task(self._tell(send))
+        gone = asyncio.create_task(_gone(receive))
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait({told, gone, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._open -= 1
+            for task in (told, gone, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, OSError):
+                    await task
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _tell(self, send: Send) -> None:
+        await _line(send, b"retry: 2000\n\n")
+        told, still = self._version(), 0.0
+        while True:
+            await asyncio.sleep(EVERY_S)
+            version, still = self._version(), still + EVERY_S
+            if version != told:
+                told, still = version, 0.0
+                await _line(send, b"event: tick\ndata: %s\n\n" % encode({"version": version}))
+            elif still >= STILL_EVERY_S:
+                still = 0.0
+                await _line(send, b": still here\n\n")
+
+    def _version(self) -> int:
+        """Another number when anything has changed; looked at once a second for all streams."""
+        now = asyncio.get_running_loop().time()
+        at, state = self._seen
+        if now - at >= EVERY_S * 0.9:
+            pulse = self._engine.pulse()
+            seen = hash(
+                (
+                    pulse.published,
+                    pulse.accepted,
+                    tuple(pulse.commits.values()),
+                    tuple(pulse.in_flight.values()),
+                    tuple(pulse.endpoints.values()),
+                    tuple(pulse.finished.values()),
+                    pulse.store_ok,
+                    pulse.draining,
+                )
+            )
+            if seen != state:
+                self._count += 1
+            self._seen = (now, seen)
+        return self._count
+
+
+async def _line(send: Send, line: bytes) -> None:
+    await send({"type": "http.response.body", "body": line, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,113 @@
+"""Templates: everything that is put into them is text, never markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from homing import __version__
+from homing.model import show_id
+from homing.web.dashboard.files import Files
+from homing.web.show import time_text
+
+_SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def environment(files: Files) -> Environment:
+    """The templates with their filters."""
+    env = Environment(
+        loader=PackageLoader("homing.web.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(
+        ago=ago, at=at, ident=ident, number=number, short=short, span=span, took=took
+    )
+    env.globals.update(root=files.root, version=__version__)
+    return env
+
+
+def ago(at_ms: int | None) -> Markup | str:
+    """A time as a distance from now, kept up to date by the page; its title is the UTC time."""
+    return _time(at_ms, "ago")
+
+
+def at(at_ms: int | None) -> Markup | str:
+    """A time in the viewer's zone; its title is the UTC time."""
+    return _time(at_ms, "at")
+
+
+def _time(at_ms: int | None, form: str) -> Markup | str:
+    if at_ms is None:
+        return "never"
+    text = time_text(at_ms)
+    shown = text[:19].replace("T", " ") + " UTC"
+    return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(
+        text, form, shown, shown
+    )
+
+
+def ident(number_: int, prefix: str) -> str:
+    """An id as people see it."""
+    return show_id(prefix, number_)
+
+
+def number(value: int) -> str:
+    """``1,204``."""
+    return f"{value:,}"
+
+
+def short(value: float) -> str:
+    """``12.3k``: three digits at most."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size * 0.9995:
+            scaled = value / size
+            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def span(ms: float | None) -> str:
+    """A length of time in its two largest units: ``2 h 3 min``."""
+    if ms is None:
+        return "–"
+    if ms < 1_000:
+        return took(ms * 1_000)
+    parts: list[str] = []
+    left = int(ms)
+    for size, unit in _SPANS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def took(us: float | None) -> str:
+    """A short length of time: ``740 µs``, ``12 ms``, ``3.2 s``."""
+    if us is None:
+        return "–"
+    if us < 1_000:
+        return f"{us:.0f} µs"
+    if us < 10_000:
+        return f"{us / 1_000:.1f} ms"
+    if us < 1_000_000:
+        return f"{us / 1_000:.0f} ms"
+    return f"{us / 1_000_000:.1f} s" if us < 100_000_000 else span(us / 1_000)
+
+
+class Renderer:
+    """Renders pages."""
+
+    def __init__(self, files: Files, paths: frozenset[str]) -> None:
+        self._env = environment(files)
+        self._env.globals["paths"] = paths
+
+    def render(self, template: str, values: dict[str, Any]) -> bytes:
+        return self._env.get_template(template).render(values).encode()

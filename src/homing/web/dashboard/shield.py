@@ -1,0 +1,73 @@
+"""What stands between a page and the rest of the web: headers, the Host check, forged requests."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from homing.errors import HomingError
+from homing.web.answer import Headers
+
+CONTENT_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Headers = (
+    (b"content-security-policy", CONTENT_POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    # Not "no-referrer": with that, a form of ours would not say that it is ours.
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
+
+class WrongHost(HomingError):
+    """The dashboard does not answer to this name."""
+
+    code = "wrong_host"
+    http_status = 421
+
+
+class Forged(HomingError):
+    """This request does not come from a page of this dashboard."""
+
+    code = "forged_request"
+    http_status = 403
+
+
+def check_host(host: str, hosts: frozenset[str]) -> None:
+    """Addresses, localhost and the names that were set; a foreign name that leads here is refused.
+
+    A page of another site can let its own name point to this machine and would then be of the
+    same origin. It cannot do that with an address, or with a name that it does not own.
+    """
+    name = _name(host)
+    if name in hosts or name == "localhost" or name.endswith(".localhost"):
+        return
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        raise WrongHost(
+            f"Its names are set by the setting hosts; {name[:253]!r} is not among them."
+        ) from None
+
+
+def _name(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].rstrip(".").lower()
+
+
+def check_origin(headers: Mapping[bytes, bytes]) -> None:
+    """A form sent by another site says so in every browser of today."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None and site not in {b"same-origin", b"none"}:
+        raise Forged("Open the page here and send it again.")
+    origin = headers.get(b"origin")
+    if origin is None:
+        return
+    if origin.partition(b"://")[2] != headers.get(b"host", b""):
+        raise Forged("Open the page here and send it again.")

@@ -1,0 +1,43 @@
+// What every page has: times, keys, dialogs, messages, the live stream; charts where there are any.
+import { startTimes, showTimes } from "./times.js";
+import { startKeys, markRow } from "./keys.js";
+import { startDialogs } from "./dialogs.js";
+import { startToasts } from "./toasts.js";
+import { startLive } from "./live.js";
+
+startTimes();
+startKeys();
+startDialogs();
+startToasts();
+startLive();
+
+if (document.querySelector("[data-chart]")) {
+  import("./charts.js").then((charts) => charts.startCharts());
+}
+
+// What htmx puts on the page has times too, and the chosen row stays chosen.
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  showTimes(event.detail.elt.parentElement || document);
+  markRow();
+});
+
+document.querySelector("[data-theme-toggle]")?.addEventListener("click", () => {
+  const html = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = html.dataset.theme || (dark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  html.dataset.theme = next;
+  localStorage.setItem("homing-theme", next);
+  dispatchEvent(new Event("theme"));
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    dispatchEvent(new CustomEvent("said", { detail: { text: "Copied." } }));
+  } catch {
+    dispatchEvent(new CustomEvent("said", { detail: { text: "The browser did not let us copy.", bad: true } }));
+  }
+});

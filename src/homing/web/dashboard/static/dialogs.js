@@ -1,0 +1,26 @@
+// Dialogs: a button opens one by its id; it closes by its buttons, by Escape, and when it is done.
+export function startDialogs() {
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-dialog]");
+    if (opener) {
+      const dialog = document.getElementById(opener.dataset.dialog);
+      dialog.showModal();
+      dialog.dispatchEvent(new Event("opened"));
+      return;
+    }
+    if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+    else if (event.target.nodeName === "DIALOG") event.target.close();
+  });
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    const dialog = event.target.closest?.("dialog[open]");
+    if (dialog && event.detail.successful && !dialog.hasAttribute("data-stay")) dialog.close();
+  });
+  // A form is not sent twice while it is under way.
+  document.body.addEventListener("htmx:beforeRequest", (event) => busy(event, true));
+  document.body.addEventListener("htmx:afterRequest", (event) => busy(event, false));
+}
+
+function busy(event, on) {
+  if (event.target.nodeName !== "FORM") return;
+  for (const button of event.target.querySelectorAll("button:not([type=button])")) button.disabled = on;
+}

@@ -1,0 +1,38 @@
+// Times in the viewer's zone; the title keeps UTC. Relative ones are kept up to date.
+const DAY = 86400;
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "narrow" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const full = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+
+function distance(seconds) {
+  const size = Math.abs(seconds);
+  if (size < 5) return "now";
+  if (size < 60) return relative.format(Math.round(seconds), "second");
+  if (size < 3600) return relative.format(Math.round(seconds / 60), "minute");
+  if (size < DAY * 2) return relative.format(Math.round(seconds / 3600), "hour");
+  return relative.format(Math.round(seconds / DAY), "day");
+}
+
+function show(time, now) {
+  const at = new Date(time.dateTime);
+  if (time.dataset.form === "ago") {
+    const text = distance((at - now) / 1000);
+    if (time.textContent !== text) time.textContent = text;
+    time.title = `${full.format(at)} · ${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+    return;
+  }
+  const today = new Date(now).toDateString() === at.toDateString();
+  time.textContent = today ? clock.format(at) : full.format(at);
+}
+
+export function showTimes(root = document) {
+  const now = Date.now();
+  for (const time of root.querySelectorAll("time[data-form]")) show(time, now);
+}
+
+export function startTimes() {
+  showTimes();
+  setInterval(() => document.hidden || showTimes(), 5000);
+}
