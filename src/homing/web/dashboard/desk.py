@@ -208,8 +208,12 @@ class Desk:
     async def _form(self, visit: Visit, receive: Receive) -> dict[str, str]:
         check_origin(visit.headers)
         declared = visit.headers.get(b"content-length")
-        body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST)
-        return read_form(body, most=FIELDS_MOST)
+        room = self.parts.room
+        body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST, room=room)
+        try:
+            return read_form(body, most=FIELDS_MOST)
+        finally:
+            room.leave(body)
 
 
 class _Paths:
