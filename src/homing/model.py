@@ -168,7 +168,7 @@ def bucket_of(tenant: str, url: str) -> int:
     return hashlib.sha256(tenant.encode() + b"\0" + url.encode()).digest()[0]
 
 
-class Event(Struct, frozen=True, gc=False):
+class Event(Struct, frozen=True, gc=False, array_like=True):
     """A fact, published once, immutable. ``id`` is ours; ``key`` is what people see."""
 
     id: int
@@ -180,7 +180,7 @@ class Event(Struct, frozen=True, gc=False):
     data: bytes  # JSON, byte for byte as it came
 
 
-class Delivery(Struct, frozen=True, gc=False):
+class Delivery(Struct, frozen=True, gc=False, array_like=True):
     """The duty to bring one event to one subscription; a pending row."""
 
     id: int
@@ -262,7 +262,7 @@ class Subscription(Struct, frozen=True):
         return f"Subscription({show_id('sub', self.id)}, {self.url})"
 
 
-class Health(Struct, frozen=True):
+class Health(Struct, frozen=True, array_like=True):
     """What the rules know of an endpoint. Counters are explained in contract words in the docs."""
 
     state: State
@@ -277,7 +277,7 @@ class Health(Struct, frozen=True):
     warned: int = 0  # bits of the warnings given since they could last be taken back
 
 
-class Endpoint(Struct, frozen=True):
+class Endpoint(Struct, frozen=True, array_like=True):
     """A subscription URL of one tenant with its health."""
 
     id: int
@@ -295,7 +295,7 @@ class Endpoint(Struct, frozen=True):
     rule: str = ""  # which rule, or person, brought it into its state
 
 
-class Transition(Struct, frozen=True):
+class Transition(Struct, frozen=True, array_like=True):
     """A recorded change of an endpoint's state."""
 
     id: int
@@ -308,7 +308,7 @@ class Transition(Struct, frozen=True):
     by: str = ""  # who, when a person did it
 
 
-class Phases(Struct, frozen=True, gc=False):
+class Phases(Struct, frozen=True, gc=False, array_like=True):
     """Where the time of an attempt went, in microseconds; None where a phase did not happen."""
 
     dns_us: int | None = None
@@ -330,7 +330,7 @@ class Decided(StrEnum):
     NOTHING = "nothing"  # a test send
 
 
-class Attempt(Struct, frozen=True, gc=False):
+class Attempt(Struct, frozen=True, gc=False, array_like=True):
     """One HTTP request made for a delivery, as logged."""
 
     delivery_id: int
@@ -354,7 +354,7 @@ class Attempt(Struct, frozen=True, gc=False):
     retry: int = 0
 
 
-class Finished(Struct, frozen=True, gc=False):
+class Finished(Struct, frozen=True, gc=False, array_like=True):
     """A delivery that needs nothing more; a history row."""
 
     delivery: Delivery

@@ -18,7 +18,7 @@ from homing.model import (
 )
 
 
-class NewEvent(Struct, frozen=True, gc=False):
+class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event to be written with all its deliveries."""
 
     event: Event
@@ -26,7 +26,7 @@ class NewEvent(Struct, frozen=True, gc=False):
     deliveries: tuple[Delivery, ...]
 
 
-class Receipt(Struct, frozen=True, gc=False):
+class Receipt(Struct, frozen=True, gc=False, array_like=True):
     """What the publisher is told of one event; ``new`` is False when it was already there."""
 
     key: str
@@ -73,7 +73,7 @@ class DueAnswer(Struct, frozen=True, gc=False):
     next_due: int | None
 
 
-class SettleBatch(Struct, frozen=True):
+class SettleBatch(Struct, frozen=True, array_like=True):
     """All that a batch of outcomes changes, decided and ready to write in one transaction.
 
     ``finished`` rows leave pending for history. ``waiting`` rows replace their pending row.

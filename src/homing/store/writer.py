@@ -15,13 +15,12 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import pickle
 import signal
 import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,10 +32,8 @@ from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.lock import Lock
 from homing.store.sqlite import SqliteDb, to_its_end
+from homing.store.wire import Call, Frames, write_answer, write_call, write_error
 
-Call = tuple[str, str, tuple[Any, ...], dict[str, Any]]
-
-_LENGTH = struct.Struct("!Q")
 _RECEIVE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 CLOSE_S = 30
@@ -46,30 +43,24 @@ class _Answers(asyncio.Protocol):
     """The parent's end of the socket: answers come in the order of the calls."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
-        self._waiting: list[asyncio.Future[Any]] = []
+        self._frames = Frames()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
-    def ask(self, call: object) -> asyncio.Future[Any]:
+    def ask(self, call: Call) -> asyncio.Future[Any]:
         assert self.transport is not None
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self.transport.write(_packed(call))
+        self.transport.write(write_call(call))
         return future
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
-        while len(self._data) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._data)
-            end = _LENGTH.size + length
-            if len(self._data) < end:
-                return
-            fine, value = pickle.loads(memoryview(self._data)[_LENGTH.size : end])  # noqa: S301 - our child
-            del self._data[:end]
-            future = self._waiting.pop(0)
+        self._frames.add(data)
+        for fine, value in self._frames.answers():
+            future = self._waiting.popleft()
             if future.done():
                 continue  # Who asked has stopped waiting.
             if fine:
@@ -79,7 +70,7 @@ class _Answers(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.transport = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         for future in waiting:
             if not future.done():
                 future.set_exception(StoreUnavailable("The writer's process ended."))
@@ -158,17 +149,12 @@ class Remote:
 # --- the child ------------------------------------------------------------------------------
 
 
-def _packed(value: object) -> bytes:
-    body = pickle.dumps(value, protocol=5)
-    return _LENGTH.pack(len(body)) + body
-
-
 class _Calls:
     """The child's end of the line."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
-        self._data = bytearray()
+        self._frames = Frames()
 
     def next(self) -> list[Call]:
         """All calls that have come, at least one; empty when the parent has hung up."""
@@ -178,9 +164,9 @@ class _Calls:
             if not data:
                 return []
             while data:  # There may be more; it is taken without waiting.
-                self._data += data
+                self._frames.add(data)
                 data = self._more()
-            calls = list(self._whole())
+            calls = list(self._frames.calls())
         return calls
 
     def _more(self) -> bytes:
@@ -188,15 +174,6 @@ class _Calls:
             return self._line.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return b""
-
-    def _whole(self) -> Iterator[Call]:
-        while len(self._data) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._data)
-            end = _LENGTH.size + length
-            if len(self._data) < end:
-                return
-            yield pickle.loads(memoryview(self._data)[_LENGTH.size : end])  # noqa: S301 - our parent
-            del self._data[:end]
 
 
 class _Child:
@@ -220,7 +197,7 @@ class _Child:
             return self._db.grouped(lambda: [self._answer(call, grouped=True) for call in calls])
         except StoreUnavailable as error:
             self._ports = self._fresh_ports()  # They remember what was undone.
-            return [_packed((False, error)) for _ in calls]
+            return [write_error(error) for _ in calls]
         except apsw.Error:  # A bug in one of them: each by itself, so that the others are done.
             self._ports = self._fresh_ports()
             return [self._answer(call, grouped=False) for call in calls]
@@ -228,15 +205,16 @@ class _Child:
     def _answer(self, call: Call, *, grouped: bool) -> bytes:
         port, method, args, kwargs = call
         try:
-            return _packed((True, to_its_end(getattr(self._ports[port], method)(*args, **kwargs))))
+            answer = to_its_end(getattr(self._ports[port], method)(*args, **kwargs))
+            return write_answer(call, answer)
         except HomingError as error:
-            return _packed((False, error))
+            return write_error(error)
         except apsw.Error as error:
             if grouped:
                 raise  # The group is undone, and all of it is answered so.
-            return _packed((False, RuntimeError(f"{method}: {type(error).__name__}")))
+            return write_error(RuntimeError(f"{method}: {type(error).__name__}"))
         except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
-            return _packed((False, RuntimeError(f"{method}: {type(error).__name__}: {error}")))
+            return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"))
 
 
 def _end_with_parent() -> None:
@@ -256,7 +234,7 @@ def main(number: str, path: str, node: str) -> None:
         try:
             db = to_its_end(SqliteDb.open(path, locked=True))
         except HomingError as error:
-            line.sendall(_packed((False, error)))
+            line.sendall(write_error(error))
             return
         calls, child = _Calls(line), _Child(db, int(node))
         with contextlib.suppress(ConnectionError):  # The parent was killed.
