@@ -12,7 +12,7 @@ def test_fifty_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     toll = asyncio.run(kill_again_and_again(tmp_path, kills=50))
     print(toll)
     assert toll.kills == 50
-    assert toll.acknowledged > 500
+    assert toll.acknowledged > 100  # Between kills there is time for some on any machine.
     assert (toll.lost, toll.unexpected, toll.unexplained) == (0, 0, 0)
 
 

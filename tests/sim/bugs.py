@@ -138,8 +138,8 @@ BUGS = [
         "publishers are answered before the commit",
         (
             "homing.engine.publish:Publisher.publish",
-            "receipts = await waiting.answer",
-            "receipts = [Receipt(it.key or '', 0, new=True) for it in distinct]",
+            "return await answer",
+            "return [Receipt(it.key or '', 0, new=True) for it in drafts]",
         ),
     ),
     _bug(

@@ -7,6 +7,8 @@ masked is built beside the first: it is what the log shows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from homing import __version__
@@ -38,8 +40,9 @@ class Made(Struct, frozen=True, gc=False):
 class Letter:
     """One subscription's requests."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, *, deadline_ms: int) -> None:
         self.version = subscription.version
+        self._deadline_ms = deadline_ms
         self._target: Target = parse_url(subscription.url)[1]
         self._endpoint_id = subscription.endpoint_id
         self._format = subscription.format
@@ -54,9 +57,7 @@ class Letter:
             masked.append(name.encode() + b": " + _MASKED + b"\r\n")
         self._own, self._masked = b"".join(own), b"".join(masked)
 
-    def write(
-        self, work: Work, *, number: int, now: int, deadline_ms: int
-    ) -> tuple[Request, bytes]:
+    def write(self, work: Work, *, number: int, now: int) -> tuple[Request, bytes]:
         """The request of attempt ``number``, and its header lines as they may be logged."""
         delivery, event = work.delivery, work.event
         content, content_type = body(event, self._format, self._frame)
@@ -93,7 +94,7 @@ class Letter:
             target=self._target,
             header_block=lines + self._own,
             body=content,
-            deadline_ms=deadline_ms,
+            deadline_ms=self._deadline_ms,
         )
         return request, lines + self._masked
 
@@ -101,14 +102,15 @@ class Letter:
 class Letters:
     """The letters in use, made anew when a subscription has changed."""
 
-    def __init__(self, *, most: int = 10_000) -> None:
+    def __init__(self, *, deadline_of: Callable[[Subscription], int], most: int = 10_000) -> None:
         self._letters: dict[int, Letter] = {}
-        self._most = most
+        self._deadline_of, self._most = deadline_of, most
 
     def of(self, subscription: Subscription) -> Letter:
         letter = self._letters.get(subscription.id)
         if letter is None or letter.version != subscription.version:
             if len(self._letters) >= self._most:
                 self._letters.clear()
-            letter = self._letters[subscription.id] = Letter(subscription)
+            letter = Letter(subscription, deadline_ms=self._deadline_of(subscription))
+            self._letters[subscription.id] = letter
         return letter

@@ -40,11 +40,19 @@ class Ended(Struct, frozen=True, gc=False):
     status: Status
     reason: Reason
 
+    @property
+    def endpoint_id(self) -> int:
+        return self.delivery.endpoint_id
+
 
 class Stray(Struct, frozen=True, gc=False):
     """A delivery met where its subscription no longer is: it moves, or is cancelled."""
 
     delivery: Delivery
+
+    @property
+    def endpoint_id(self) -> int:
+        return self.delivery.endpoint_id
 
 
 class Report(Struct, frozen=True, gc=False):

@@ -53,7 +53,7 @@ class Dispatcher:
             core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
-        self._letters = Letters()
+        self._letters = Letters(deadline_of=options.deadline_of)
         self.stations: dict[int, Station] = {}
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
@@ -287,9 +287,7 @@ class Dispatcher:
             )
 
         try:
-            request, lines = self._letters.of(subscription).write(
-                work, number=number, now=now, deadline_ms=self._options.deadline_of(subscription)
-            )
+            request, lines = self._letters.of(subscription).write(work, number=number, now=now)
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))

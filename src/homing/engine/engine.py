@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from msgspec import Struct
@@ -21,7 +21,7 @@ from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
 from homing.engine.probe import Prober
-from homing.engine.publish import Publisher
+from homing.engine.publish import Publisher, Told
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
@@ -184,6 +184,10 @@ class Engine:
         Raises EventConflict (its problems name the indexes), StoreUnavailable, ShuttingDown.
         """
         return await self._publisher.publish(drafts)
+
+    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+        """The same without a task: ``tell`` gets the receipts, or the error, in a later turn."""
+        self._publisher.publish_then(drafts, tell)
 
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
         return await self._operator.subscribe(draft)

@@ -53,7 +53,7 @@ class Operator:
         self._notices, self._options = core.notices, core.options
         self._dispatcher = dispatcher
         self._settler, self._sweeper = settler, sweeper
-        self._letters = Letters()
+        self._letters = Letters(deadline_of=core.options.deadline_of)
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -231,9 +231,7 @@ class Operator:
             raise NotFound
         now = self._clock.now()
         work = self._test_work(subscription, now)
-        request, lines = self._letters.of(subscription).write(
-            work, number=1, now=now, deadline_ms=self._options.deadline_of(subscription)
-        )
+        request, lines = self._letters.of(subscription).write(work, number=1, now=now)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._sender.send(request, answered.set_result)
         answer = await answered

@@ -35,11 +35,11 @@ class EngineOptions(Struct, frozen=True):
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""
-        name = subscription.policy if subscription is not None else None
-        for candidate in (name, self.tenant_policies.get(tenant), self.policy):
-            if candidate is not None and candidate in self.schedules:
-                return self.schedules[candidate]
-        return WORKFRONT
+        schedules = self.schedules
+        if subscription is not None and subscription.policy in schedules:
+            return schedules[subscription.policy]
+        schedule = schedules.get(self.tenant_policies.get(tenant, self.policy))
+        return schedule if schedule is not None else schedules.get(self.policy, WORKFRONT)
 
     def deadline_of(self, subscription: Subscription) -> int:
         if subscription.deadline_ms is not None:

@@ -31,12 +31,15 @@ from homing.ports import NewEvent, Receipt, Refusal
 log = structlog.get_logger("homing.publish")
 
 
+Told = list[Receipt] | HomingError  # what comes of a publish: a receipt for each, or why not
+
+
 class _Waiting(Struct, eq=False):
     """One call of ``publish``: its distinct events, and for each draft which of them it is."""
 
     drafts: list[EventDraft]
     index: list[int]
-    answer: asyncio.Future[list[Receipt]]
+    tell: Callable[[Told], None]
 
 
 class Publisher:
@@ -57,16 +60,27 @@ class Publisher:
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
         """Accept all or none; when it returns, all of it is on disk."""
+        answer: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+
+        def tell(told: Told) -> None:
+            if answer.done():
+                return  # Who asked has stopped waiting.
+            if isinstance(told, HomingError):
+                answer.set_exception(told)
+            else:
+                answer.set_result(told)
+
+        self.publish_then(drafts, tell)
+        return await answer
+
+    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+        """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
         if self.closed:
             raise ShuttingDown
         distinct, index = self._distinct(drafts)
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(distinct, index, loop.create_future())
-        self._waiting.append(waiting)
+        self._waiting.append(_Waiting(distinct, index, tell))
         if self._task is None:
-            self._task = loop.create_task(self._commit_all())
-        receipts = await waiting.answer
-        return [receipts[place] for place in index]
+            self._task = asyncio.get_running_loop().create_task(self._commit_all())
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
@@ -132,8 +146,7 @@ class Publisher:
                     self.published += 1
                     self.accepted += receipt.deliveries
                     works.extend(Work(delivery, new.event) for delivery in new.deliveries)
-            if not waiting.answer.done():
-                waiting.answer.set_result(answer)
+            _tell(waiting, [answer[place] for place in waiting.index])
         self.on_accepted(works)
 
     async def _write(
@@ -180,8 +193,14 @@ class Publisher:
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_exception(error)
+    _tell(waiting, error)
+
+
+def _tell(waiting: _Waiting, told: Told) -> None:
+    try:
+        waiting.tell(told)
+    except Exception:
+        log.exception("a publisher could not be told")
 
 
 def _conflict(waiting: _Waiting, refusal: Refusal) -> EventConflict:

@@ -116,7 +116,7 @@ class Settler:
             self._dispatcher.resume()
 
     async def _decide(self, items: list[Item]) -> Decision:
-        wanted = {_endpoint_of(item) for item in items}
+        wanted = {item.endpoint_id for item in items}
         stations = self._dispatcher.stations
         unread = {id_ for id_ in wanted if id_ not in stations} | self._stale
         if unread:
@@ -136,8 +136,8 @@ class Settler:
         for endpoint in batch.endpoints:
             self._dispatcher.changed(endpoint, enabled=endpoint.id in decision.enabled)
         for item in items:
-            self._land(item, just_enabled=_endpoint_of(item) in decision.enabled)
-        for endpoint_id in {_endpoint_of(item): None for item in items}:
+            self._land(item, just_enabled=item.endpoint_id in decision.enabled)
+        for endpoint_id in {item.endpoint_id: None for item in items}:
             station = self._dispatcher.stations.get(endpoint_id)
             if station is not None:
                 self._dispatcher.look(station)
@@ -171,7 +171,7 @@ class Settler:
             )
 
     def _land(self, item: Item, *, just_enabled: bool) -> None:
-        station = self._dispatcher.stations.get(_endpoint_of(item))
+        station = self._dispatcher.stations.get(item.endpoint_id)
         if station is None:
             return
         match item:
@@ -205,13 +205,3 @@ def _told(attempt: Attempt) -> dict[str, Any]:
         "retry": attempt.retry,
         "due_at": attempt.due_at,
     }
-
-
-def _endpoint_of(item: Item) -> int:
-    match item:
-        case Made():
-            return item.endpoint_id
-        case Ended() | Stray():
-            return item.delivery.endpoint_id
-        case Report():
-            return item.endpoint_id

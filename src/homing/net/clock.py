@@ -43,8 +43,8 @@ class SystemClock:
         mono = self._monotonic_ns()
         passed = mono - self._looked_ns
         ours = self._ours_ns + passed
-        if self._offset_ns:
-            ours += self._drawn_ns(passed)
+        most, offset = passed // SLEW_DIVISOR, self._offset_ns  # As in _drawn_ns: it is hot.
+        ours += offset if -most <= offset <= most else most if offset > 0 else -most
         if passed >= LOOK_EVERY_NS:
             self._look(mono, ours)
         return ours // _NS_PER_MS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from msgspec import Struct
 from msgspec.json import encode
 from starlette.types import Send
@@ -33,9 +35,21 @@ SHIELD: Headers = (
 
 async def send_answer(send: Send, answer: Answer, *, shield: Headers = SHIELD) -> None:
     """Send all of it."""
-    headers = [(b"cache-control", b"no-store"), *shield, *answer.headers]
-    if answer.status != 204:
-        headers.append((b"content-type", answer.content_type))
-        headers.append((b"content-length", b"%d" % len(answer.body)))
+    headers = _lines(answer, shield)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+def answer_bytes(answer: Answer) -> bytes:
+    """The same, where no framework stands between."""
+    head = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n".encode()
+    lines = b"".join(b"%b: %b\r\n" % line for line in _lines(answer, SHIELD))
+    return b"%b%b\r\n%b" % (head, lines, answer.body)
+
+
+def _lines(answer: Answer, shield: Headers) -> list[tuple[bytes, bytes]]:
+    lines = [(b"cache-control", b"no-store"), *shield, *answer.headers]
+    if answer.status != 204:
+        lines.append((b"content-type", answer.content_type))
+        lines.append((b"content-length", b"%d" % len(answer.body)))
+    return lines

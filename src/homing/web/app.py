@@ -29,7 +29,7 @@ from homing.web.operation import Call, Operation
 from homing.web.options import Parts, WebOptions
 from homing.web.problems import (
     MethodNotAllowed,
-    problem_answer,
+    refusal,
     unexpected_answer,
 )
 from homing.web.query import Query
@@ -48,14 +48,14 @@ def create_app(
     desk = Desk(parts, keys)
     routes = [*_routes(parts, keys), *desk.routes()]
     router = Router(routes=routes, redirect_slashes=False, default=desk.missing)
-    return _Front(Publish(parts, keys), router)
+    return Front(Publish(parts, keys), router)
 
 
-class _Front:
+class Front:
     """Publishing or the router; errors become problem documents."""
 
-    def __init__(self, publish: ASGIApp, router: ASGIApp) -> None:
-        self._publish, self._router = publish, router
+    def __init__(self, publish: Publish, router: ASGIApp) -> None:
+        self.publish, self._router = publish, router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,7 +72,7 @@ class _Front:
             if len(scope["headers"]) > HEADERS_MAX:
                 await _too_many_headers(scope, receive, watched_send)
             elif scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
-                await self._publish(scope, receive, watched_send)
+                await self.publish(scope, receive, watched_send)
             else:
                 await self._router(scope, receive, watched_send)
         except ClientGone:
@@ -80,19 +80,12 @@ class _Front:
         except HomingError as error:
             if started:
                 raise
-            await send_answer(send, _refusal(error, scope))
+            await send_answer(send, refusal(error, scope["method"], scope["path"]))
         except Exception as error:
             if started:
                 raise
             answer = unexpected_answer(error, method=scope["method"], path=scope["path"])
             await send_answer(send, answer)
-
-
-def _refusal(error: HomingError, scope: Scope) -> Answer:
-    """An error without an HTTP status of its own is one that should not have come this far."""
-    if error.http_status == 500:
-        return unexpected_answer(error, method=scope["method"], path=scope["path"])
-    return problem_answer(error)
 
 
 async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> None:

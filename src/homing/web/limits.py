@@ -23,7 +23,7 @@ HEAD_WITHIN_S = 10.0
 TAKEN_WITHIN_S = 30.0
 LOOK_EVERY_TICKS = 10  # of a tenth of a second
 
-_NO_HEAD = -1
+NO_HEAD = -1
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-type: text/plain; charset=utf-8\r\ncontent-length: 27\r\nconnection: close\r\n\r\n"
@@ -34,7 +34,7 @@ _TOO_LARGE = (
 class Limited(HttpToolsProtocol):
     """Uvicorn's connection with a bound on what a head may be, and on how many there are."""
 
-    head_bytes = _NO_HEAD  # of a head under way, beyond the read it began in
+    head_bytes = NO_HEAD  # of a head under way, beyond the read it began in
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -54,7 +54,7 @@ class Limited(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self.head_bytes = _NO_HEAD
+        self.head_bytes = NO_HEAD
         super().on_headers_complete()
 
 

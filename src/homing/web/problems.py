@@ -79,6 +79,13 @@ def problem_answer(error: HomingError) -> Answer:
     return Answer(error.http_status, encode(document), CONTENT_TYPE, _headers(error))
 
 
+def refusal(error: HomingError, method: str, path: str) -> Answer:
+    """An error without an HTTP status of its own is one that should not have come this far."""
+    if error.http_status == 500:
+        return unexpected_answer(error, method=method, path=path)
+    return problem_answer(error)
+
+
 def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
     """What went wrong is for our log; the caller learns only that it did."""
     log_unexpected(error, method=method, path=path)

@@ -6,12 +6,14 @@ is wrong. ``data`` is cut out of the body as it stands, never read and written a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.json import Decoder, Encoder
 from starlette.types import Receive, Scope, Send
 
-from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
+from homing.errors import BadRequest, FieldProblem, HomingError, Invalid, TooLarge
 from homing.policy.admission import (
     BATCH_EVENTS_MOST,
     DEFAULT_TENANT,
@@ -19,11 +21,14 @@ from homing.policy.admission import (
     EventDraft,
     check_events,
 )
+from homing.ports import Receipt
 from homing.web.answer import JSON
 from homing.web.auth import PUBLISHERS, Caller, Keys, source_of
 from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
+from homing.web.limits import HEADERS_MAX
 from homing.web.options import Parts
 from homing.web.query import Query
+from homing.web.room import SMALL_BYTES
 from homing.web.schemas import EventIn, EventReceipt, Published
 
 NDJSON = "application/x-ndjson"
@@ -40,7 +45,7 @@ class Publish:
     """The endpoint."""
 
     def __init__(self, parts: Parts, keys: Keys) -> None:
-        self._engine, self._keys, self._room = parts.engine, keys, parts.room
+        self.engine, self._keys, self._room = parts.engine, keys, parts.room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 202 once all is on disk; raises an error of the tree otherwise."""
@@ -66,16 +71,9 @@ class Publish:
         room = self._room
         body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
         try:
-            drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
-            check_events(drafts)
-            if who.tenant is not None:
-                _check_tenants(drafts, who)
-            receipts = await self._engine.publish(drafts)
+            answer = published(await self.engine.publish(_read(body, kind, who)))
         finally:
             room.leave(body)
-        answer = _encode(
-            Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
-        )
         await send(
             {
                 "type": "http.response.start",
@@ -89,10 +87,43 @@ class Publish:
         )
         await send({"type": "http.response.body", "body": answer})
 
+    def short(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> list[EventDraft] | None:
+        """The events of a plain request; None where there is anything to refuse, or to wait for."""
+        if len(body) > SMALL_BYTES or len(headers) > HEADERS_MAX:
+            return None
+        authorization, kind = None, b""
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"content-encoding":
+                return None
+        who = self._keys.known(authorization)
+        if who is None:
+            return None
+        try:
+            who.must_be(PUBLISHERS)
+            return _read(body, kind, who)
+        except HomingError:
+            return None
 
-def _check_tenants(drafts: list[EventDraft], who: Caller) -> None:
-    for draft in drafts:
-        who.writes(draft.tenant)
+
+def published(receipts: Sequence[Receipt]) -> bytes:
+    """What the publisher is told."""
+    return _encode(
+        Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
+    )
+
+
+def _read(body: bytes, kind: bytes, who: Caller) -> list[EventDraft]:
+    """The events of a body, good in every way; raises an error of the tree."""
+    drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
+    check_events(drafts)
+    if who.tenant is not None:
+        for draft in drafts:
+            who.writes(draft.tenant)
+    return drafts
 
 
 def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:

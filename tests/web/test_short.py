@@ -1,0 +1,163 @@
+"""The short way of publishing answers as the long way does, and leaves the hard cases to it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from homing.testing import KEY, HomingServer, running_server
+from homing.web.short import ShortWay
+
+LONG = "content-encoding: identity\r\n"  # A header that says nothing, and is not plain.
+GOOD = '{"type":"a.b","id":"one","data":{"n":1}}'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HomingServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def shorts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each publish went the short way."""
+    seen: list[bool] = []
+    short_way = ShortWay._short_way
+
+    def watched(self: ShortWay, body: bytes) -> bool:
+        seen.append(short_way(self, body))
+        return seen[-1]
+
+    monkeypatch.setattr(ShortWay, "_short_way", watched)
+    return seen
+
+
+def post(body: str, *, key: str = KEY, more: str = "", version: str = "1.1") -> bytes:
+    head = f"POST /v1/events HTTP/{version}\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+    return f"{head}{more}content-length: {len(body.encode())}\r\n\r\n{body}".encode()
+
+
+def connect(server: HomingServer) -> socket.socket:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def read_one(line: socket.socket) -> bytes:
+    """One answer with a content-length."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += _some(line)
+    head, _, body = data.partition(b"\r\n\r\n")
+    lengths = [it for it in head.lower().split(b"\r\n") if it.startswith(b"content-length:")]
+    while len(body) < int(lengths[0].split(b":")[1]):
+        body += _some(line)
+    return head + b"\r\n\r\n" + body
+
+
+def _some(line: socket.socket) -> bytes:
+    data = line.recv(1)
+    assert data, "the server hung up"
+    return data
+
+
+def answer(server: HomingServer, request: bytes) -> bytes:
+    with connect(server) as line:
+        line.sendall(request)
+        return read_one(line)
+
+
+@pytest.mark.parametrize(
+    ("body", "key", "status", "short"),
+    [
+        pytest.param(GOOD, KEY, 202, True, id="good"),
+        pytest.param(f"[{GOOD}]", KEY, 202, True, id="a batch"),
+        pytest.param('{"type":"a.b","id":"one","data":2}', KEY, 409, True, id="a conflict"),
+        pytest.param('{"type":"a b","data":1}', KEY, 422, False, id="a bad type"),
+        pytest.param("{", KEY, 400, False, id="not JSON"),
+        pytest.param("", KEY, 400, False, id="nothing"),
+        pytest.param(GOOD, "hk_wrong", 401, False, id="a wrong key"),
+    ],
+)
+def test_both_ways_give_the_same_bytes(
+    server: HomingServer, shorts: list[bool], body: str, key: str, status: int, short: bool
+) -> None:
+    answer(server, post(GOOD))
+    shorts.clear()
+    went = answer(server, post(body, key=key))
+    assert shorts == [short]
+    assert went.startswith(b"HTTP/1.1 %d " % status)
+    assert went == answer(server, post(body, key=key, more=LONG))
+
+
+def test_a_request_that_comes_in_pieces_goes_the_long_way(
+    server: HomingServer, shorts: list[bool]
+) -> None:
+    request = post(GOOD)
+    whole = answer(server, request)
+    shorts.clear()
+    for cut in (5, 20, len(request) - len(GOOD), len(request) - 1):
+        with connect(server) as line:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line.sendall(request[:cut])
+            line.sendall(b"")
+            _until_read(server)
+            line.sendall(request[cut:])
+            assert read_one(line) == whole
+    assert len(shorts) <= 2  # Only where the head itself was cut is the rest in one piece.
+
+
+def _until_read(server: HomingServer) -> None:
+    """What was written on another connection before this has been read when this is answered."""
+    answer(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+
+
+def test_requests_behind_each_other_are_answered_in_order(server: HomingServer) -> None:
+    ids = [f"p{number}" for number in range(8)]
+    requests = [post(GOOD.replace("one", it)) for it in ids]
+    requests.insert(4, b"GET /v1/nothing HTTP/1.1\r\nhost: x\r\n\r\n")
+    with connect(server) as line:
+        line.sendall(b"".join(requests))
+        answers = [read_one(line) for _ in requests]
+    assert answers.pop(4).startswith(b"HTTP/1.1 404 ")
+    for it, got in zip(ids, answers, strict=True):
+        assert f'"{it}"'.encode() in got
+
+
+@pytest.mark.parametrize("more", ["", LONG])
+def test_a_connection_that_shall_close_is_closed_after_the_answer(
+    server: HomingServer, more: str
+) -> None:
+    with connect(server) as line:
+        line.sendall(post(GOOD, more=f"connection: close\r\n{more}"))
+        got = read_one(line)
+        assert b"\r\nconnection: close\r\n" in got
+        assert line.recv(1) == b""
+
+
+def test_the_same_connection_serves_again_and_again(
+    server: HomingServer, shorts: list[bool]
+) -> None:
+    with connect(server) as line:
+        for number in range(20):
+            line.sendall(post(GOOD.replace("one", f"again{number}")))
+            assert read_one(line).startswith(b"HTTP/1.1 202 ")
+    assert shorts == [True] * 20
+
+
+def test_who_hangs_up_before_the_answer_harms_nobody(server: HomingServer) -> None:
+    for number in range(10):
+        line = connect(server)
+        line.sendall(post(GOOD.replace("one", f"gone{number}")))
+        line.close()
+    assert answer(server, post(GOOD)).startswith(b"HTTP/1.1 202 ")
+
+
+def test_a_malformed_second_request_is_refused_and_closed(server: HomingServer) -> None:
+    with connect(server) as line:
+        line.sendall(post(GOOD) + b"NOT HTTP\r\n\r\n")
+        data = b""
+        while part := line.recv(65536):
+            data += part
+    assert b"HTTP/1.1 400 " in data
