@@ -38,7 +38,9 @@ DEFAULT_FILE = "homing.toml"
 DATABASE_FILE = "homing.db"  # in the data directory
 MIB = 1024 * 1024
 
-_HIDDEN = frozenset(("admin_key", "database_url"))  # never repeated in errors or shown
+_HIDDEN = frozenset(
+    ("admin_key", "database_url", "outbox_url")
+)  # never repeated in errors or shown
 _LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 Slots = Annotated[int, Meta(ge=1, le=65_536, extra={"unit": "slots"})]
@@ -65,6 +67,22 @@ class Settings(ReachSettings, frozen=True, kw_only=True):
             allowed="empty, or postgresql://…",
         ),
     ] = ""
+    outbox_url: Annotated[
+        str,
+        _about(
+            "The application's database whose outbox is relayed; empty: none.",
+            allowed="empty, or postgresql://… or sqlite:PATH",
+        ),
+    ] = ""
+    outbox_poll_ms: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=60_000,
+            description="How often the outbox is looked at without being told of something new.",
+            extra={"unit": "ms"},
+        ),
+    ] = 1_000
     admin_key: Annotated[
         str,
         _about(
@@ -370,6 +388,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad("data")
     if settings.database_url and not re.match(r"postgres(ql)?://", settings.database_url):
         raise bad("database_url")
+    if settings.outbox_url and not re.match(r"postgres(ql)?://|sqlite:.", settings.outbox_url):
+        raise bad("outbox_url")
     if settings.admin_key and not re.fullmatch(r"[!-~]{16,256}", settings.admin_key):
         raise bad("admin_key")
     if settings.policy not in settings.schedules:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import random
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from homing.config import DATABASE_FILE, Settings, settings_table, shown_value
 from homing.engine.engine import Engine
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
+from homing.engine.relay import Relay, RelayOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.sender import HttpSender, SenderOptions
@@ -32,6 +34,7 @@ from homing.ports import AdminStore, Clock, FlowStore, KeyStore, ViewStore
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.keys import Keys
+from homing.store.outbox import open_outbox
 from homing.store.postgres import PostgresDb
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
@@ -39,7 +42,10 @@ from homing.store.views import Views
 from homing.store.writer import Remote, Writer
 from homing.web.app import create_app
 from homing.web.limits import WatchedServer
+from homing.web.metrics import More
 from homing.web.options import SettingShown, WebOptions
+from homing.web.relay import publish_here
+from homing.web.relay_metrics import relay_metrics
 from homing.web.short import ShortWay
 
 log = structlog.get_logger("homing")
@@ -151,6 +157,7 @@ async def running(
             clock=clock,
             options=options or engine_options(settings),
         )
+        relay = _relay(settings, engine, clock)
         web = WebOptions(
             admin_key=admin_key,
             now=clock.now,
@@ -158,12 +165,15 @@ async def running(
             refuses=reach.refuses,
             hosts=settings.host_names,
             settings=_shown(settings, sources or {}),
+            more_metrics=_metrics_of(relay),
         )
         life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
         ring = KeyRing(stores.keys, clock, node=settings.node, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
-            yield Running(engine, stores, clock, _uvicorn_config(app, settings), web.leaving.set)
+            async with _relaying(relay):
+                config = _uvicorn_config(app, settings)
+                yield Running(engine, stores, clock, config, web.leaving.set)
         finally:
             await ring.close()
             await engine.stop(grace_ms=settings.grace_ms)
@@ -181,6 +191,38 @@ def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown
         )
         for one in settings_table()
     )
+
+
+def _relay(settings: Settings, engine: Engine, clock: Clock) -> Relay | None:
+    """The relay of the application's outbox, if there is one."""
+    if not settings.outbox_url:
+        return None
+    return Relay(
+        open_outbox(settings.outbox_url),
+        publish_here(engine),
+        clock=clock,
+        chance=random.random,
+        options=RelayOptions(poll_ms=settings.outbox_poll_ms),
+    )
+
+
+def _metrics_of(relay: Relay | None) -> More | None:
+    return None if relay is None else lambda now: relay_metrics(relay.pulse(), now=now)
+
+
+@contextlib.asynccontextmanager
+async def _relaying(relay: Relay | None) -> AsyncIterator[None]:
+    """While it is at work; at the end the batch under way is finished."""
+    if relay is None:
+        yield
+        return
+    task = asyncio.create_task(relay.run())
+    try:
+        yield
+    finally:
+        relay.stop()
+        await task
+        await relay.close()
 
 
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:

@@ -93,6 +93,19 @@ class Reader:
             ),
         ),
         (
+            "tutorial/outbox.md",
+            (
+                "The outbox is installed.",
+                "paid 17: published",
+                "paid 18: undone",
+                "1 rows wait",
+                "Published 1 rows; 0 were refused.",
+                "Django paid 19",
+                "Nothing waits.",
+                "invoice.paid",
+            ),
+        ),
+        (
             "howto/back-up-and-restore.md",
             ("Backed up homing-data/homing.db to homing-backup.db", "to restored/homing.db"),
         ),

@@ -18,7 +18,9 @@ from homing.cli import (
     keys,
     listen,
     local,
+    outbox,
     publish,
+    relay,
     replay,
     serve,
     simulate,
@@ -63,6 +65,8 @@ app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Send finished deliveries again.")(replay.replay)
 app.add_typer(keys.app, short_help="Make, list or revoke keys of the API.")
+app.add_typer(outbox.app, short_help="Publish in your own transaction.")
+app.command(short_help="Publish what an outbox holds.")(relay.relay)
 app.command(short_help="Follow the attempts, live.")(tail.tail)
 app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
 app.command(short_help="What is wrong, and what to do.")(local.doctor)

@@ -12,11 +12,13 @@ from typing import Any, cast
 
 from homing.engine.engine import Pulse
 from homing.engine.notices import Notices
+from homing.engine.relay import RelayPulse
 from homing.engine.stage import Stage
 from homing.model import Endpoint, Health, State
 from homing.policy.admission import EventDraft
 from homing.policy.health import Change, HalfWay
 from homing.web.metrics import metric_families
+from homing.web.relay_metrics import relay_metrics
 
 _AT = 1_767_225_600_000  # 2026-01-01
 _MINUTE = 60_000
@@ -112,12 +114,15 @@ def metrics_page(made: str) -> str:
         "# Metrics",
         "",
         "`GET /metrics` answers in the text format of Prometheus, with the key of the API. No "
-        "label holds a URL, a tenant or an id. Beside these there are the usual `process_…` ones.",
+        "label holds a URL, a tenant or an id. Those of the outbox are there where one is relayed "
+        "(`homing relay --metrics PORT` has them alone). Beside these there are the usual "
+        "`process_…` ones.",
         "",
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
     ]
-    for family in metric_families(_pulse(), now=_AT):
+    relay = relay_metrics(RelayPulse(), now=_AT)  # Only where an outbox is relayed.
+    for family in (*metric_families(_pulse(), now=_AT), *relay):
         end = "_total" if family.type == "counter" else ""
         labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
         lines.append(

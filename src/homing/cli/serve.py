@@ -43,6 +43,7 @@ def serve(
     allow_loopback: Annotated[bool | None, _flag("allow_loopback")] = None,
     allow_metadata: Annotated[bool | None, _flag("allow_metadata")] = None,
     hosts: Annotated[str | None, _flag("hosts")] = None,
+    outbox_url: Annotated[str | None, _flag("outbox_url")] = None,
     policy: Annotated[str | None, _flag("policy")] = None,
     ca_file: Annotated[str | None, _flag("ca_file")] = None,
     fresh_slots: Annotated[str | None, _flag("fresh_slots")] = None,

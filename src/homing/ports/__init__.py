@@ -18,6 +18,7 @@ from homing.ports.flow import (
     SettleBatch,
 )
 from homing.ports.keys import KeyStore
+from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
 from homing.ports.world import Answer, Clock, Request, Sender
 
@@ -34,11 +35,17 @@ __all__ = [
     "EndpointStart",
     "EventRow",
     "FlowStore",
+    "HandOver",
+    "Handed",
     "KeyStore",
     "Ledger",
     "NewEvent",
+    "OutboxLook",
+    "OutboxRow",
+    "OutboxStore",
     "Receipt",
     "Refusal",
+    "RefusedRow",
     "ReplayFilter",
     "ReplayJob",
     "Request",

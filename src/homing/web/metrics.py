@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,20 +14,25 @@ from homing.engine.engine import Engine, Pulse
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def metrics_text(engine: Engine, *, now: int) -> bytes:
+More = Callable[[int], Iterable[Metric]]  # of a part that is not always there, at this time
+
+
+def metrics_text(engine: Engine, *, now: int, more: More | None = None) -> bytes:
     """All of it, read at this moment."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_PulseCollector(engine.pulse(), now))
+    registry.register(_PulseCollector(engine.pulse(), now, more))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _PulseCollector(Collector):
-    def __init__(self, pulse: Pulse, now: int) -> None:
-        self._pulse, self._now = pulse, now
+    def __init__(self, pulse: Pulse, now: int, more: More | None) -> None:
+        self._pulse, self._now, self._more = pulse, now, more
 
     def collect(self) -> Iterable[Metric]:
-        return metric_families(self._pulse, now=self._now)
+        yield from metric_families(self._pulse, now=self._now)
+        if self._more is not None:
+            yield from self._more(self._now)
 
 
 def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:

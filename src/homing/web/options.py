@@ -11,6 +11,7 @@ from homing.engine.engine import Engine
 from homing.engine.keys import KeyRing
 from homing.model import Target
 from homing.ports import AdminStore, ViewStore
+from homing.web.metrics import More
 from homing.web.room import Room
 
 
@@ -33,6 +34,7 @@ class WebOptions(Struct, frozen=True):
     hosts: frozenset[str] = frozenset()  # names that the dashboard answers to
     settings: tuple[SettingShown, ...] = ()  # what is in force, for the system page
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
+    more_metrics: More | None = None
 
     def __repr__(self) -> str:
         return "WebOptions(****)"

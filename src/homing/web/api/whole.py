@@ -45,7 +45,8 @@ async def readyz(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    return Answer(200, metrics_text(call.parts.engine, now=call.now), CONTENT_TYPE.encode())
+    text = metrics_text(call.parts.engine, now=call.now, more=call.parts.options.more_metrics)
+    return Answer(200, text, CONTENT_TYPE.encode())
 
 
 OPERATIONS = (

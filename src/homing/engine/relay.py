@@ -1,0 +1,194 @@
+"""The relay: takes rows from an outbox, publishes them, and only then lets them go.
+
+Killed at any point it loses and doubles nothing: a row is in the outbox until its publish was
+answered, and publishing it twice is one event, because the row has the event's id. It never asks
+for rows after the last one it saw, only for those that are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from homing.errors import FieldProblem, HomingError
+from homing.policy import relaying
+from homing.ports import Clock, Handed, OutboxLook, OutboxRow, OutboxStore
+
+log = structlog.get_logger("homing.relay")
+
+LOOK_EVERY_MS = 5_000
+_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+class RowsRefused(Exception):
+    """Publishing these rows will never work."""
+
+    def __init__(self, problems: Sequence[FieldProblem], detail: str) -> None:
+        super().__init__(detail)
+        self.problems, self.detail = tuple(problems), detail
+
+
+class NotNow(Exception):
+    """Publishing does not work at the moment, whatever the rows."""
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.detail, self.retry_after_s = detail, retry_after_s
+
+
+# Raises RowsRefused or NotNow; when it returns, all of them are events.
+PublishRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
+
+
+class RelayOptions(Struct, frozen=True):
+    """How much at once, and how often to look without being told."""
+
+    rows_max: int = 500
+    bytes_max: int = 4 * 1024 * 1024
+    poll_ms: int = 1_000
+
+
+class RelayPulse(Struct, frozen=True):
+    """How the relay is, at this moment."""
+
+    relayed: int = 0
+    refused: int = 0  # since the start
+    failures: int = 0  # in a row
+    waiting: int = 0
+    waiting_refused: int = 0
+    oldest_at: int | None = None  # when the oldest that waits was written, in our time
+
+
+class Relay:
+    """Moves one outbox into Homing, until it is stopped."""
+
+    def __init__(
+        self,
+        outbox: OutboxStore,
+        publish: PublishRows,
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+        options: RelayOptions | None = None,
+    ) -> None:
+        self._outbox, self._publish, self._clock, self._chance = outbox, publish, clock, chance
+        self._options = options or RelayOptions()
+        self._stopping = asyncio.Event()
+        self._relayed = self._refused = self._failures = 0
+        self._look = OutboxLook()
+        self._looked_at = self._refused_then = 0
+
+    async def run(self) -> None:
+        """Until ``stop``; what is being published then is finished."""
+        while not self._stopping.is_set():
+            try:
+                moved = await self.step()
+                await self._look_around(idle=not moved)
+            except (NotNow, HomingError) as error:
+                await self._back_off(error)
+                continue
+            except Exception as error:
+                log.exception("the relay failed")
+                await self._back_off(error)
+                continue
+            self._failures = 0
+            if not moved:
+                await self._rest(self._outbox.changed(within_s=self._options.poll_ms / 1000))
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def close(self) -> None:
+        await self._outbox.close()
+
+    async def step(self) -> int:
+        """One batch; how many rows there were. Raises NotNow or StoreUnavailable."""
+        return await self._outbox.hand_over(
+            self._take, limit=self._options.rows_max, bytes_max=self._options.bytes_max
+        )
+
+    def pulse(self) -> RelayPulse:
+        look = self._look
+        return RelayPulse(
+            relayed=self._relayed,
+            refused=self._refused,
+            failures=self._failures,
+            waiting=look.waiting,
+            waiting_refused=look.refused,
+            oldest_at=self._looked_at - look.oldest_ms if look.waiting else None,
+        )
+
+    async def _take(self, rows: Sequence[OutboxRow]) -> Handed:
+        """Publish them; what is refused is parted until the bad rows are alone.
+
+        Trouble midway leaves what is not published yet; what is, is told.
+        """
+        published: list[int] = []
+        refused = [(row.number, "data is not JSON") for row in rows if not _is_json(row.data)]
+        known = {number for number, _ in refused}
+        batches: list[Sequence[OutboxRow]] = [[row for row in rows if row.number not in known]]
+        while batches:
+            batch = batches.pop()
+            if not batch:
+                continue
+            try:
+                await self._publish(batch)
+            except RowsRefused as refusal:
+                if len(batch) > 1:
+                    batches += relaying.apart(batch, relaying.named(refusal.problems))
+                    continue
+                reason = relaying.reason_text(refusal.problems, refusal.detail)
+                refused.append((batch[0].number, reason))
+            except NotNow:
+                if not published and not refused:
+                    raise
+                break
+            else:
+                published += [row.number for row in batch]
+        self._relayed += len(published)
+        self._refused += len(refused)
+        for number, reason in refused:
+            log.warning("a row of the outbox was refused", number=number, reason=reason)
+        return Handed(tuple(published), tuple(refused))
+
+    async def _look_around(self, *, idle: bool) -> None:
+        """For the metrics; not with every batch, but at once when there is nothing to do."""
+        now = self._clock.now()
+        stale = self._look.waiting or self._refused != self._refused_then
+        if now - self._looked_at >= LOOK_EVERY_MS or (idle and stale):
+            self._look = await self._outbox.look()
+            self._looked_at, self._refused_then = now, self._refused
+
+    async def _back_off(self, error: Exception) -> None:
+        retry_after_s = error.retry_after_s if isinstance(error, NotNow) else None
+        pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, chance=self._chance())
+        self._failures += 1
+        log.warning("the relay waits", reason=str(error), pause_s=round(pause, 1))
+        with contextlib.suppress(Exception):
+            await self._look_around(idle=True)
+        await self._rest(asyncio.sleep(pause))
+
+    async def _rest(self, until: Awaitable[None]) -> None:
+        """Until that, or until it is stopped."""
+        resting = asyncio.ensure_future(until)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((resting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (resting, stopping):
+                task.cancel()
+            await asyncio.gather(resting, stopping, return_exceptions=True)
+
+
+def _is_json(data: bytes) -> bool:
+    """One JSON value and nothing after it: a row must never become two events."""
+    try:
+        _json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

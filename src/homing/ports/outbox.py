@@ -1,0 +1,71 @@
+"""The outbox of an application, as the relay sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class OutboxRow(Struct, frozen=True, gc=False):
+    """An event that waits in an outbox."""
+
+    number: int
+    id: str
+    tenant: str
+    type: str
+    data: bytes
+    time: str | None
+
+
+class RefusedRow(Struct, frozen=True):
+    """A row that Homing refused for good; it stays until a person decides."""
+
+    number: int
+    id: str
+    tenant: str
+    type: str
+    refused_at: int
+    reason: str
+
+
+class Handed(Struct, frozen=True):
+    """What became of rows: published, or refused with a reason. The others wait on."""
+
+    published: tuple[int, ...] = ()
+    refused: tuple[tuple[int, str], ...] = ()
+
+
+class OutboxLook(Struct, frozen=True):
+    """What waits in an outbox; counts go up to a bound."""
+
+    waiting: int = 0
+    refused: int = 0
+    oldest_ms: int = 0  # how long the oldest has waited, by that database's clock
+
+
+HandOver = Callable[[Sequence[OutboxRow]], Awaitable[Handed]]
+
+
+class OutboxStore(Protocol):
+    """An outbox in somebody's database. Raises StoreUnavailable, and works again later."""
+
+    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+        """Give up to ``limit`` waiting rows to ``take`` and write down what became of them.
+
+        Answers how many rows there were. If ``take`` raises, all of them wait on.
+        """
+
+    async def look(self) -> OutboxLook: ...
+
+    async def refused(self, *, limit: int) -> list[RefusedRow]:
+        """The oldest first."""
+
+    async def retry(self, ids: Sequence[str] | None) -> int:
+        """Let refused rows wait again, all of them or those of these events; how many."""
+
+    async def changed(self, *, within_s: float) -> None:
+        """Return when something may have been added, or after this time."""
+
+    async def close(self) -> None: ...

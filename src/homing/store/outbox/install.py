@@ -1,0 +1,56 @@
+"""Puts the outbox into an application's database, or prints how."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+import asyncpg
+
+from homing.errors import StoreUnavailable
+from homing.store.tx import Dialect
+
+NOT_INSTALLED = "There is no outbox in this database: `homing outbox install` puts it there."
+REASON_CHARS = 1_000
+EXAMPLES: dict[Dialect, str] = {
+    "postgres": """SELECT homing_publish('invoice.paid', '{"id": 7}');""",
+    "sqlite": """INSERT INTO homing_outbox (type, data) VALUES ('invoice.paid', '{"id": 7}');""",
+}
+_NOTIFY = "    PERFORM pg_notify('homing_outbox', '');\n"
+# Of two that install at once, one waits for the other.
+_POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140561)"
+
+
+def install_text(dialect: Dialect, *, notify: bool = True) -> str:
+    """The SQL that installs the outbox; running it again changes nothing."""
+    text = (files("homing.store.outbox") / f"install.{dialect}.sql").read_text(encoding="utf-8")
+    return text if notify else text.replace(_NOTIFY, "")
+
+
+async def install_postgres(dsn: str, *, notify: bool) -> None:
+    """In one transaction; raises StoreUnavailable."""
+    try:
+        connection = await asyncpg.connect(dsn, timeout=5)
+        try:
+            async with connection.transaction():
+                await connection.execute(_POSTGRES_LOCK)
+                await connection.execute(install_text("postgres", notify=notify))
+        finally:
+            await connection.close(timeout=5)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise StoreUnavailable(f"The outbox: {type(error).__name__}: {error}.") from error
+
+
+def install_sqlite(path: Path) -> None:
+    """In one transaction; the file is made if it is not there. Raises StoreUnavailable."""
+    try:
+        connection = apsw.Connection(str(path))
+        try:
+            connection.set_busy_timeout(5_000)
+            with connection:
+                connection.execute(install_text("sqlite"))
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StoreUnavailable(f"The outbox: {type(error).__name__}: {error}.") from error

@@ -1,0 +1,165 @@
+"""An outbox in PostgreSQL: rows are locked while they are published, so that relays share them.
+
+A lock ends with its connection, and the database ends a transaction that sits idle for a minute:
+rows held by a relay whose machine vanished are free again by then. Works through PgBouncer in
+transaction mode, where LISTEN hears nothing and the relay's poll finds the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+
+from homing.errors import BadSetting, StoreUnavailable
+from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
+
+CHANNEL = "homing_outbox"
+COUNTED = 10_000
+_CONNECT_WITHIN_S = 5
+_STATEMENT_WITHIN_S = 30
+
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'"
+_TAKE = """
+    SELECT number, id, tenant, type, data, time FROM (
+        SELECT *, sum(octet_length(data)) OVER (ORDER BY number) AS upto FROM (
+            SELECT number, id, tenant, type, data, time FROM homing_outbox
+            WHERE refused_at IS NULL ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) found
+    ) counted
+    WHERE upto <= $2 OR upto = octet_length(data) ORDER BY number
+"""
+_REMOVE = "DELETE FROM homing_outbox WHERE number = ANY($1::bigint[])"
+_REFUSE = """
+    UPDATE homing_outbox SET refused_at = clock_timestamp(), reason = it.reason
+    FROM unnest($1::bigint[], $2::text[]) AS it (number, reason)
+    WHERE homing_outbox.number = it.number
+"""
+_LOOK = """
+    SELECT
+        (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NULL LIMIT $1) w),
+        (SELECT count(*) FROM (
+            SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT $1) r),
+        (SELECT (extract(epoch FROM clock_timestamp() - min(created_at)) * 1000)::bigint FROM (
+            SELECT created_at FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT 100
+        ) oldest)
+"""
+_REFUSED = """
+    SELECT number, id, tenant, type, (extract(epoch FROM refused_at) * 1000)::bigint,
+           coalesce(reason, '')
+    FROM homing_outbox WHERE refused_at IS NOT NULL ORDER BY number LIMIT $1
+"""
+_RETRY = """
+    UPDATE homing_outbox SET refused_at = NULL, reason = NULL
+    WHERE refused_at IS NOT NULL AND ($1::text[] IS NULL OR id = ANY($1::text[]))
+    RETURNING number
+"""
+
+
+class PostgresOutbox:
+    """``OutboxStore`` on one connection, opened when needed."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: Any = None
+        self._turn = asyncio.Lock()
+        self._heard = asyncio.Event()
+
+    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+        async with self._work() as connection:
+            await connection.execute(_BEGIN)
+            try:
+                found = await connection.fetch(_TAKE, limit, bytes_max)
+                if found:
+                    handed = await take([_row(it) for it in found])
+                    await _write(connection, handed)
+            except BaseException:
+                await _undo(connection)
+                raise
+            await connection.execute("COMMIT")
+            return len(found)
+
+    async def look(self) -> OutboxLook:
+        async with self._work() as connection:
+            waiting, refused, oldest_ms = await connection.fetchrow(_LOOK, COUNTED + 1)
+            return OutboxLook(waiting, refused, max(oldest_ms or 0, 0))
+
+    async def refused(self, *, limit: int) -> list[RefusedRow]:
+        async with self._work() as connection:
+            return [RefusedRow(*row) for row in await connection.fetch(_REFUSED, limit)]
+
+    async def retry(self, ids: Sequence[str] | None) -> int:
+        async with self._work() as connection:
+            return len(await connection.fetch(_RETRY, None if ids is None else list(ids)))
+
+    async def changed(self, *, within_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._heard.wait()
+        self._heard.clear()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close(timeout=_CONNECT_WITHIN_S)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                connection.terminate()
+
+    @contextlib.asynccontextmanager
+    async def _work(self) -> AsyncIterator[Any]:
+        """The connection; whatever goes wrong on it is StoreUnavailable, and it is thrown away."""
+        async with self._turn:
+            try:
+                yield await self._sound()
+            except asyncpg.UndefinedTableError:
+                raise BadSetting(NOT_INSTALLED) from None
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                # Only the kind of error: its text could quote a row or a password.
+                raise StoreUnavailable(f"The outbox: {type(error).__name__}.") from error
+            finally:
+                connection = self._connection
+                if connection is not None and (
+                    connection.is_closed() or connection.is_in_transaction()
+                ):
+                    connection.terminate()
+                    self._connection = None
+
+    async def _sound(self) -> Any:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await asyncpg.connect(
+                self._dsn,
+                timeout=_CONNECT_WITHIN_S,
+                command_timeout=_STATEMENT_WITHIN_S,
+                statement_cache_size=0,  # PgBouncer gives each transaction another session.
+            )
+            await self._connection.add_listener(CHANNEL, self._hear)
+            self._heard.set()  # What was added before we listened is looked for.
+        return self._connection
+
+    def _hear(self, *_: object) -> None:
+        self._heard.set()
+
+
+def _row(found: Sequence[Any]) -> OutboxRow:
+    number, key, tenant, kind, data, time = found
+    return OutboxRow(number, key, tenant, kind, data.encode(), time)
+
+
+async def _write(connection: Any, handed: Handed) -> None:
+    if handed.published:
+        await connection.execute(_REMOVE, list(handed.published))
+    if handed.refused:
+        numbers, reasons = zip(*handed.refused, strict=True)
+        await connection.execute(
+            _REFUSE, list(numbers), [reason[:REASON_CHARS].replace("\0", "") for reason in reasons]
+        )
+
+
+async def _undo(connection: Any) -> None:
+    with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        await connection.execute("ROLLBACK")

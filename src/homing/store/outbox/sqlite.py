@@ -1,0 +1,162 @@
+"""An outbox in SQLite: read without a lock, so that the application writes while we publish.
+
+Two relays on one file would publish the same rows twice, and each pair is one event. The file is
+left as the application made it: its journal mode is not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar, cast
+
+import apsw
+import msgspec
+
+from homing.errors import BadSetting, StoreUnavailable
+from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
+from homing.store.sqlite import Inline, Runner, Thread
+
+T = TypeVar("T")
+
+COUNTED = 10_000
+BUSY_MS = 5_000
+LOOK_EVERY_S = 0.05  # One read of a number in memory: has anybody committed?
+_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+_TAKE = """
+    SELECT number, id, tenant, type, data, time FROM (
+        SELECT *, length(CAST(data AS BLOB)) AS size,
+               sum(length(CAST(data AS BLOB))) OVER (ORDER BY number) AS upto FROM (
+            SELECT number, coalesce(id, made_id) AS id, tenant, type, data,
+                   CASE WHEN time IS NULL AND id IS NULL
+                        THEN strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000.0, 'unixepoch')
+                        ELSE time END AS time
+            FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT ?1
+        )
+    )
+    WHERE upto <= ?2 OR upto = size ORDER BY number
+"""
+_REMOVE = "DELETE FROM homing_outbox WHERE number IN (SELECT value FROM json_each(?1))"
+_REFUSE = f"UPDATE homing_outbox SET refused_at = {_NOW}, reason = ?2 WHERE number = ?1"  # noqa: S608
+_LOOK = f"""
+    SELECT
+        (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NULL LIMIT ?1)),
+        (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT ?1)),
+        (SELECT {_NOW} - min(created_at) FROM (
+            SELECT created_at FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT 100
+        ))
+"""  # noqa: S608
+_REFUSED = """
+    SELECT number, coalesce(id, made_id), tenant, type, refused_at, coalesce(reason, '')
+    FROM homing_outbox WHERE refused_at IS NOT NULL ORDER BY number LIMIT ?1
+"""
+_RETRY = """
+    UPDATE homing_outbox SET refused_at = NULL, reason = NULL
+    WHERE refused_at IS NOT NULL
+    AND (?1 IS NULL OR coalesce(id, made_id) IN (SELECT value FROM json_each(?1))) RETURNING number
+"""
+
+
+class SqliteOutbox:
+    """``OutboxStore`` on a connection with a thread of its own, or inline for virtual time."""
+
+    def __init__(self, path: Path, *, threads: bool = True) -> None:
+        self._path = path
+        self._connection: apsw.Connection | None = None
+        self._runner: Runner = Thread("homing-outbox") if threads else Inline()
+        self._version = -1
+
+    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+        found = await self._do(
+            lambda it: [_row(row) for row in it.execute(_TAKE, (limit, bytes_max))]
+        )
+        if found:
+            handed = await take(found)
+            await self._do(lambda it: _write(it, handed))
+        return len(found)
+
+    async def look(self) -> OutboxLook:
+        waiting, refused, oldest_ms = await self._do(
+            lambda it: it.execute(_LOOK, (COUNTED + 1,)).fetchall()[0]
+        )
+        return OutboxLook(
+            cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
+        )
+
+    async def refused(self, *, limit: int) -> list[RefusedRow]:
+        return await self._do(
+            lambda it: [
+                RefusedRow(*cast("tuple[int, str, str, str, int, str]", row))
+                for row in it.execute(_REFUSED, (limit,))
+            ]
+        )
+
+    async def retry(self, ids: Sequence[str] | None) -> int:
+        wanted = None if ids is None else msgspec.json.encode(list(ids)).decode()
+        return await self._do(lambda it: len(it.execute(_RETRY, (wanted,)).fetchall()))
+
+    async def changed(self, *, within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
+        while loop.time() < until:
+            version = await self._do(lambda it: cast("int", it.pragma("data_version")))
+            if version != self._version:
+                self._version = version
+                return
+            await asyncio.sleep(min(LOOK_EVERY_S, max(until - loop.time(), 0)))
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._runner.call(connection.close)
+        self._runner.close()
+
+    async def _do(self, work: Callable[[apsw.Connection], T]) -> T:
+        def here() -> T:
+            with _told(self._path):
+                return work(self._sound())
+
+        return await self._runner.call(here)
+
+    def _sound(self) -> apsw.Connection:
+        if self._connection is None:
+            connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
+            connection.set_busy_timeout(BUSY_MS)
+            self._connection = connection
+        return self._connection
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except apsw.SQLError as error:
+        if "no such table" in str(error):
+            raise BadSetting(NOT_INSTALLED) from None
+        raise
+    except apsw.CantOpenError as error:
+        raise StoreUnavailable(f"The outbox: {path} cannot be opened.") from error
+    except apsw.Error as error:
+        raise StoreUnavailable(f"The outbox: {type(error).__name__}.") from error
+
+
+def _row(found: tuple[apsw.SQLiteValue, ...]) -> OutboxRow:
+    number, key, tenant, kind, data, time = cast("tuple[int, str, str, str, str, str]", found)
+    return OutboxRow(number, key, tenant, kind, data.encode(), time)
+
+
+def _write(connection: apsw.Connection, handed: Handed) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_REMOVE, (msgspec.json.encode(handed.published).decode(),))
+        rows = [(number, reason[:REASON_CHARS]) for number, reason in handed.refused]
+        connection.executemany(_REFUSE, rows)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
