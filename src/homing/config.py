@@ -41,6 +41,11 @@ MIB = 1024 * 1024
 _HIDDEN = frozenset(
     ("admin_key", "database_url", "outbox_url")
 )  # never repeated in errors or shown
+_FORMS = {  # of what is not empty
+    "database_url": re.compile(r"postgres(ql)?://"),
+    "outbox_url": re.compile(r"postgres(ql)?://|sqlite:."),
+    "admin_key": re.compile(r"[!-~]{16,256}$"),
+}
 _LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 Slots = Annotated[int, Meta(ge=1, le=65_536, extra={"unit": "slots"})]
@@ -386,12 +391,9 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad("listen")
     if not settings.data:
         raise bad("data")
-    if settings.database_url and not re.match(r"postgres(ql)?://", settings.database_url):
-        raise bad("database_url")
-    if settings.outbox_url and not re.match(r"postgres(ql)?://|sqlite:.", settings.outbox_url):
-        raise bad("outbox_url")
-    if settings.admin_key and not re.fullmatch(r"[!-~]{16,256}", settings.admin_key):
-        raise bad("admin_key")
+    for name, form in _FORMS.items():
+        if (text := getattr(settings, name)) and not form.match(text):
+            raise bad(name)
     if settings.policy not in settings.schedules:
         raise bad("policy", f"one of {', '.join(settings.schedules)}")
     most = min(settings.fresh_slots, settings.retry_slots)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from homing.engine.relay import NotNow, Relay, RelayOptions, RowsRefused
+from homing.engine.relay import NotAllowed, NotNow, Relay, RelayOptions, RowsRefused
 from homing.errors import BadSetting, FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.policy.admission import is_time
@@ -175,6 +175,29 @@ async def test_trouble_leaves_every_row_and_trouble_midway_keeps_what_is_done(ap
         ]
         await drain(relay)
         assert len(homing.events) == 3
+    await relay.close()
+
+
+async def test_a_tenant_that_the_key_may_not_touch_keeps_nobody(app: str) -> None:
+    homing = Homing()
+
+    async def publish(rows: Sequence[OutboxRow]) -> None:
+        if any(row.tenant == "other" for row in rows):
+            raise NotAllowed("403 forbidden")
+        await homing.publish(rows)
+
+    relay = relay_of(app, homing)
+    relay._publish = publish
+    with application(app) as one:
+        one.publish("a", "1", tenant="other")
+        with pytest.raises(NotNow):  # Nothing says yet that the key is good for anything.
+            await relay.step()
+        assert [row[3] for row in one.rows()] == [None]
+        keys = {one.publish("a", str(n)) for n in range(5)}
+        one.publish("a", "1", tenant="other")
+        await drain(relay)
+        assert [row[3] for row in one.rows()] == ["403 forbidden"] * 2
+    assert set(homing.events) == keys
     await relay.close()
 
 

@@ -17,10 +17,17 @@ from homing.cli.trouble import NoServer, Usage
 from homing.cli.where import Where
 from homing.client import AsyncHoming, Event, Receipt, protocol
 from homing.client.effort import Again
-from homing.client.errors import Conflict, HomingClientError, Invalid, Refused, TooLarge
+from homing.client.errors import (
+    Conflict,
+    HomingClientError,
+    Invalid,
+    NotAuthorized,
+    Refused,
+    TooLarge,
+)
 from homing.client.pace import new_id
 from homing.client.protocol import Call
-from homing.engine.relay import NotNow, PublishRows, Relay, RelayOptions, RowsRefused
+from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOptions, RowsRefused
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow
@@ -28,6 +35,7 @@ from homing.store.outbox import open_outbox
 from homing.web.relay_metrics import relay_metrics
 
 ANSWER_WITHIN_S = 10.0
+FORBIDDEN = 403
 
 
 def run_relay(
@@ -112,6 +120,8 @@ def publish_by(client: AsyncHoming) -> PublishRows:
         except (Invalid, Conflict, TooLarge) as error:
             problems = [FieldProblem(one.field, one.reason) for one in error.problems]
             raise RowsRefused(problems, str(error)) from error
+        except NotAuthorized as error:
+            raise (NotAllowed if error.status == FORBIDDEN else NotNow)(str(error)) from error
         except HomingClientError as error:
             after_s = error.retry_after_s if isinstance(error, Refused) else None
             raise NotNow(str(error), retry_after_s=after_s) from error

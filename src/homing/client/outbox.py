@@ -3,7 +3,7 @@
     from homing.client import outbox
 
     with connection.transaction():
-        connection.execute("UPDATE invoice SET paid = true WHERE id = 17")
+        pay(connection, invoice=17)
         outbox.publish(connection, "invoice.paid", {"invoice": 17})
 
 ``homing outbox install`` has put the table ``homing_outbox`` into the database, and a relay

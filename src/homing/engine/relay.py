@@ -22,6 +22,7 @@ from homing.ports import Clock, Handed, OutboxLook, OutboxRow, OutboxStore
 log = structlog.get_logger("homing.relay")
 
 LOOK_EVERY_MS = 5_000
+_NO_JSON = "data is not JSON"
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -41,7 +42,11 @@ class NotNow(Exception):
         self.detail, self.retry_after_s = detail, retry_after_s
 
 
-# Raises RowsRefused or NotNow; when it returns, all of them are events.
+class NotAllowed(Exception):
+    """The key may not publish all of these rows: it is bound to a tenant, or it has no right."""
+
+
+# Raises RowsRefused, NotAllowed or NotNow; when it returns, all of them are events.
 PublishRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 
 
@@ -62,6 +67,14 @@ class RelayPulse(Struct, frozen=True):
     waiting: int = 0
     waiting_refused: int = 0
     oldest_at: int | None = None  # when the oldest that waits was written, in our time
+
+
+class _Tally(Struct):
+    """What became of the rows of one batch so far."""
+
+    published: list[int] = []
+    refused: list[tuple[int, str]] = []
+    forbidden: list[tuple[int, str]] = []
 
 
 class Relay:
@@ -124,37 +137,45 @@ class Relay:
         )
 
     async def _take(self, rows: Sequence[OutboxRow]) -> Handed:
-        """Publish them; what is refused is parted until the bad rows are alone.
-
-        Trouble midway leaves what is not published yet; what is, is told.
-        """
-        published: list[int] = []
-        refused = [(row.number, "data is not JSON") for row in rows if not _is_json(row.data)]
-        known = {number for number, _ in refused}
-        batches: list[Sequence[OutboxRow]] = [[row for row in rows if row.number not in known]]
-        while batches:
-            batch = batches.pop()
-            if not batch:
-                continue
-            try:
-                await self._publish(batch)
-            except RowsRefused as refusal:
-                if len(batch) > 1:
-                    batches += relaying.apart(batch, relaying.named(refusal.problems))
-                    continue
-                reason = relaying.reason_text(refusal.problems, refusal.detail)
-                refused.append((batch[0].number, reason))
-            except NotNow:
-                if not published and not refused:
-                    raise
-                break
-            else:
-                published += [row.number for row in batch]
-        self._relayed += len(published)
-        self._refused += len(refused)
-        for number, reason in refused:
+        """Publish them; trouble midway leaves what is not published yet, and what is, is told."""
+        tally = _Tally()
+        good = [row for row in rows if _is_json(row.data)]
+        tally.refused += [(row.number, _NO_JSON) for row in rows if not _is_json(row.data)]
+        batches: list[Sequence[OutboxRow]] = [good] if good else []
+        try:
+            while batches:
+                batches += await self._publish_or_part(batches.pop(), tally)
+        except NotNow:
+            if not tally.published and not tally.refused:
+                raise
+        self._relayed += len(tally.published)
+        if self._relayed:  # The key is good for others, so it is the row that is wrong.
+            tally.refused += tally.forbidden
+        elif tally.forbidden:
+            raise NotNow(tally.forbidden[0][1])
+        self._refused += len(tally.refused)
+        for number, reason in tally.refused:
             log.warning("a row of the outbox was refused", number=number, reason=reason)
-        return Handed(tuple(published), tuple(refused))
+        return Handed(tuple(tally.published), tuple(tally.refused))
+
+    async def _publish_or_part(
+        self, batch: Sequence[OutboxRow], tally: _Tally
+    ) -> list[Sequence[OutboxRow]]:
+        """The smaller batches to publish instead, until the bad rows are alone."""
+        try:
+            await self._publish(batch)
+        except RowsRefused as refusal:
+            if len(batch) > 1:
+                return relaying.apart(batch, relaying.named(refusal.problems))
+            reason = relaying.reason_text(refusal.problems, refusal.detail)
+            tally.refused.append((batch[0].number, reason))
+        except NotAllowed as refusal:
+            if len(batch) > 1:
+                return relaying.apart(batch, set())
+            tally.forbidden.append((batch[0].number, str(refusal)))
+        else:
+            tally.published += [row.number for row in batch]
+        return []
 
     async def _look_around(self, *, idle: bool) -> None:
         """For the metrics; not with every batch, but at once when there is nothing to do."""

@@ -10,7 +10,7 @@ from msgspec.json import encode
 from homing.engine.engine import Engine
 from homing.engine.relay import NotNow, PublishRows, RowsRefused
 from homing.errors import HomingError
-from homing.policy.admission import check_events
+from homing.policy.admission import DEFAULT_TENANT, check_events
 from homing.ports import OutboxRow
 from homing.web.api.publish import read_drafts
 
@@ -22,7 +22,7 @@ def publish_here(engine: Engine) -> PublishRows:
 
     async def publish(rows: Sequence[OutboxRow]) -> None:
         try:
-            drafts = read_drafts(encode([_sent(row) for row in rows]), lines=False)
+            drafts = read_drafts(encode([_sent(row) for row in rows]), DEFAULT_TENANT, lines=False)
             check_events(drafts)
             await engine.publish(drafts)
         except HomingError as error:
