@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from homing.config_tables import (
     read_health,
     read_policies,
     read_tenants,
+    read_toml,
 )
 from homing.errors import BadSetting
 from homing.policy.health import HealthRules
@@ -297,7 +297,7 @@ def settings_and_sources(
     """The settings, and where each that is not its default came from; raises BadSetting."""
     env = dict(os.environ if environ is None else environ)
     path, told = _config_path(config, env)
-    table = _read_toml(path, told=told)
+    table = read_toml(path, told=told)
     given: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for name, value in table.items():
@@ -335,21 +335,6 @@ def _config_path(config: str | None, env: Mapping[str, str]) -> tuple[Path, bool
     """The file, and whether it was asked for by name (then it must be there)."""
     named = config if config is not None else env.get(ENV_CONFIG)
     return (Path(named), True) if named else (Path(DEFAULT_FILE), False)
-
-
-def _read_toml(path: Path, *, told: bool) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if told:
-            raise BadSetting(f"The file {path} is not there.") from None
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"The file {path} cannot be read: {error}.") from None
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadSetting(f"The file {path} is not TOML: {error}.") from None
 
 
 def _take(

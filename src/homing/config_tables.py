@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +32,22 @@ class TenantSettings(Struct, frozen=True):
 class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     health: dict[str, Any] | None = None
+
+
+def read_toml(path: Path, *, told: bool) -> dict[str, Any]:
+    """What the file holds; nothing if it is not there and nobody told of it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if told:
+            raise BadSetting(f"The file {path} is not there.") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"The file {path} cannot be read: {error}.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"The file {path} is not TOML: {error}.") from None
 
 
 def read_policies(tables: Any, source: str) -> dict[str, Schedule]:
