@@ -17,7 +17,17 @@ def test_a_server_that_is_well_passes(terminal: Terminal) -> None:
     done = terminal.well("doctor", "--json")
     found = verdicts(done)
     assert set(found.values()) <= {"well", "look"}
-    assert {"settings", "data", "disk", "store", "clock", "server", "ledger", "backlog"} <= {*found}
+    assert {
+        "settings",
+        "data",
+        "disk",
+        "store",
+        "clock",
+        "server",
+        "gate",
+        "ledger",
+        "backlog",
+    } <= {*found}
     listen: dict[str, Any] = next(
         one for one in done.document["settings"] if one["name"] == "listen"
     )

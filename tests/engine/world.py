@@ -46,6 +46,7 @@ class Reply:
     latency_ms: int = 0
     retry_after: str | None = None
     excerpt: bytes = b""
+    dialled: bool = True  # on a new connection
 
 
 Script = Callable[[Hit], Reply]
@@ -77,7 +78,7 @@ class ScriptedSender:
             failure=reply.failure,
             detail="",
             address="192.0.2.1:443",
-            phases=Phases(total_us=latency * 1000),
+            phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency * 1000),
             retry_after=reply.retry_after,
             excerpt=reply.excerpt,
         )

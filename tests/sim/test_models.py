@@ -88,7 +88,7 @@ def attempts_of(seed: int) -> None:
             model.probe_failed(now)
         elif kind < 0.3:
             after = retry.after_ours(row, now=now)
-            model.was_ours(now)
+            model.was_ours(now, probe=False)
         else:
             asked = chance.choice((None, None, now + 30_000, now + 3_600_000))
             since = chance.choice((0, now))

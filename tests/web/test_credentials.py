@@ -67,6 +67,7 @@ ROWS: dict[str, Row] = {
     "healthz": Row(EVERYBODY, "/healthz"),
     "readyz": Row(EVERYBODY, "/readyz"),
     "metrics": Row({ADMIN}, "/metrics"),
+    "getStatus": Row({ADMIN}, "/v1/status"),
 }
 ABSENT = {
     "event": "evt_none",

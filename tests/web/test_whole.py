@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.world import always
+from engine.world import HOUR, MINUTE, always, failing_with
 from homing.errors import StoreUnavailable
+from homing.model import Failure
 from web.house import URL, House, live
 
 
@@ -107,5 +108,38 @@ def test_metrics_count_what_happened_and_name_no_url() -> None:
         assert found['homing_attempts_total{lane="fresh",outcome="failed"}'] == 1
         assert found['homing_slots{lane="fresh"}'] == 512
         assert found["homing_store_ok"] == 1
+
+    live(story)
+
+
+def test_a_closed_gate_is_told_everywhere_and_makes_nothing_unready() -> None:
+    async def story(house: House) -> None:
+        world = house.world
+        for n in range(12):
+            await house.subscribe(f"https://host{n}.example/")
+        await house.publish()
+        await house.settled()
+        got = await house.client.get("/v1/status")
+        assert (got.json["gate"]["state"], got.json["gate"]["since"]) == ("open", None)
+        assert got.json["published"] == 1
+        for n in range(12):
+            world.sender.scripts[f"https://host{n}.example/"] = failing_with(Failure.REFUSED)
+        await house.publish()
+        await world.wait(HOUR)
+        for path in ("/healthz", "/readyz", "/v1/status"):
+            got = await house.client.get(path)
+            gate = got.json["gate"]
+            assert (got.status, gate["state"], gate["closings"]) == (200, "closed", 1)
+            assert gate["since"].startswith("20")
+            assert "nothing gets through" in gate["why"]
+        found = numbers((await house.client.get("/metrics")).body.decode())
+        assert found["homing_gate_closed"] == found["homing_gate_closings_total"] == 1
+        assert 3500 < found["homing_gate_closed_seconds"] < 3600
+        assert found["homing_canaries_total"] > 100
+        world.sender.scripts.clear()
+        await world.wait(MINUTE)
+        found = numbers((await house.client.get("/metrics")).body.decode())
+        assert found["homing_gate_closed"] == found["homing_gate_closed_seconds"] == 0
+        assert (await house.client.get("/readyz")).json == {"ok": True}
 
     live(story)

@@ -79,7 +79,22 @@ def _ask(client: Homing, url: str) -> Iterator[Check]:
         )
 
 
+def _gate(client: Homing) -> Check:
+    gate = client.status().gate
+    if gate.state == "closed":
+        return Check(
+            "gate",
+            Verdict.WRONG,
+            f"Closed since {gate.since}, our own outage: {gate.why}.",
+            "Look at this machine's network and name servers; it opens by itself, nothing is lost.",
+        )
+    if gate.state == "judging":
+        return Check("gate", Verdict.LOOK, f"In doubt since {gate.since}: {gate.why}.")
+    return Check("gate", Verdict.WELL, "Open: what is sent gets out.")
+
+
 def _inside(client: Homing) -> Iterator[Check]:
+    yield _gate(client)
     ledger = client.ledger()
     pending = sum(one.pending for one in ledger)
     crooked = [one.tenant for one in ledger if not one.balanced]

@@ -30,6 +30,7 @@ from homing.client.errors import (
 from homing.client.filters import Tried, TriedCondition, Unmatched
 from homing.client.keys import Key, NewKey
 from homing.client.seen import Seen
+from homing.client.status import Gate, ServerStatus
 from homing.client.sync import Homing
 from homing.client.values import (
     Attempt,
@@ -74,6 +75,7 @@ __all__ = [
     "EventDetail",
     "EventSummary",
     "FieldProblem",
+    "Gate",
     "Gone",
     "HeaderMissing",
     "Homing",
@@ -97,6 +99,7 @@ __all__ = [
     "ReplayJob",
     "Retry",
     "Seen",
+    "ServerStatus",
     "SignatureWrong",
     "StillHandling",
     "Subscription",

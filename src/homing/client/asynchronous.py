@@ -24,6 +24,7 @@ from homing.client.idle import Idle
 from homing.client.keys import Key, NewKey, Role
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
+from homing.client.status import ServerStatus
 from homing.client.streams import StreamLine
 from homing.client.values import (
     Attempt,
@@ -249,6 +250,10 @@ class AsyncHoming:
     async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""
         return await self._do(protocol.ledger(tenant))
+
+    async def status(self) -> ServerStatus:
+        """How the process that answers is: its gate, its lanes, its store."""
+        return await self._do(protocol.status())
 
     async def healthy(self) -> bool:
         """Whether what is due goes. Asked once; Unreachable if there is no answer."""

@@ -18,6 +18,7 @@ from homing.client.errors import BadAnswer, NotFound, Problem, refusal
 from homing.client.filters import Tried
 from homing.client.http1 import Answer
 from homing.client.keys import Key, NewKey
+from homing.client.status import ServerStatus
 from homing.client.values import (
     Attempt,
     AttemptPage,
@@ -311,6 +312,15 @@ def ledger(tenant: str | None) -> Call[list[Ledger]]:
         method="GET",
         path="/v1/ledger" + query,
         read=lambda body: list(_decode(body, Page[Ledger]).items),
+        again=Again.ALWAYS,
+    )
+
+
+def status() -> Call[ServerStatus]:
+    return Call(
+        method="GET",
+        path="/v1/status",
+        read=lambda body: _decode(body, ServerStatus),
         again=Again.ALWAYS,
     )
 

@@ -26,6 +26,7 @@ from homing.client.keys import Key, NewKey, Role
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
 from homing.client.sockets import SocketLine
+from homing.client.status import ServerStatus
 from homing.client.values import (
     Attempt,
     AttemptPage,
@@ -247,6 +248,10 @@ class Homing:
     def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""
         return self._do(protocol.ledger(tenant))
+
+    def status(self) -> ServerStatus:
+        """How the process that answers is: its gate, its lanes, its store."""
+        return self._do(protocol.status())
 
     def healthy(self) -> bool:
         """Whether what is due goes. Asked once; Unreachable if there is no answer."""

@@ -121,7 +121,8 @@ class Decision:
             case Outcome.FAILED:
                 self._failed(made, endpoint)
             case Outcome.OURS:
-                row = retry.after_ours(made.work.delivery, now=made.finished_at)
+                probe = made.lane is Lane.PROBE
+                row = retry.after_ours(made.work.delivery, now=made.finished_at, probe=probe)
                 self._log(made, Decided.WAIT, row)
                 self._wait(row)
 

@@ -61,6 +61,7 @@ class Dispatcher:
         self._grounded = asyncio.Event()
         self.ready_count = self.ready_bytes = 0
         self.paused = False  # the store cannot settle: nothing new starts
+        self.shut = False  # the gate is closed: only canaries start
         self.draining = False
         self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
         self._heap: list[tuple[int, int, Station]] = []
@@ -168,14 +169,9 @@ class Dispatcher:
 
     def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
         """Take off the queue what is not to be kept."""
-        queue = station.queue(lane)
-        gone = [work for work in queue if not keep(work)]
-        if gone:
-            kept = [work for work in queue if keep(work)]
-            queue.clear()
-            queue.extend(kept)
-            for work in gone:
-                self._count(work, -1)
+        gone = station.take_off(lane, keep)
+        for work in gone:
+            self._count(work, -1)
         return gone
 
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
@@ -232,6 +228,8 @@ class Dispatcher:
         if self.paused or self.draining:
             return
         self._wake_due()
+        if self.shut:
+            return
         for lane in LANES:
             turns = self._turns[lane]
             now = self._clock.now()
@@ -239,9 +237,10 @@ class Dispatcher:
                 station = turns.next()
                 if station is None:
                     break
-                self._start(station, lane, now)
+                self.start(station, lane, now)
 
-    def _start(self, station: Station, lane: Lane, now: int) -> None:
+    def start(self, station: Station, lane: Lane, now: int) -> None:
+        """The next of a lane goes, or is found not to."""
         work = station.queue(lane).popleft()
         self._count(work, -1)
         delivery = work.delivery

@@ -17,6 +17,7 @@ from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Report
 from homing.engine.dispatch import LANES, Dispatcher
+from homing.engine.gate import Gate, GateView
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
@@ -66,6 +67,7 @@ class Pulse(Struct, frozen=True):
     attempts: dict[tuple[str, str], int]  # per (lane, outcome)
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data held for the fresh lane
+    gate: GateView = GateView()  # closed: our own outage, nothing is sent but canaries
 
 
 class Engine:
@@ -76,7 +78,8 @@ class Engine:
         self._dispatcher = dispatcher = Dispatcher(core)
         self._publisher = Publisher(core)
         self._settler = settler = Settler(core, dispatcher)
-        self._sweeper = sweeper = Sweeper(core, dispatcher, settler)
+        self._gate = gate = Gate(core, dispatcher)
+        self._sweeper = sweeper = Sweeper(core, dispatcher, settler, paused=gate.quiet_since)
         self._prober = Prober(core, dispatcher, settler, may_expire=sweeper.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, sweeper)
@@ -85,7 +88,8 @@ class Engine:
         self._publisher.on_commit = self._committed
         self._publisher.on_doubt = dispatcher.all_in_store
         settler.on_accepted = dispatcher.accept
-        dispatcher.on_made = settler.add
+        dispatcher.on_made, gate.settle, gate.on_open = gate.made, settler.add, self._reopened
+        self._prober.may_send = lambda: not gate.closed
         dispatcher.on_unsendable = settler.add
         dispatcher.on_time = self._on_time
         dispatcher.may_expire = sweeper.may_expire
@@ -136,6 +140,7 @@ class Engine:
     async def stop(self, *, grace_ms: int) -> None:
         """Stop accepting, finish what is in flight, settle."""
         self._dispatcher.stop()
+        self._gate.stop()
         await self._publisher.drain()
         self._replayer.stop()
         try:
@@ -145,6 +150,7 @@ class Engine:
         except TimeoutError:
             log.warning("stopped before all was settled; it will be attempted again")
         self._sweeper.stop()
+        self._gate.stop()
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
 
@@ -152,6 +158,10 @@ class Engine:
         """The clock was moved by hand: what is due goes now. When there is next something to do."""
         self._dispatcher.pump()
         return self._dispatcher.next_at
+
+    def _reopened(self) -> None:
+        self._dispatcher.pump()
+        self._prober.go_on()
 
     def _committed(self, ok: bool) -> None:
         self._publish_failed_at = None if ok else self._clock.now()
@@ -261,6 +271,8 @@ class Engine:
             since = _due_since(station, dispatcher, now)
             if since is not None and (due_since is None or since < due_since):
                 due_since = since
+        if due_since is not None:  # What waits for the gate is not stuck.
+            due_since = max(due_since, self._gate.quiet_since(now))
         return Pulse(
             draining=dispatcher.draining,
             store_ok=self._settler.store_ok and self._publishes(now),
@@ -279,6 +291,7 @@ class Engine:
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=dispatcher.ready_bytes,
+            gate=self._gate.view(),
         )
 
 

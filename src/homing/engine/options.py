@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from homing.model import Subscription
+from homing.policy.gate import GateRules
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.retry import Schedule
@@ -32,6 +33,7 @@ class EngineOptions(Struct, frozen=True):
     tenant_policies: dict[str, str] = field(default_factory=dict)
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
+    gate: GateRules = GateRules()
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""

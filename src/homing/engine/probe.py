@@ -40,22 +40,24 @@ class Prober:
         self._may_expire = may_expire
         self._queue: deque[Station] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
 
     def probe(self, station: Station) -> None:
         """Its probe is due."""
         station.probing = True
         self._queue.append(station)
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
-        while self._queue and len(self._tasks) < self._options.probe_slots:
+    def go_on(self) -> None:
+        """Take the next, unless they must wait."""
+        while self._queue and self.may_send() and len(self._tasks) < self._options.probe_slots:
             task = asyncio.get_running_loop().create_task(self._take(self._queue.popleft()))
             self._tasks.add(task)
             task.add_done_callback(self._taken)
 
     def _taken(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._go_on()
+        self.go_on()
 
     async def _take(self, station: Station) -> None:
         found = None

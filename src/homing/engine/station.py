@@ -10,12 +10,14 @@ known ones, and also those that were settled while it ran, because it may have r
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
 from homing.policy.health import HealthRules, Ramp
 from homing.policy.retry import RETRY_AFTER_MOST_MS
+from homing.policy.url import host_of
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
@@ -35,6 +37,7 @@ class Station:
         "expire_at",
         "flying",
         "fresh",
+        "host",
         "in_flight",
         "loading",
         "more_fresh",
@@ -52,6 +55,7 @@ class Station:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self.host = host_of(endpoint.url)
         self.ramp = Ramp()
         self.fresh: deque[Work] = deque()
         self.retry: deque[Work] = deque()
@@ -156,6 +160,16 @@ class Station:
         self.fresh.clear()
         self.retry.clear()
         return works
+
+    def take_off(self, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
+        """Take off the queue what is not to be kept."""
+        queue = self.queue(lane)
+        gone = [work for work in queue if not keep(work)]
+        if gone:
+            kept = [work for work in queue if keep(work)]
+            queue.clear()
+            queue.extend(kept)
+        return gone
 
     def next_time(self, now: int, *, report_every_ms: int) -> int | None:
         """When it next has something to do by itself, None if never.

@@ -1,13 +1,13 @@
 """What time and people leave to be tidied: expiry, retention, and the chores of a change.
 
-Everything is done in bounded steps. Nothing expires in the first hour after a start or a step of
-the clock: our own downtime alone drops nothing.
+Everything is done in bounded steps. Nothing expires in the first hour after a start, a step of the
+clock or a pause of our own: our own downtime alone drops nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -33,10 +33,18 @@ LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when th
 class Sweeper:
     """Expiry by endpoint, retention by the hour, chores when they arise."""
 
-    def __init__(self, core: Core, dispatcher: Dispatcher, settler: Settler) -> None:
+    def __init__(
+        self,
+        core: Core,
+        dispatcher: Dispatcher,
+        settler: Settler,
+        *,
+        paused: Callable[[int], int],
+    ) -> None:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler = dispatcher, settler
+        self._paused = paused  # the end of our last pause
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: asyncio.Task[None] | None = None
@@ -47,6 +55,7 @@ class Sweeper:
     def quiet_until(self) -> int:
         """Nothing expires before this time."""
         since = max(self._started_at, self._clock.stepped_at() or 0)
+        since = max(since, self._paused(self._clock.now()))
         return since + self._options.quiet_ms
 
     def may_expire(self, now: int) -> bool:

@@ -141,8 +141,13 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
     return replace(tried, retry=step.n, due_at=min(step.due_at, end))
 
 
-def after_ours(delivery: Delivery, *, now: int) -> Delivery:
-    """The row after trouble of our own: again in 5 s, doubling to 60 s; no retry is spent."""
+def after_ours(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery:
+    """The row after trouble of our own: again in 5 s, doubling to 60 s; no retry is spent.
+
+    A probe may have taken it before its time: then it keeps that time.
+    """
+    if probe:
+        return replace(delivery, attempts=delivery.attempts + 1)
     wait_ms = min(OURS_FIRST_MS << min(delivery.ours, 8), OURS_MOST_MS)
     return replace(
         delivery,

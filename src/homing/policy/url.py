@@ -56,6 +56,14 @@ def parse_url(text: str) -> tuple[str, Target]:
     return normal, Target(scheme=scheme, host=host, port=port, path=path, authority=shown)
 
 
+def host_of(normal: str) -> str:
+    """The host of a URL in its normal form."""
+    authority = normal.split("/", 3)[2]
+    if authority.startswith("["):
+        return authority[1 : authority.index("]")]
+    return authority.partition(":")[0]
+
+
 def _split_authority(authority: str) -> tuple[str, str]:
     """The host in its normal form, and the text of the port."""
     if authority.startswith("["):

@@ -131,9 +131,11 @@ class DeliveryModel:
                 self.n, self.due, _ = following
                 self.due_latest = self.due
 
-    def was_ours(self, at: int) -> None:
-        """Our own trouble: again after 5 s, doubling to 60 s."""
+    def was_ours(self, at: int, *, probe: bool) -> None:
+        """Our own trouble: again after 5 s, doubling to 60 s; what a probe took keeps its time."""
         self.attempts += 1
+        if probe:
+            return
         self.due = self.due_latest = at + min(5_000 * 2 ** min(self.ours, 9), 60_000)
         self.ours += 1
 

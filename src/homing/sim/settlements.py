@@ -103,7 +103,7 @@ class Settlements:
                 endpoint.succeeded(flight.finished_at)
             case "ours":
                 if pending:
-                    delivery.was_ours(flight.finished_at)
+                    delivery.was_ours(flight.finished_at, probe=flight.probe)
             case _:
                 self._failed(flight, delivery, endpoint, exhausted, pending=pending)
 

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from homing import __version__
 from homing.engine.engine import Engine, Pulse
+from homing.policy.gate import GateState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -49,6 +50,12 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "homing_deliveries_accepted", "Deliveries made by publishing.", value=pulse.accepted
     )
+    yield CounterMetricFamily(
+        "homing_gate_closings", "Outages of our own.", value=pulse.gate.closings
+    )
+    yield CounterMetricFamily(
+        "homing_canaries", "Attempts let out of a closed gate.", value=pulse.gate.canaries
+    )
     yield _counter("homing_deliveries_finished", "By status.", "status", pulse.finished)
     yield _counter("homing_commits", "By kind.", "kind", pulse.commits)
     attempts = CounterMetricFamily(
@@ -65,11 +72,16 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
     yield _gauge("homing_ready", "Deliveries in memory that could go.", "lane", pulse.ready)
     yield _gauge("homing_endpoints", "Endpoints at work, by state.", "state", pulse.endpoints)
     late_ms = 0 if pulse.due_since is None else max(now - pulse.due_since, 0)
+    closed = pulse.gate.state is GateState.CLOSED
+    closed_ms = max(now - (pulse.gate.since or now), 0) if closed else 0
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
         ("homing_memory_bytes", "Event data held for the fresh lane.", pulse.memory_bytes),
         ("homing_store_ok", "1 if the last commit went through.", int(pulse.store_ok)),
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
+        ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
+        ("homing_gate_closed_seconds", "How long it has been closed.", closed_ms / 1000),
+        ("homing_gate_waiting", "Failures that wait for the gate's verdict.", pulse.gate.waiting),
         ("homing_late_seconds", "How long something was due with a free slot.", late_ms / 1000),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)

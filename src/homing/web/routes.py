@@ -10,6 +10,7 @@ from homing.web.api import (
     filters,
     keys,
     replays,
+    status,
     subscriptions,
     whole,
 )
@@ -24,5 +25,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *attempts.OPERATIONS,
     *replays.OPERATIONS,
     *keys.OPERATIONS,
+    *status.OPERATIONS,
     *whole.OPERATIONS,
 )

@@ -339,9 +339,3 @@ class LedgerPage(Struct, frozen=True):
     """One ledger per tenant."""
 
     items: list[LedgerView]
-
-
-class Well(Struct, frozen=True):
-    """All is well."""
-
-    ok: bool = True

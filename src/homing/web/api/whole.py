@@ -6,10 +6,12 @@ import asyncio
 
 from homing.errors import Invalid, ShuttingDown, StoreUnavailable, Unavailable
 from homing.web.answer import Answer, json_answer
+from homing.web.api.status import well
 from homing.web.auth import ONLY_ADMINS, READERS
 from homing.web.metrics import CONTENT_TYPE, metrics_text
 from homing.web.operation import TENANT, Call, Operation
-from homing.web.schemas import LedgerPage, Well
+from homing.web.schemas import LedgerPage
+from homing.web.schemas_status import Well
 from homing.web.show import ledger_view, time_text
 
 STUCK_AFTER_MS = 60_000
@@ -23,14 +25,16 @@ async def ledger(call: Call) -> Answer:
 
 async def healthz(call: Call) -> Answer:
     """Not well: something is due, a slot is free, and for a minute nothing came of it."""
-    due_since = call.parts.engine.pulse().due_since
+    pulse = call.parts.engine.pulse()
+    due_since = pulse.due_since
     if due_since is not None and call.now - due_since >= STUCK_AFTER_MS:
         at = time_text(due_since)
         raise Unavailable(f"Something has been due since {at} although a slot is free.")
-    return json_answer(Well())
+    return json_answer(well(pulse.gate))
 
 
 async def readyz(call: Call) -> Answer:
+    """A closed gate is told and is no reason to refuse: what is published waits safely here."""
     pulse = call.parts.engine.pulse()
     if pulse.draining:
         raise ShuttingDown
@@ -41,7 +45,7 @@ async def readyz(call: Call) -> Answer:
             await call.parts.views.ping()
     except TimeoutError:
         raise StoreUnavailable("It does not answer.") from None
-    return json_answer(Well())
+    return json_answer(well(pulse.gate))
 
 
 async def metrics(call: Call) -> Answer:

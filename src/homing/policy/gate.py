@@ -1,0 +1,154 @@
+"""The gate: when so many receivers fall silent at once, it is we who are cut off.
+
+One receiver that cannot be reached is its own trouble. Ten on five hosts that were healthy minutes
+ago and now all fail to connect, while nothing gets through, are ours: a cable, a firewall, a name
+server that denies every name. So a failure without an answer, of an endpoint that was healthy, is
+not believed at once. It waits for a verdict, and so do all that follow it:
+
+- something gets through on a connection made since: we can connect, they are the receivers';
+- most of the healthy ones tried meanwhile fail to connect: the failures are ours, and once nothing
+  at all has got through for five seconds the gate closes;
+- neither within ten seconds: the failures are the receivers'.
+
+An answer on a connection kept from before proves that the network lives, and not that we could
+still connect: with dead name servers old connections go on for a while. It keeps the gate from
+closing, and clears only the failures of other kept connections.
+
+While the gate is closed a few canaries go out, and the first that gets through opens it.
+
+The second rule here is the other way round: trouble that is called ours, at one host alone, for ten
+minutes in which others get through, is that host's after all.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct
+
+from homing.model import Failure
+
+HOST_AFTER_MS = 600_000
+HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
+
+
+class GateState(StrEnum):
+    """Of the gate."""
+
+    OPEN = "open"
+    JUDGING = "judging"
+    CLOSED = "closed"
+
+
+class GateRules(Struct, frozen=True):
+    """The numbers of the gate."""
+
+    healthy_ms: int = 600_000  # a success so long ago makes an endpoint healthy
+    endpoints_min: int = 10
+    hosts_min: int = 5
+    sample_most: int = 50  # of more healthy endpoints, so many speak for all
+    judge_ms: int = 10_000  # so long failures wait for a verdict
+    quiet_ms: int = 5_000  # so long nothing may have got through before it closes
+    stay_ms: int = 120_000  # so long without a new sign, trouble found to be ours is over
+    canaries: int = 3  # at a time, on different hosts
+    canary_first_ms: int = 5_000  # after closing; then doubling
+    canary_most_ms: int = 30_000
+
+
+class Sign(StrEnum):
+    """What the end of an attempt tells of our own connection to the world."""
+
+    THROUGH = "through"  # a connection made since was answered
+    LIVES = "lives"  # a connection from before was answered
+    UNREACHED = "unreached"  # no connection could be made
+    SILENT = "silent"  # a connection from before fell silent or broke
+    NOTHING = "nothing"
+
+
+class Needed(Struct, frozen=True):
+    """How many must fail to connect, on how many hosts, to be most of the healthy ones."""
+
+    endpoints: int
+    hosts: int
+
+
+class Verdict(StrEnum):
+    """On the failures that wait."""
+
+    WAIT = "wait"
+    THEIRS = "theirs"
+    OURS = "ours"  # and something gets through yet: the gate stays open
+    CLOSE = "close"  # ours, and nothing gets through
+
+
+def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
+    """``dialled``: a connection was made, or tried, for this attempt."""
+    if code is not None:
+        return Sign.THROUGH if dialled else Sign.LIVES
+    assert failure is not None, "an answer is a status code or a failure"
+    match failure:
+        case (
+            Failure.CONNECT_TIMEOUT
+            | Failure.REFUSED
+            | Failure.UNREACHABLE
+            | Failure.DNS
+            | Failure.OUR_DNS
+            | Failure.OUR_NETWORK
+            | Failure.OUR_LIMITS
+        ):
+            return Sign.UNREACHED
+        case Failure.TIMEOUT | Failure.RESET | Failure.CLOSED:
+            return Sign.NOTHING if dialled else Sign.SILENT
+        case (
+            Failure.TLS
+            | Failure.BAD_ANSWER
+            | Failure.ANSWER_TOO_LARGE
+            | Failure.FORBIDDEN_ADDRESS
+            | Failure.OUR_TLS
+            | Failure.OUR_FAULT
+        ):
+            return Sign.NOTHING
+        case _ as never:
+            assert_never(never)
+
+
+def needed(*, healthy: int, hosts: int, rules: GateRules) -> Needed | None:
+    """Most of those that were healthy; None: they are too few to tell us from the world."""
+    if healthy < rules.endpoints_min or hosts < rules.hosts_min:
+        return None
+    endpoints = min(healthy, rules.sample_most) // 2 + 1
+    return Needed(endpoints, min(rules.hosts_min // 2 + 1, endpoints))
+
+
+def verdict(
+    *, failing: int, hosts: int, need: Needed, lives: bool, waited_ms: int, rules: GateRules
+) -> Verdict:
+    """On what is seen so far; nothing has got through on a new connection meanwhile."""
+    if failing >= need.endpoints and hosts >= need.hosts:
+        return Verdict.OURS if lives else Verdict.CLOSE
+    return Verdict.THEIRS if waited_ms >= rules.judge_ms else Verdict.WAIT
+
+
+class HostTrouble(Struct, frozen=True):
+    """A host that fails by trouble called ours: how long, while others got through."""
+
+    seen_at: int  # others were last seen to get through, or its trouble to begin
+    alone_ms: int = 0
+
+
+def host_again(
+    trouble: HostTrouble | None, *, now: int, through_at: int
+) -> tuple[HostTrouble, bool]:
+    """The same trouble at one host again; True: it is the host's after all.
+
+    ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
+    host itself ends its trouble. Only time in which that happened counts.
+    """
+    if trouble is None:
+        return HostTrouble(now), False
+    if through_at < trouble.seen_at:
+        recent = now - trouble.seen_at < HOST_STEP_MS
+        return trouble, recent and trouble.alone_ms >= HOST_AFTER_MS
+    alone_ms = trouble.alone_ms + min(now - trouble.seen_at, HOST_STEP_MS)
+    return HostTrouble(now, alone_ms), alone_ms >= HOST_AFTER_MS

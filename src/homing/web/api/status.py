@@ -1,0 +1,63 @@
+"""How this process is: its gate, its lanes, its store."""
+
+from __future__ import annotations
+
+from homing import __version__
+from homing.engine.gate import GateView
+from homing.policy.gate import GateState
+from homing.web.answer import Answer, json_answer
+from homing.web.auth import ONLY_ADMINS
+from homing.web.operation import Call, Operation
+from homing.web.schemas_status import GateShown, StatusView, Well
+from homing.web.show import time_text
+
+
+def gate_shown(gate: GateView) -> GateShown:
+    return GateShown(
+        state=gate.state.value,
+        since=None if gate.since is None else time_text(gate.since),
+        why=gate.why,
+        waiting=gate.waiting,
+        canaries=gate.canaries,
+        closings=gate.closings,
+    )
+
+
+def well(gate: GateView) -> Well:
+    """The answer of a process that is well; with its gate, if that is not open."""
+    return Well(True, None if gate.state is GateState.OPEN else gate_shown(gate))
+
+
+async def status(call: Call) -> Answer:
+    pulse = call.parts.engine.pulse()
+    return json_answer(
+        StatusView(
+            version=__version__,
+            gate=gate_shown(pulse.gate),
+            draining=pulse.draining,
+            store_ok=pulse.store_ok,
+            late_ms=0 if pulse.due_since is None else max(call.now - pulse.due_since, 0),
+            slots=pulse.slots,
+            in_flight=pulse.in_flight,
+            ready=pulse.ready,
+            unsettled=pulse.unsettled,
+            endpoints=pulse.endpoints,
+            published=pulse.published,
+            accepted=pulse.accepted,
+            finished=pulse.finished,
+            memory_bytes=pulse.memory_bytes,
+        )
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/status",
+        id="getStatus",
+        roles=ONLY_ADMINS,
+        summary="How this process is: gate, lanes, store. Each process of a fleet has its own.",
+        handler=status,
+        answer=StatusView,
+    ),
+)
