@@ -53,7 +53,7 @@ class Authority:
             .not_valid_before(NOW - 10 * DAY)
             .not_valid_after(until)
             .add_extension(
-                x509.SubjectAlternativeName([_alternative(text) for text in alternatives]),
+                x509.SubjectAlternativeName([alternative(text) for text in alternatives]),
                 critical=False,
             )
             .sign(self._key, hashes.SHA256())
@@ -72,7 +72,7 @@ class Authority:
         return context
 
 
-def _alternative(text: str) -> x509.GeneralName:
+def alternative(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:

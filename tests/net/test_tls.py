@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,19 @@ from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.reach import Reach
-from net.certificates import DAY, NOW, Authority
+from net.certificates import Authority
 from net.receiver import Call, a_request, a_target, ask, names, receiver, say_ok
+from net.zoo import BAD, GOOD, Zoo
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    return Zoo(tmp_path_factory.mktemp("zoo"))
 
 
 @pytest.fixture
@@ -68,45 +73,40 @@ async def test_an_address_is_verified_against_addresses(
     assert "IP address mismatch" in answer.detail
 
 
-def _bad_peer(case: str, authority: Authority, directory: Path) -> tuple[ssl.SSLContext, str]:
-    match case:
-        case "wrong_name":
-            return authority.server("other.test"), "not valid for 'hook.test'"
-        case "expired":
-            return authority.server("hook.test", until=NOW - DAY), "has expired"
-        case "unknown_authority":
-            stranger = Authority(directory, "unknown authority")
-            return stranger.server("hook.test"), "issuer certificate"
-        case _:
-            return _old_protocol(authority), "TLS failed: "
+PAYLOAD = b"for the right receiver only"
 
 
-def _old_protocol(authority: Authority) -> ssl.SSLContext:
-    context = authority.server("hook.test")
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        context.minimum_version = ssl.TLSVersion.TLSv1
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    return context
-
-
-@pytest.mark.parametrize("case", ["wrong_name", "expired", "unknown_authority", "tls_1_1"])
-async def test_a_bad_peer_gets_no_byte_of_the_request(
-    sender: HttpSender, authority: Authority, tmp_path: Path, case: str
-) -> None:
-    context, said = _bad_peer(case, authority, tmp_path)
-
+@pytest.mark.parametrize("case", BAD)
+async def test_a_bad_peer_gets_no_byte_of_the_request(zoo: Zoo, case: str) -> None:
     async def listen(call: Call) -> None:
         await call.gone()
 
-    async with receiver(listen, tls=context) as peer:
+    sender = _trusting(zoo)
+    async with receiver(listen, tls=zoo.bad_peer(case)) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target))
-    assert answer.failure is Failure.TLS
-    assert said in answer.detail
+        answer = await ask(sender, a_request(target, body=PAYLOAD))
+    assert answer.failure is Failure.TLS, answer
+    assert answer.detail.startswith(("certificate refused: ", "TLS failed: "))
     assert answer.phases.connect_us is not None
     assert all(call.got == b"" for call in peer.calls)
+    await sender.close()
+
+
+@pytest.mark.parametrize("case", GOOD)
+async def test_a_good_peer_is_delivered_to(zoo: Zoo, case: str) -> None:
+    sender = _trusting(zoo)
+    async with receiver(say_ok, tls=zoo.good_peer(case)) as peer:
+        target = a_target(peer.port, scheme="https", host="hook.test")
+        assert (await ask(sender, a_request(target, body=PAYLOAD))).code == 200
+    assert peer.calls[0].got.endswith(PAYLOAD)
+    await sender.close()
+
+
+def _trusting(zoo: Zoo) -> HttpSender:
+    return HttpSender(
+        SenderOptions(reach=Reach(loopback=True), ca_file=str(zoo.ca_file)),
+        resolver=Resolver(getaddrinfo=names(hook_test="127.0.0.1")),
+    )
 
 
 async def test_plain_http_on_a_tls_port_is_named(sender: HttpSender) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.types import Receive
@@ -99,13 +100,23 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     if not body.strip():
         raise BadRequest("It needs a JSON body.")
     try:
-        return msgspec.json.decode(body, type=kind)
+        read = msgspec.json.decode(body, type=kind)
+        json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)
     except msgspec.ValidationError as error:
         raise Invalid(problems=(field_problem(error),)) from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"It is not JSON: {error}.") from None
     except RecursionError:
         raise BadRequest("It is nested too deeply.") from None
+    return read
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Of a name given twice, one reader takes the first and another the last."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequest(f"It names {twice[:64]!r} twice in one object.")
 
 
 def field_problem(error: msgspec.ValidationError, within: str = "") -> FieldProblem:

@@ -1,0 +1,189 @@
+"""No forbidden address is ever dialled, through whatever door; no test here sends a packet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from homing import wiring
+from homing.config import Settings
+from homing.model import Failure
+from homing.net import dial
+from homing.net.guard import REFUSAL
+from homing.net.resolver import Address, Resolver
+from homing.net.sender import HttpSender
+from homing.net.trouble import Trouble
+from homing.policy.reach import REFUSED
+from policy.test_reach import FORBIDDEN, SPELLINGS
+from security.framing import KEY
+from web.asgi import Client
+
+WITHIN_S = 30.0
+PUBLIC = "93.184.216.34"
+
+
+@dataclass
+class World:
+    """What was looked up and what would have been dialled."""
+
+    client: Client
+    answers: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
+    looked_up: list[str] = field(default_factory=list)
+    dialled: list[str] = field(default_factory=list)
+
+    def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
+        self.looked_up.append(host)
+        turns = self.answers[host]
+        found = turns.pop(0) if len(turns) > 1 else turns[0]
+        return [
+            (socket.AF_INET6, 1, 6, "", (ip, port, 0, 0))
+            if ":" in ip
+            else (socket.AF_INET, 1, 6, "", (ip, port))
+            for ip in found.split()
+        ]
+
+    async def connect(self, address: Address, _share_s: float | None) -> Trouble:
+        """In the place of the only function that connects: it counts and refuses."""
+        self.dialled.append(address.ip)
+        return Trouble(Failure.REFUSED, "connection refused")
+
+    async def subscribe(self, host: str, *turns: str) -> str:
+        self.answers[host] = list(turns)
+        got = await self.client.post(
+            "/v1/subscriptions", {"url": f"http://{host}/", "types": ["a.*"], "policy": "quick"}
+        )
+        assert got.status == 201, got.body
+        return str(got.json["id"])
+
+    async def attempts(self, count: int) -> list[dict[str, Any]]:
+        """Wait for so many."""
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                items = (await self.client.get("/v1/attempts?limit=200")).json["items"]
+                if len(items) >= count:
+                    return list(items)
+                await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def world(patch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[World]:
+    quick = {"delays_ms": (50, 50), "anchor": "previous_failure", "window_ms": 3_600_000}
+    here = World(Client(None, key=KEY))  # type: ignore[arg-type]
+    patch.setattr(dial, "_connect_to", here.connect)
+    resolver = Resolver(getaddrinfo=here.getaddrinfo)
+    patch.setattr(wiring, "HttpSender", partial(HttpSender, resolver=resolver))
+    settings = Settings(grace_ms=5_000, policies={"quick": _schedule(quick)}, **more)
+    async with wiring.running(settings, admin_key=KEY, in_memory=True) as house:
+        here.client.app = house.config.app  # type: ignore[assignment]
+        yield here
+
+
+def _schedule(table: dict[str, Any]) -> Any:
+    from homing.config_tables import read_policies
+
+    return read_policies({"quick": {**table, "delays_ms": list(table["delays_ms"])}}, "here")[
+        "quick"
+    ]
+
+
+async def test_no_forbidden_url_gets_through_create_or_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    literals = [f"[{one}]" if ":" in one else one for one in FORBIDDEN if "%" not in one]
+    async with world(monkeypatch) as here:
+        allowed = await here.subscribe("fine.example", PUBLIC)
+        reasons: set[str] = set()
+        for host in literals:
+            url = {"url": f"http://{host}/"}
+            for got in (
+                await here.client.post("/v1/subscriptions", {**url, "types": ["*"]}),
+                await here.client.patch(f"/v1/subscriptions/{allowed}", url),
+            ):
+                assert (got.status, got.fields) == (422, ["url"]), host
+                reasons.add(got.problem.problems[0].reason)
+        assert reasons == {REFUSED}
+        for host in [*SPELLINGS, "a.example:22", "a.example:6379"]:
+            got = await here.client.post(
+                "/v1/subscriptions", {"url": f"http://{host}/", "types": ["*"]}
+            )
+            assert (got.status, got.fields) == (422, ["url"]), host
+        # Neither was looked up: the door says the same of a name that is there and one that is not.
+        assert here.looked_up == []
+        assert here.dialled == []
+
+
+async def test_no_name_leads_a_delivery_a_test_or_a_replay_to_a_forbidden_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = [*FORBIDDEN, *(f"{PUBLIC} {one}" for one in list(FORBIDDEN)[:20])]
+    async with world(monkeypatch) as here:
+        names = {f"n{number}.example": one for number, one in enumerate(turns)}
+        ids = [await here.subscribe(host, one) for host, one in names.items()]
+        tested = [await here.client.post(f"/v1/subscriptions/{one}/test") for one in ids]
+        assert all(one.status == 200 for one in tested)
+        got = await here.client.post("/v1/events", {"type": "a.b", "data": 1})
+        assert got.json["events"][0]["deliveries"] == len(ids)
+        attempts = await here.attempts(2 * len(ids))
+        said = {(one["failure"], one["detail"]) for one in attempts}
+        assert said == {("forbidden_address", REFUSAL.detail)}
+        shown = {(one.json["address"], one.json["excerpt"]) for one in tested}
+        assert shown == {(None, "")}
+        await _replay_one(here)
+        assert here.dialled == []
+
+
+async def _replay_one(here: World) -> None:
+    deliveries = (await here.client.get("/v1/deliveries?limit=1")).json["items"]
+    one = deliveries[0]["id"]
+    before = len(here.looked_up)
+    assert (await here.client.post(f"/v1/deliveries/{one}/cancel")).status == 200
+    assert (await here.client.post(f"/v1/deliveries/{one}/replay")).status in {200, 201, 202}
+    async with asyncio.timeout(WITHIN_S):
+        while len(here.looked_up) == before:
+            await asyncio.sleep(0.01)
+
+
+async def test_the_control_is_a_public_address_that_is_dialled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        await here.subscribe("fine.example", PUBLIC)
+        await here.client.post("/v1/events", {"type": "a.b", "data": 1})
+        (attempt,) = (await here.attempts(1))[:1]
+        assert attempt["failure"] == "refused"
+        assert here.dialled[0] == PUBLIC
+
+
+async def test_a_name_that_changes_its_mind_is_looked_up_once_a_connection_and_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        await here.subscribe("rebind.example", PUBLIC, "127.0.0.1", PUBLIC)
+        await here.client.post("/v1/events", {"type": "a.b", "data": 1})
+        attempts = await here.attempts(3)
+        assert [one["failure"] for one in attempts] == [
+            "refused",
+            "forbidden_address",
+            "refused",
+        ]
+        assert len(here.looked_up) == 3
+        assert here.dialled == [PUBLIC, PUBLIC]
+
+
+async def test_an_operator_opens_a_network_and_the_environment_opens_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:3128")
+    async with world(monkeypatch, allow_networks=("10.1.0.0/16",)) as here:
+        await here.subscribe("inner.example", "10.1.2.3")
+        await here.client.post("/v1/events", {"type": "a.b", "data": 1})
+        await here.attempts(1)
+        assert here.dialled[0] == "10.1.2.3"

@@ -1,0 +1,108 @@
+"""JSON is read strictly: what is not JSON is refused, what is comes out byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from homing.errors import BadRequest, Invalid
+from homing.web.api.publish import read_drafts
+from homing.web.body import decode
+from homing.web.schemas import SubscriptionIn
+
+REFUSED = [
+    *(b"[1,] [,1] [1,,2] [1 2] [1;2] [1 1] ] } [ { [} {]".split(b" ")),
+    *(b'{"a":1,} {a:1} {\'a\':1} {"a";1} {"a":1;} {"a"} {1:2} {"a":} {:1} {"a":1:2} {,}'.split()),
+    *(b"nul True TRUE nil undefined NaN -NaN Infinity -Infinity None".split()),
+    *(b"01 -01 00 +1 .5 -.5 5. 1e 1e+ 1E- 0x1 1_000 --1 - 1.2.3 1e1.5 0b1 1a".split()),
+    b'"\x01"',
+    b'"\n"',
+    b'"\t"',
+    b'"\x00"',
+    b'"\\x41"',
+    b'"\\a"',
+    b'"\\\n"',
+    b'"\\u12"',
+    b'"\\u12g4"',
+    b'"\\ud800"',
+    b'"\\udc00"',
+    b'"\\ud800x"',
+    b'"\\ud800\\u0041"',
+    b'"\\udc00\\ud800"',
+    b'"abc',
+    b'abc"',
+    b"'a'",
+    b"`a`",
+    b'"a" "b"',
+    b"",
+    b" ",
+    b"\x00",
+    b"\xff",
+    b'"\xff"',
+    b'"\xc0\xaf"',
+    b'"\xc3"',
+    b'"\xed\xa0\x80"',
+    b'"\xf4\x90\x80\x80"',
+    b"\xef\xbb\xbf1",
+    b"\xff\xfe1\x00",
+    b"/*c*/1",
+    b"1//c",
+    b"#c\n1",
+    b"[\x0b1]",
+    b"[\x0c1]",
+    b"1\xc2\xa0",
+    b"\xe2\x80\xa81",
+    b"[1\x00]",
+    b"[" * 5_000 + b"]" * 5_000,
+    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    b"[" * 100_000,
+]
+KEPT = [
+    *(b"0 -0 1 -1 0.0 1e5 1E+5 1e-400 1.7976931348623159e400 -1.5e-3".split()),
+    b"1" * 5_000,
+    b"0." + b"1" * 5_000,
+    *(b'true false null [] {} "" [[[]]] {"":0} {"a":{"a":{}}}'.split()),
+    b'{"a":1,"a":2}',
+    b' { "b" : 1 , "a" : [ ] } ',
+    b"[\n1,\r\n\t2]",
+    b'"\\u0000\\u001f\\u007f"',
+    b'"\\ud83d\\ude00"',
+    '"😀 é \u2028 \ufeff"'.encode(),
+    b'"\\/\\b\\f\\n\\r\\t\\"\\\\"',
+    b'"\x7f"',
+    b'"<script>alert(1)</script>"',
+    b"[" * 400 + b"]" * 400,
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_what_is_not_json_is_refused_in_every_form(text: bytes) -> None:
+    event = b'{"type":"a","data":' + text + b"}"
+    for body, lines in ((event, False), (b"[" + event + b"]", False), (event + b"\n", True)):
+        with pytest.raises((BadRequest, Invalid)):
+            read_drafts(body, "default", lines=lines)
+
+
+@pytest.mark.parametrize("text", KEPT, ids=range(len(KEPT)))
+def test_what_is_json_is_kept_byte_for_byte(text: bytes) -> None:
+    event = b'{"type":"a","data":' + text + b"}"
+    for body in (event, b"[" + event + b"]"):
+        (draft,) = read_drafts(body, "default", lines=False)
+        assert draft.data.strip() == text.strip()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"url":"https://a.example","url":"https://b.example","types":["*"]}',
+        b'{"url":"https://a.example","types":["*"],"headers":{"a":"1","a":"2"}}',
+        b'{"url":"https://a.example","types":["*"],"\\u0075rl":"https://b.example"}',
+    ],
+)
+def test_a_command_that_names_a_field_twice_is_refused(body: bytes) -> None:
+    with pytest.raises(BadRequest, match="twice"):
+        decode(body, SubscriptionIn)
+
+
+def test_a_command_is_read_as_before() -> None:
+    body = b'{"url":"https://a.example","types":["*"],"deadline_ms":5000}'
+    assert decode(body, SubscriptionIn).deadline_ms == 5000
