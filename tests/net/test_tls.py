@@ -149,7 +149,7 @@ async def test_a_silent_handshake_ends_with_the_deadline(sender: HttpSender) -> 
 
     async with receiver(silent) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target, deadline_ms=250))
+        answer = await ask(sender, a_request(target, deadline_ms=1_000))
     assert answer.failure is Failure.TIMEOUT
     assert "TLS handshake" in answer.detail
 
