@@ -10,6 +10,7 @@ HomingError
 │   ├── EventConflict              another event has this id
 │   ├── StillPending               a pending delivery cannot be replayed
 │   ├── AlreadyFinished            a finished delivery cannot be cancelled
+│   ├── DuplicateSubscription      the Workfront door takes no two alike
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
 ├── TooLarge                  413
@@ -134,6 +135,12 @@ class AlreadyFinished(Conflict):
     """The delivery is already finished."""
 
     code = "already_finished"
+
+
+class DuplicateSubscription(Conflict):
+    """There is already a subscription with all of these fields."""
+
+    code = "duplicate_subscription"
 
 
 class SubscriptionGone(Conflict):

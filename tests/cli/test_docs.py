@@ -37,9 +37,11 @@ class Reader:
         for block in blocks(page):
             script = block.replace("127.0.0.1:9000", f"127.0.0.1:{self._port}")
             script = script.replace("--port 9000", f"--port {self._port}")
+            script = script.replace('("127.0.0.1", 9000)', f'("127.0.0.1", {self._port})')
+            script = script.replace("127.0.0.1:8700", f"127.0.0.1:{self.terminal.port}")
             if script.startswith("homing serve"):
                 self._go_on(script)
-            elif script.startswith("homing listen"):
+            elif script.startswith(("homing listen", "python3 receiver.py")):
                 self._stop_listening()
                 self._listening = self._go_on(script)
             else:
@@ -115,6 +117,20 @@ class Reader:
                 "by a person; nothing is attempted until a person enables it",
                 "Enabled (was frozen)",
                 "0 deliveries would be replayed",
+            ),
+        ),
+        (
+            "howto/develop-for-workfront.md",
+            (
+                '"version":"v2"}',
+                "Published launch-1: it goes to 1 subscription.",
+                "Published launch-2: no subscription wants it.",
+                'newState.status equals "CUR"',
+                'status has changed: yes, it was "CUR" and is "DED"',
+                "Published 150 events: 150 deliveries.",
+                '"disabled_at":"20',
+                '"disabled_at":null',
+                "Down for the weekend",
             ),
         ),
     ],

@@ -14,6 +14,9 @@ from starlette.types import ASGIApp, Message
 from homing.web.operation import Operation
 from homing.web.problems import Problem
 from homing.web.routes import OPERATIONS
+from homing.web.workfront.door import BASE
+from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.schemas import DoorProblem
 
 KEY = "hk_a-key-for-tests-only"
 
@@ -115,7 +118,8 @@ def check(method: str, path: str, got: Got) -> None:
     """The document must be exactly what the table promises for this status."""
     if got.status >= 400:
         assert got.problem.status == got.status
-        _exactly(got.body, Problem)
+        foreign = path.startswith(BASE) and got.status != 405
+        _exactly(got.body, DoorProblem if foreign else Problem)
         return
     operation = find(method, path)
     if operation is None:
@@ -130,7 +134,7 @@ def check(method: str, path: str, got: Got) -> None:
 
 def find(method: str, path: str) -> Operation | None:
     """The operation at this path."""
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *DOOR):
         form = re.escape(operation.path).replace(r"\{id\}", "[^/]+")
         if operation.path == "/v1/events/{id}":
             form = "/v1/events/.+"

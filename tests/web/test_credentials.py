@@ -9,10 +9,13 @@ import pytest
 
 from homing.policy.keys import Role
 from homing.web.operation import Operation
-from homing.web.routes import OPERATIONS
+from homing.web.routes import OPERATIONS as OURS
+from homing.web.workfront.door import BASE
+from homing.web.workfront.door import OPERATIONS as DOOR
 from web.asgi import KEY, Client, Got
 from web.house import House, live
 
+OPERATIONS = (*OURS, *DOOR)
 OWN, OTHER = "acme", "zenith"
 HOUR_MS = 3_600_000
 
@@ -28,13 +31,15 @@ class Row(NamedTuple):
     body: Any = None
     good: int = 200
     # To another tenant's key: "absent" is the answer for an id that is not there, "refused" is 403
-    # for a tenant that is named, "empty" is a list without what is not its own.
+    # for a tenant that is named, "empty" is a list without what is not its own, "own" is what
+    # cannot name another tenant at all.
     other: str = "absent"
 
 
 READ = {ADMIN, MANAGER, VIEWER}
 MANAGE = {ADMIN, MANAGER}
 SUBSCRIPTION = {"url": "https://new.example/", "types": ["*"], "tenant": OWN}
+WORKFRONT = {"objCode": "TASK", "eventType": "CREATE", "url": "https://new.example/"}
 ROWS: dict[str, Row] = {
     "publishEvents": Row(
         {ADMIN, PUBLISHER}, "/v1/events", {"type": "a", "data": 1, "tenant": OWN}, 202, "refused"
@@ -68,6 +73,19 @@ ROWS: dict[str, Row] = {
     "readyz": Row(EVERYBODY, "/readyz"),
     "metrics": Row({ADMIN}, "/metrics"),
     "getStatus": Row({ADMIN}, "/v1/status"),
+    "workfrontCreate": Row(MANAGE, BASE, WORKFRONT, 201, "own"),
+    "workfrontList": Row(READ, BASE, other="own"),
+    "workfrontListOld": Row(READ, f"{BASE}/list", other="own"),
+    "workfrontChangeVersions": Row(
+        MANAGE, f"{BASE}/version", {"allCustomerSubscriptions": True, "version": "v2"}, 200, "own"
+    ),
+    "workfrontEnableUrl": Row(
+        MANAGE, f"{BASE}/enable?customerId={OWN}", {"url": "https://door.example/"}
+    ),
+    "workfrontGet": Row(READ, BASE + "/{door}"),
+    "workfrontDelete": Row(MANAGE, BASE + "/{door}"),
+    "workfrontChangeVersion": Row(MANAGE, BASE + "/{door}/version", {"version": "v1"}),
+    "workfrontEnable": Row(MANAGE, BASE + "/{door}/enable"),
 }
 ABSENT = {
     "event": "evt_none",
@@ -77,6 +95,7 @@ ABSENT = {
     "pending": "dlv_0000000000001",
     "replay": "rpl_0000000000001",
     "key": "key_0000000000001",
+    "door": "sub_0000000000001",
 }
 BY_ID = {operation.id: operation for operation in OPERATIONS}
 
@@ -114,8 +133,16 @@ class Scene:
             for role in Role:
                 if role is not ADMIN:
                     self.keys[tenant, role] = (await self.make("one", role, tenant))["key"]
+        self.ids["door"] = await self.at_the_door()
         self.keys["", ADMIN] = (await self.make("another admin", ADMIN, None))["key"]
         return self
+
+    async def at_the_door(self) -> str:
+        """A subscription of the tenant, made through the Workfront door."""
+        manager = Client(self.house.app, key=self.keys[OWN, MANAGER])
+        got = await manager.post(BASE, {**WORKFRONT, "url": "https://door.example/"})
+        assert got.status == 201, got.body
+        return str(got.json["id"])
 
     async def make(self, name: str, role: Role, tenant: str | None, **more: Any) -> dict[str, Any]:
         body = {"name": name, "role": role, "tenant": tenant, **more}
@@ -207,6 +234,9 @@ def test_what_is_of_another_tenant_is_not_there(operation: Operation, role: Role
             assert got.status == 200
         elif role not in row.roles or row.other == "refused":
             assert (got.status, got.problem.code) == (403, "forbidden")
+        elif row.other == "own":
+            assert got.status == row.good
+            assert scene.ids["door"].encode() not in got.body
         elif row.other == "empty":
             assert (got.status, got.json["items"]) == (200, [])
             for tenant in (OWN, "nobody"):

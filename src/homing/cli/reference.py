@@ -20,6 +20,7 @@ from homing.policy.tables import HEALTH_RANGES, PolicyTable
 from homing.web import problems
 from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS
+from homing.web.workfront.door import OPERATIONS as DOOR
 
 _MADE = "<!-- Made from the code by `make docs`; change it there. -->\n"
 
@@ -115,6 +116,16 @@ def api_page() -> str:
         "asked for; the end is where `next_cursor` is null.",
     ]
     for operation in OPERATIONS:
+        lines += ["", *_operation(operation)]
+    lines += [
+        "",
+        "# The Workfront door",
+        "",
+        "The same subscriptions in the words of Adobe Workfront's event subscription API. The key "
+        "may come as `sessionID`, `X-User-Token` or bare `Authorization`; a wrong field is `400`. "
+        "See [develop for Workfront](../howto/develop-for-workfront.md).",
+    ]
+    for operation in DOOR:
         lines += ["", *_operation(operation)]
     return "\n".join(lines) + "\n"
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
-from homing.model import Connector, Format, Target, Workfront
+from homing.model import Connector, Format, Subscription, Target, Workfront
 from homing.policy.filters import NO_FILTERS, filter_problems
 from homing.policy.presets import DEADLINE_LEAST_MS, DEADLINE_MOST_MS
 from homing.policy.reach import REFUSED
@@ -230,6 +230,12 @@ def check_subscription(
     if problems:
         raise Invalid(problems=_bounded(problems))
     return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
+
+
+def draft_of(subscription: Subscription) -> SubscriptionDraft:
+    """What would leave it as it is; its secret stays."""
+    names = [name for name in SubscriptionDraft.__struct_fields__ if name != "secret"]
+    return SubscriptionDraft(**{name: getattr(subscription, name) for name in names})
 
 
 def merge_headers(

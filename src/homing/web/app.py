@@ -34,6 +34,7 @@ from homing.web.problems import (
 )
 from homing.web.query import Query
 from homing.web.routes import OPERATIONS
+from homing.web.workfront.door import OPERATIONS as DOOR
 
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
@@ -94,7 +95,7 @@ async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> No
 
 def _routes(parts: Parts, keys: Keys) -> Iterator[BaseRoute]:
     by_path: dict[str, list[Operation]] = {}
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *DOOR):
         by_path.setdefault(operation.path, []).append(operation)
     for path, operations in by_path.items():
         # An event's id may hold a slash.
@@ -120,11 +121,34 @@ class _Resource:
         if operation is None or operation.handler is None:
             raise MethodNotAllowed(tuple(self._operations))
         headers = dict(scope["headers"])
+        manners = operation.manners
+        if manners is None:
+            key = headers.get(b"authorization")
+            await self._answer(operation, headers, key, scope, receive, send)
+            return
+        try:
+            key = manners.key(headers)
+            await self._answer(operation, headers, key, scope, receive, send)
+        except HomingError as error:
+            if error.http_status == 500:
+                raise
+            await send_answer(send, manners.refusal(error))
+
+    async def _answer(
+        self,
+        operation: Operation,
+        headers: dict[bytes, bytes],
+        key: bytes | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        assert operation.handler is not None
         who = STRANGER
         if not operation.open:
-            source = source_of(scope.get("client"))
-            who = await self._keys.who(headers.get(b"authorization"), source)
+            who = await self._keys.who(key, source_of(scope.get("client")))
             who.must_be(operation.roles)
+        method = operation.method
         query = Query(scope["query_string"], self._known[method], only=who.tenant)
         body = b""
         if operation.request is not None:
@@ -132,6 +156,8 @@ class _Resource:
             room = self._parts.room
             body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST, room=room)
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, who=who)
+        host = headers.get(b"host", b"").decode("latin-1")
+        call.site = f"{scope.get('scheme', 'http')}://{host}" if host else ""
         try:
             await send_answer(send, await operation.handler(call))
         finally:

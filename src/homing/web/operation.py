@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -22,11 +22,12 @@ _T = TypeVar("_T")
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("_body", "_path", "parts", "query", "who")
+    __slots__ = ("_body", "_path", "parts", "query", "site", "who")
 
     def __init__(
         self, parts: Parts, *, path: dict[str, str], query: Query, body: bytes, who: Caller
     ) -> None:
+        self.site = ""  # scheme and host that it came to
         self.parts, self.query, self.who = parts, query, who
         self._path, self._body = path, body
 
@@ -60,6 +61,13 @@ class Call:
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
+class Manners(Struct, frozen=True):
+    """How a door that is not of our own making takes keys, and refuses."""
+
+    key: Callable[[Mapping[bytes, bytes]], bytes | None]  # as Authorization: Bearer has it
+    refusal: Callable[[HomingError], Answer]
+
+
 class Param(Struct, frozen=True):
     """A query parameter."""
 
@@ -84,6 +92,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     answer_type: str = JSON.decode()
     params: tuple[Param, ...] = ()
     errors: tuple[type[HomingError], ...] = ()
+    manners: Manners | None = None  # None: ours
     open: bool = False  # needs no key
     roles: frozenset[Role] = NOBODY  # whose keys it takes: who is not named is refused
 

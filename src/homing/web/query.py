@@ -122,6 +122,13 @@ class Query:
             raise _refused("cursor", "must be the next_cursor of an earlier answer")
         return number
 
+    def count(self, name: str, *, default: int, most: int) -> int:
+        """A number from 1 on; one that is out of range is the next that is not."""
+        value = self._given.get(name) or str(default)
+        if re.fullmatch(r"-?[0-9]{1,9}", value) is None:
+            raise _refused(name, f"must be a number from 1 to {most}")
+        return min(max(int(value), 1), most)
+
     def limit(self) -> int:
         value = self._given.get("limit", str(LIMIT_DEFAULT))
         if re.fullmatch(r"[0-9]{1,3}", value) is None or not 1 <= int(value) <= LIMIT_MOST:

@@ -30,6 +30,7 @@ from homing.web.schemas import (
 )
 from homing.web.schemas_filters import FiltersIn
 from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
+from homing.web.workfront import versions
 
 _T = TypeVar("_T")
 
@@ -90,7 +91,7 @@ async def change(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    await call.parts.engine.unsubscribe((await _there(call)).id)
+    await versions.delete(call.parts, await _there(call))
     return Answer(204)
 
 

@@ -1,0 +1,1 @@
+"""The door that speaks Workfront: its event subscription API, on our subscriptions."""

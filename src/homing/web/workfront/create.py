@@ -1,0 +1,99 @@
+"""Creating a subscription at the Workfront door: what is asked for, in our words."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.json import encode
+
+from homing.errors import DuplicateSubscription, FieldProblem, Invalid
+from homing.model import Connector, Format, Subscription, Workfront
+from homing.policy.admission import SubscriptionDraft, draft_of
+from homing.policy.filters import Condition, Filters, Side, read_filters
+from homing.web.workfront.schemas import SubscriptionIn
+
+EVENT_TYPES = ("CREATE", "UPDATE", "DELETE")
+TOKEN_CHARS_MOST = 254
+OBJECT_CHARS_MOST = 256
+_OBJ_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+_TRUE, _FALSE = frozenset({"true"}), frozenset({"false", ""})
+# Fields that have another name here.
+_OURS = {"token": "authToken", "types": "objCode", "tenant": "customerId"}
+
+
+def draft_from(given: SubscriptionIn, tenant: str) -> SubscriptionDraft:
+    """As we keep it; raises Invalid with what only this door asks for."""
+    problems: list[FieldProblem] = []
+    if _OBJ_CODE(given.obj_code) is None:
+        problems.append(FieldProblem("objCode", "must be a code like PROJ"))
+    if given.event_type not in EVENT_TYPES:
+        problems.append(FieldProblem("eventType", f"must be one of {', '.join(EVENT_TYPES)}"))
+    if len(given.auth_token or "") > TOKEN_CHARS_MOST:
+        problems.append(FieldProblem("authToken", "must be under 255 characters"))
+    if len(given.obj_id or "") > OBJECT_CHARS_MOST:
+        problems.append(FieldProblem("objId", f"must be at most {OBJECT_CHARS_MOST} characters"))
+    base64 = _flag(given.base64_encoding)
+    if base64 is None:
+        problems.append(FieldProblem("base64Encoding", "must be true, false or blank"))
+    connector = given.filter_connector or Connector.AND
+    filters = encode(given.filters or []).decode()
+    try:
+        problems += _impossible(read_filters(filters, connector), given.event_type)
+    except Invalid as error:
+        problems += error.problems
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return SubscriptionDraft(
+        tenant=tenant,
+        url=given.url,
+        types=(f"{given.obj_code}.{given.event_type}",),
+        format=Format.WORKFRONT,
+        token=given.auth_token or None,
+        filters=filters,
+        connector=Connector(connector),
+        workfront=Workfront(base64=bool(base64), object_id=given.obj_id or None),
+    )
+
+
+def in_their_words(error: Invalid) -> Invalid:
+    """What our own checks refused, with the names that the fields have here."""
+    return Invalid(
+        problems=tuple(
+            FieldProblem(_OURS.get(problem.field, problem.field), problem.reason)
+            for problem in error.problems
+        )
+    )
+
+
+def refuse_duplicate(draft: SubscriptionDraft, others: list[Subscription]) -> None:
+    """Raises DuplicateSubscription if no field differs; the version is none of them."""
+    wanted = _fields(draft)
+    for other in others:
+        twin = other.workfront is not None and other.workfront.twin_of is not None
+        if not twin and _fields(draft_of(other)) == wanted:
+            raise DuplicateSubscription
+
+
+def _fields(draft: SubscriptionDraft) -> tuple[object, ...]:
+    own = draft.workfront or Workfront()
+    kept = (draft.url, draft.types, draft.token, draft.filters, draft.connector)
+    return (*kept, own.object_id, own.base64)
+
+
+def _flag(given: bool | str | None) -> bool | None:
+    if given is None or isinstance(given, bool):
+        return bool(given)
+    text = given.strip().lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _impossible(filters: Filters, event_type: str) -> list[FieldProblem]:
+    """Before its creation an object has no state to look at."""
+    if event_type != "CREATE":
+        return []
+    return [
+        FieldProblem(f"{one.at}.state", "must not be oldState: it is empty on CREATE")
+        for part in filters.parts
+        for one in ((part,) if isinstance(part, Condition) else part.conditions)
+        if one.side is Side.OLD
+    ]

@@ -1,0 +1,79 @@
+"""Our subscriptions as Workfront shows them: naive dates with microseconds, tokens masked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.json import decode
+
+from homing.model import Endpoint, State, Subscription, Workfront, show_id
+from homing.policy.admission import mask
+from homing.web.show import SUBSCRIPTION
+from homing.web.workfront.schemas import OldSubscription, SubscriptionOut, UrlRecord
+
+
+def date_text(at_ms: int) -> str:
+    """``2024-04-11T17:10:10.305000``: UTC, without saying so."""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}000"
+
+
+def url_record(endpoint: Endpoint) -> UrlRecord:
+    """The counters are those of our rules: since the endpoint was last enabled."""
+    health = endpoint.health
+    since = date_text(health.since)
+    return UrlRecord(
+        url=endpoint.url,
+        date_created=date_text(endpoint.created_at),
+        successes=health.attempts - health.failures,
+        failures=health.failures,
+        disabled_at=since if health.state is State.DISABLED else None,
+        frozen_at=since if health.state is State.FROZEN else None,
+    )
+
+
+def subscription_out(subscription: Subscription, endpoint: Endpoint) -> SubscriptionOut:
+    own = subscription.workfront or Workfront()
+    created, changed = date_text(subscription.created_at), date_text(subscription.updated_at)
+    obj_code, event_type = _kind(subscription)
+    return SubscriptionOut(
+        id=show_id(SUBSCRIPTION, subscription.id),
+        date_created=created,
+        date_modified=changed,
+        date_created_camel=created,
+        date_modified_camel=changed,
+        version=own.version,
+        date_version_updated=None if own.version_at is None else date_text(own.version_at),
+        customer_id=subscription.tenant,
+        obj_id=own.object_id,
+        obj_code=obj_code,
+        url=subscription.url,
+        event_type=event_type,
+        auth_token=_masked(subscription),
+        base64_encoding=own.base64,
+        filters=decode(subscription.filters),
+        filter_connector=subscription.connector,
+        subscription_url=url_record(endpoint),
+    )
+
+
+def old_subscription(subscription: Subscription) -> OldSubscription:
+    own = subscription.workfront or Workfront()
+    obj_code, event_type = _kind(subscription)
+    return OldSubscription(
+        id=show_id(SUBSCRIPTION, subscription.id),
+        customer_id=subscription.tenant,
+        obj_id=own.object_id,
+        obj_code=obj_code,
+        url=subscription.url,
+        event_type=event_type,
+        auth_token=_masked(subscription),
+    )
+
+
+def _kind(subscription: Subscription) -> tuple[str, str]:
+    obj_code, _, event_type = subscription.types[0].rpartition(".")
+    return obj_code, event_type
+
+
+def _masked(subscription: Subscription) -> str | None:
+    return None if subscription.token is None else mask(subscription.token)
