@@ -18,6 +18,7 @@ from homing.cli import (
     keys,
     listen,
     local,
+    move,
     outbox,
     publish,
     relay,
@@ -72,6 +73,7 @@ app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
 app.command(short_help="What is wrong, and what to do.")(local.doctor)
 app.command(short_help="Copy the database, online.")(local.backup)
 app.command(short_help="Put a backup into place.")(local.restore)
+app.command(short_help="Carry all to another database.")(move.move)
 app.command(hidden=True)(local.reference)
 
 

@@ -30,6 +30,11 @@ _NOW: dict[Dialect, str] = {
     "sqlite": "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
     "postgres": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
 }
+MOVE_TABLE = "move_progress"  # there while `homing move` carries an installation into a database
+MOVING: dict[Dialect, str] = {
+    "sqlite": f"SELECT 1 FROM sqlite_schema WHERE name = '{MOVE_TABLE}'",  # noqa: S608
+    "postgres": f"SELECT 1 WHERE to_regclass('{MOVE_TABLE}') IS NOT NULL",
+}
 # Held to the end of the transaction: of two processes one waits for the other here.
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140551)"
 
@@ -68,9 +73,18 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(sorted(found))
 
 
-async def migrate(ground: Ground) -> None:
-    """Apply what is missing. BadSetting if the database is newer than this program."""
+async def migrate(ground: Ground, *, moving: bool = False) -> None:
+    """Apply what is missing. BadSetting if the database is newer than this program, or half moved.
+
+    Only who is ``moving`` may open what is not wholly there.
+    """
     known = migrations(ground.dialect)
+    unfinished = await ground.raw(lambda execute: execute(MOVING[ground.dialect]))
+    if unfinished and not moving:
+        raise BadSetting(
+            "An installation is being moved into this database and is not whole yet:"
+            " finish it with `homing move`."
+        )
     applied = await ground.raw(_applied(ground.dialect))
     newest = known[-1].number
     if max(applied, default=0) > newest:

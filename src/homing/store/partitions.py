@@ -59,6 +59,17 @@ async def ensure_days(ground: Ground, now: int | None = None, *, before: int = 0
     await ground.raw(make)
 
 
+async def make_days(ground: Ground, wanted: list[tuple[str, int]]) -> None:
+    """Make the parts of these tables and days where they are missing."""
+
+    async def make(execute: Execute) -> None:
+        await execute(_LOCK)
+        for table, day in await _missing(execute, wanted):
+            await _make(execute, table, day)
+
+    await ground.raw(make)
+
+
 async def _missing(execute: Execute, wanted: list[tuple[str, int]]) -> list[tuple[str, int]]:
     there = {row[0] for table in PARTED for row in await execute(_EXISTING, table)}
     return [(table, day) for table, day in wanted if part_name(table, day) not in there]

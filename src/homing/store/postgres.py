@@ -191,11 +191,11 @@ class PostgresDb:
         self._doubts: dict[tuple[int, str], _Doubt] = {}
 
     @classmethod
-    async def open(cls, dsn: str) -> PostgresDb:
+    async def open(cls, dsn: str, *, moving: bool = False) -> PostgresDb:
         """Connect, and bring the schema and the days ahead up to date."""
         db = cls(dsn)
         try:
-            await migrate(db)
+            await migrate(db, moving=moving)
             db._inserts = _insert_texts(await db.raw(lambda run: run(_TYPES, list(COLUMNS))))
             await ensure_days(db)
         except BaseException:

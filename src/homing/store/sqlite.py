@@ -323,7 +323,12 @@ class SqliteDb:
 
     @classmethod
     async def open(
-        cls, path: str | Path, *, threads: bool = False, locked: bool = False
+        cls,
+        path: str | Path,
+        *,
+        threads: bool = False,
+        locked: bool = False,
+        moving: bool = False,
     ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
@@ -339,7 +344,7 @@ class SqliteDb:
                 raise StoreUnavailable(f"{Path(name).name}: {error.strerror}.") from error
         db = cls(name, threads=threads, lock=lock)
         try:
-            await migrate(db)
+            await migrate(db, moving=moving)
         except BaseException:
             await db.close()
             raise
