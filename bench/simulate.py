@@ -2,16 +2,19 @@
 
 10,000 deliveries over 1,250 endpoints that always fail, 12 attempts each, 60 virtual hours. As a
 rule the endpoints get their events at the same moments; with ``--spread`` no two do, so that
-every attempt is settled in a commit of its own.
+every attempt is settled in a commit of its own. What counts is the time of the processor, from the
+start of the program to its end: a busy machine makes it late, not slow.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 ENDPOINTS = 1_250
 EACH = 8
@@ -31,28 +34,42 @@ def scenario(*, endpoints: int, each: int, spread: bool) -> str:
     return "\n".join(lines)
 
 
-def seconds(text: str) -> tuple[float, str]:
-    """How long ``homing simulate`` takes, and its last line."""
+class Took(NamedTuple):
+    """How long a run of ``homing simulate`` took, and its last line."""
+
+    processor_s: float
+    wall_s: float
+    last: str
+
+
+def take(text: str) -> Took:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "scenario.toml"
         path.write_text(text)
-        begin = time.perf_counter()
         homing = Path(sys.executable).with_name("homing")
         command: list[Path | str] = [homing, "simulate", path, "--json"]
+        wall, before = time.perf_counter(), os.times()
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        return time.perf_counter() - begin, done.stdout.decode().splitlines()[-1]
+        wall, after = time.perf_counter() - wall, os.times()
+    user_s = after.children_user - before.children_user
+    system_s = after.children_system - before.children_system
+    return Took(user_s + system_s, wall, done.stdout.decode().splitlines()[-1])
 
 
-def main() -> None:
-    spread = "--spread" in sys.argv[1:]
+def main() -> int:
+    spread, late = "--spread" in sys.argv[1:], 0
     for name, endpoints, each in (("one", 1, 1), ("life", ENDPOINTS, EACH)):
-        took, last = seconds(scenario(endpoints=endpoints, each=each, spread=spread))
-        attempts = last.partition('"attempts":')[2].partition(",")[0]
+        took = take(scenario(endpoints=endpoints, each=each, spread=spread))
+        attempts = took.last.partition('"attempts":')[2].partition(",")[0]
         print(
-            f"{endpoints * each:,} deliveries, {int(attempts):,} attempts: {took:.2f} s "
-            f"(at most {SECONDS_MOST[name]:g} s)"
+            f"{endpoints * each:,} deliveries, {int(attempts):,} attempts: "
+            f"{took.processor_s:.2f} s of the processor (at most {SECONDS_MOST[name]:g} s), "
+            f"{took.wall_s:.2f} s in all",
+            flush=True,
         )
+        late += took.processor_s > SECONDS_MOST[name]
+    return int(late > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

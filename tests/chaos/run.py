@@ -244,7 +244,9 @@ def main() -> int:
     asked.add_argument("--quick", action="store_true", help="a few minutes in all")
     asked.add_argument("--every-call", action="store_true", help="kill at all calls: hours")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--only", default="", help="numbers of the scoreboard, like 3,4")
+    asked.add_argument(
+        "--only", default="", help="numbers of the scoreboard, or names: 3,SIGTERM under load"
+    )
     given = asked.parse_args()
     only = set(filter(None, given.only.split(",")))
     print(f"commit {_commit()}, seed {given.seed}")
@@ -252,7 +254,7 @@ def main() -> int:
     with log.open("wb") as out:  # What the servers complain of is not for this screen.
         os.dup2(out.fileno(), 2)
     chosen = parts(quick=given.quick, seed=given.seed, every_call=given.every_call)
-    results = [_do(it) for it in chosen if not only or it.line in only]
+    results = [_do(it) for it in chosen if not only or only & {it.line, it.name}]
     print(f"\n{'#':>3}  {'run':27}{'result':9}{'control':38}{'took':>8}")
     for it in results:
         verdict = "ok" if it.passed else "FAILED"

@@ -16,3 +16,8 @@ REGRESSIONS = {
     138: "a replay whose reply was lost left a delivery that nobody looked for",
     483: "a frozen endpoint that was being read for the first time was attempted once",
 }
+LARGE_DELIVERIES = 1_000
+LARGE_REGRESSIONS = {  # with so many
+    416: "an idle endpoint was forgotten while an older row of it was on its way; an attempt that "
+    "was settled in between was not counted",
+}

@@ -10,7 +10,13 @@ import pytest
 
 from homing.sim.run import Totals
 from homing.sim.seed import run_seed
-from sim.regressions import DELIVERIES, REGRESSIONS, SEEDS
+from sim.regressions import (
+    DELIVERIES,
+    LARGE_DELIVERIES,
+    LARGE_REGRESSIONS,
+    REGRESSIONS,
+    SEEDS,
+)
 
 
 def test_more_than_fifty_seeds_hold_and_every_kind_of_fault_has_happened() -> None:
@@ -24,11 +30,17 @@ def test_more_than_fifty_seeds_hold_and_every_kind_of_fault_has_happened() -> No
     assert totals.counts["past_window"] == 0
 
 
-@pytest.mark.parametrize("seed", [seed for seed in REGRESSIONS if seed >= SEEDS])
-def test_a_seed_that_once_failed_holds(seed: int) -> None:
-    verdict = run_seed(seed, DELIVERIES)
+ONCE_FAILED = [
+    *((it, DELIVERIES, why) for it, why in REGRESSIONS.items() if it >= SEEDS),
+    *((it, LARGE_DELIVERIES, why) for it, why in LARGE_REGRESSIONS.items()),
+]
 
-    assert verdict.violation is None, f"{REGRESSIONS[seed]}\n{verdict.report()}"
+
+@pytest.mark.parametrize(("seed", "deliveries", "why"), ONCE_FAILED)
+def test_a_seed_that_once_failed_holds(seed: int, deliveries: int, why: str) -> None:
+    verdict = run_seed(seed, deliveries)
+
+    assert verdict.violation is None, f"{why}\n{verdict.report()}"
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

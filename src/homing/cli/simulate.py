@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from homing.sim.summary import Summary
 
 _CHUNK = 50_000
+_SELDOM = (200_000, 20, 20)  # Nearly all that is made is kept to the end, or goes by itself.
 
 
 def simulate(
@@ -39,6 +41,7 @@ def simulate(
     """Play a scenario on virtual time: what would happen to my endpoint if it were down?"""
     scenes = _scenes(scenario, compare)
     _quiet()
+    gc.set_threshold(*_SELDOM)
     played = [_play(one) for one in scenes]
     _draw(played, svg, html)
     if as_json:

@@ -215,8 +215,9 @@ class Dispatcher:
                 self._tick += 1
                 heapq.heappush(self._heap, (at, self._tick, station))
                 self._set_timer()
-        if len(self.stations) > self._options.stations_max and station.idle:
-            self.stations.pop(station.endpoint.id, None)
+        crowded = len(self.stations) > self._options.stations_max
+        if crowded and station.idle and station.endpoint.id not in self._loader.reading:
+            self.stations.pop(station.endpoint.id, None)  # Else what is being read may be older.
 
     def _pump_soon(self) -> None:
         if self._soon is None:
@@ -231,8 +232,7 @@ class Dispatcher:
         if self.shut:
             return
         for lane in LANES:
-            turns = self._turns[lane]
-            now = self._clock.now()
+            turns, now = self._turns[lane], self._clock.now()
             while self.flying[lane] < self.slots[lane]:
                 station = turns.next()
                 if station is None:

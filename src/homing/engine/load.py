@@ -36,6 +36,7 @@ class Loader:
         self._on_start, self._on_rows, self._room = on_start, on_rows, room
         self._hungry: dict[Station, None] = {}  # want rows
         self._unknown: dict[int, None] = {}  # endpoints to read
+        self.reading: set[int] = set()  # their rows are on their way, and may be old by now
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
         self._paused = False
         self._task: asyncio.Task[None] | None = None
@@ -88,11 +89,14 @@ class Loader:
         ids = list(islice(self._unknown, LOAD_MOST))
         for endpoint_id in ids:  # Before the look: what is asked for during it is not lost.
             del self._unknown[endpoint_id]
+        self.reading.update(ids)
         try:
             starts = await self._flow.endpoints(ids)
         except Exception:
             self._unknown.update(dict.fromkeys(ids))
             raise
+        finally:
+            self.reading.clear()
         for start in starts:
             self._on_start(start)
 

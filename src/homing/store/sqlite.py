@@ -37,6 +37,9 @@ MEMORY = ":memory:"
 BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
 WAL_TRIES = 500
 CACHE_KIB = 64 * 1024
+MEMORY_PAGE_BYTES = (
+    8_192  # A commit that split a node looks at every page in memory: fewer, larger.
+)
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
 
@@ -150,7 +153,9 @@ class Session:
             # Plans must not depend on values: else every new value makes SQLite plan anew (20 µs).
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(BUSY_MS)
-            if self._path != MEMORY:
+            if self._path == MEMORY:
+                connection.pragma("page_size", MEMORY_PAGE_BYTES)
+            else:
                 _write_ahead(connection)
                 connection.pragma("journal_size_limit", WAL_BYTES_MAX)
                 connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)

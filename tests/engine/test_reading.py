@@ -1,0 +1,47 @@
+"""What is read of an endpoint while it is at work may be older than what is known of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from engine.world import World, always, live
+from homing.engine.options import EngineOptions
+
+URL = "https://receiver.example/hook"
+BUSY = "https://busy.example/hook"
+
+
+def slowly(call: Callable[..., Awaitable[Any]]) -> Any:
+    """Done at once; the answer takes a while."""
+
+    async def answer(*args: Any, **more: Any) -> Any:
+        result = await call(*args, **more)
+        await asyncio.sleep(0.05)
+        return result
+
+    return answer
+
+
+def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=20)
+        world.sender.scripts[BUSY] = always(200, latency_ms=4_000)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe(BUSY, "busy.*")
+        await world.publish("busy.x")  # It stays: there is no room for another that is idle.
+        await world.settled()
+        await world.publish()
+        await world.wait(10)  # In ten more its answer comes.
+        world.flow.publish = slowly(world.flow.publish)  # type: ignore[method-assign]
+        world.flow.endpoints = slowly(world.flow.endpoints)  # type: ignore[method-assign]
+        second = asyncio.ensure_future(world.publish())
+        await world.settled()
+        world.engine._dispatcher.read_again((await world.endpoint(URL)).id)
+        await second
+        await world.wait(500)
+        assert len(world.hits(URL)) == 2
+        assert (await world.endpoint(URL)).health.attempts == 2
+
+    live(story, EngineOptions(stations_max=1))
