@@ -45,3 +45,22 @@ def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -
         assert (await world.endpoint(URL)).health.attempts == 2
 
     live(story, EngineOptions(stations_max=1))
+
+
+def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptance() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=500)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(100)
+        world.flow.due = slowly(world.flow.due)  # type: ignore[method-assign]
+        for _ in range(3):  # One of them is queued here, for the others there is no room.
+            await world.publish()
+        await world.wait(10)  # They are being read.
+        await world.engine.enable((await world.endpoint(URL)).id, by="ann")
+        await world.wait(5_000)
+        seen = [hit.delivery for hit in world.sender.hits]
+        assert len(seen) == 4
+        assert seen == sorted(seen)
+
+    live(story, EngineOptions(ready_max=1))

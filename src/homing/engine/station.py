@@ -69,7 +69,7 @@ class Station:
         self.next_due: int | None = None
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
-        self.stale = False  # what is being loaded may have moved away meanwhile
+        self.stale = False  # what is being loaded may have moved away meanwhile, or was put back
         self.expire_at = 0  # when it is held: look for expired deliveries then
         self.wake_at: int | None = None
 
@@ -159,6 +159,7 @@ class Station:
             self.left_in_store(work.delivery)
         self.fresh.clear()
         self.retry.clear()
+        self.stale = self.stale or self.loading  # A load that leaves them out as known is void.
         return works
 
     def take_off(self, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
