@@ -37,9 +37,7 @@ MEMORY = ":memory:"
 BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
 WAL_TRIES = 500
 CACHE_KIB = 64 * 1024
-MEMORY_PAGE_BYTES = (
-    8_192  # A commit that split a node looks at every page in memory: fewer, larger.
-)
+MEMORY_PAGE_BYTES = 8_192  # A commit that has split a node looks at all pages in memory.
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
 
@@ -328,12 +326,7 @@ class SqliteDb:
 
     @classmethod
     async def open(
-        cls,
-        path: str | Path,
-        *,
-        threads: bool = False,
-        locked: bool = False,
-        moving: bool = False,
+        cls, path: str | Path, *, threads: bool = False, locked: bool = False, moving: bool = False
     ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
