@@ -14,11 +14,10 @@ from homing.errors import (
     SubscriptionGone,
 )
 from homing.model import Status, show_id
-from homing.policy.explain import Facts, explain
-from homing.policy.retry import remaining
 from homing.ports import DeliveryFilter, DeliveryRow
 from homing.web.answer import Answer, Headers, json_answer
 from homing.web.auth import MANAGERS, READERS
+from homing.web.describe import describe
 from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
 from homing.web.query import TIME_MOST, show_cursor
 from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
@@ -81,30 +80,13 @@ async def _there(call: Call, number: int | None = None) -> DeliveryRow:
 
 
 async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Answer:
-    views, engine, now = call.parts.views, call.parts.engine, call.now
     row = await _there(call, number)
-    delivery = row.delivery
-    attempts = await views.attempts(number)
-    endpoint = await views.endpoint(delivery.endpoint_id)
-    subscription = await views.subscription(delivery.subscription_id)
-    schedule = engine.schedule_of(subscription, tenant=delivery.tenant)
-    facts = Facts(
-        status=row.status,
-        reason=row.reason,
-        finished_at=row.finished_at,
-        arrived=row.arrived,
-        delivery=delivery,
-        endpoint=endpoint,
-        in_flight=engine.in_flight(number),
-        schedule=schedule,
-        rules=engine.rules_of(delivery.tenant),
-    )
-    ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
+    described = await describe(call.parts, row, now=call.now)
     detail = DeliveryDetail(
         **asdict(delivery_view(row)),
-        explanation=explain(facts, now=now),
-        attempts=[attempt_view(attempt) for attempt in attempts],
-        schedule=[RetryView(n, time_text(at)) for n, at in ahead],
+        explanation=described.explanation,
+        attempts=[attempt_view(attempt) for attempt in described.attempts],
+        schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
     )
     return json_answer(detail, status=status, headers=headers)
 

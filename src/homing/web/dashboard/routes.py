@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from homing.web.dashboard.pages import overview
+from homing.web.dashboard.pages import bulk, deliveries, events, overview, subscriptions
 from homing.web.dashboard.visit import Page
 
-PAGES: tuple[Page, ...] = (*overview.PAGES,)
+PAGES: tuple[Page, ...] = (
+    *overview.PAGES,
+    *deliveries.PAGES,
+    *bulk.PAGES,
+    *events.PAGES,
+    *subscriptions.PAGES,
+)

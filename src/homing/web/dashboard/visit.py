@@ -114,6 +114,10 @@ class Visit:
         """The ``{id}`` of the path, as text."""
         return self._path["id"]
 
+    def part(self, name: str) -> str:
+        """Another part of the path."""
+        return self._path[name]
+
     def number(self, prefix: str) -> int:
         """The number behind the ``{id}`` of the path; raises NotFound."""
         number = read_id(prefix, self.key())

@@ -4,12 +4,14 @@ import { startKeys, markRow } from "./keys.js";
 import { startDialogs } from "./dialogs.js";
 import { startToasts } from "./toasts.js";
 import { startLive } from "./live.js";
+import { startForms } from "./forms.js";
 
 startTimes();
 startKeys();
 startDialogs();
 startToasts();
 startLive();
+startForms();
 
 if (document.querySelector("[data-chart]")) {
   import("./charts.js").then((charts) => charts.startCharts());

@@ -1,0 +1,100 @@
+"""Events: what was published, where it went and where not, and a test event of one's own."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from homing.errors import FieldProblem, Invalid, NotFound
+from homing.policy.admission import DEFAULT_TENANT, EventDraft, check_events, is_key, is_type
+from homing.policy.filters_run import read_data
+from homing.policy.wants import why_unmatched
+from homing.ports import EventRow
+from homing.web.answer import Answer
+from homing.web.api.publish import read_drafts
+from homing.web.dashboard.pages.deliveries import pretty
+from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.query import LIMIT_MOST, show_cursor
+
+ROWS = 50
+
+
+async def events(visit: Visit) -> Shown:
+    text = visit.query.text("q")
+    problem = "" if not text or is_type(text) else "This is no type of an event."
+    before_id = visit.query.cursor()
+    found: tuple[list[EventRow], int | None] = [], None
+    if not problem:
+        found = await visit.parts.views.events(
+            tenant=visit.tenant(), event_type=text or None, before_id=before_id, limit=ROWS
+        )
+    rows, after = found
+    cursor = show_cursor(after)
+    return visit.show(
+        "events.html",
+        text=text,
+        problem=problem,
+        rows=rows,
+        first=before_id is None,
+        older="" if cursor is None else "?" + urlencode({"q": text, "cursor": cursor}),
+        address=path,
+    )
+
+
+def path(tenant: str, key: str) -> str:
+    """The address of an event."""
+    return f"/events/{quote(tenant)}/{quote(key, safe='')}"
+
+
+async def event(visit: Visit) -> Shown:
+    tenant, key = visit.part("tenant"), visit.key()
+    visit.sees(tenant)
+    row = await visit.parts.views.event(key, tenant=tenant) if is_key(key) else None
+    if row is None:
+        raise NotFound("The tenant has no such event, or it is past retention.")
+    rows = await visit.parts.views.event_deliveries(row.event.id, limit=LIMIT_MOST + 1)
+    found, _ = await visit.parts.views.subscriptions(
+        tenant=tenant, before_id=None, limit=LIMIT_MOST
+    )
+    reached = {it.delivery.subscription_id for it in rows}
+    data = read_data(row.event.data)
+    unmatched = [
+        (one, why_unmatched(one, row.event, data, now=visit.now))
+        for one in found
+        if one.id not in reached
+    ]
+    return visit.show(
+        "event.html",
+        it=row.event,
+        rows=rows[:LIMIT_MOST],
+        more=len(rows) > LIMIT_MOST,
+        unmatched=[(one, why) for one, why in unmatched if why is not None],
+        pretty=pretty(row.event.data),
+        raw=row.event.data.decode("utf-8", "replace"),
+    )
+
+
+async def publish(visit: Visit) -> Answer:
+    """A test event: the same door as every other, the same checks."""
+    tenant = visit.who.tenant or visit.field("tenant") or DEFAULT_TENANT
+    event_type, data = visit.field("type"), visit.field("data") or "{}"
+    body = b'{"type":"","data":%b}' % data.encode()
+    draft = read_drafts(body, tenant, lines=False)[0]
+    draft = EventDraft(tenant=tenant, type=event_type, data=draft.data)
+    try:
+        check_events([draft])
+    except Invalid as error:
+        raise Invalid(
+            problems=tuple(
+                FieldProblem(it.field.rpartition(".")[2], it.reason) for it in error.problems
+            )
+        ) from None
+    receipt = (await visit.parts.engine.publish([draft]))[0]
+    many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
+    return visit.done(f"Published: {many}.", to=path(tenant, receipt.key))
+
+
+PAGES = (
+    Page(path="/events", handler=events),
+    Page(path="/events", handler=publish, method="POST", right=Right.MANAGE),
+    Page(path="/events/{tenant}/{id:path}", handler=event),
+)

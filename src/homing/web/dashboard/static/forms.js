@@ -1,0 +1,33 @@
+// A form that is checked as one types: the server's own checks, beside each field.
+const WAIT_MS = 350;
+
+export function startForms() {
+  for (const form of document.querySelectorAll("form[data-check]")) watch(form);
+}
+
+function watch(form) {
+  const touched = new Set();
+  let timer = 0;
+  let asked = 0;
+  form.addEventListener("input", (event) => {
+    touched.add(event.target.name);
+    clearTimeout(timer);
+    timer = setTimeout(() => check(form, touched, ++asked, () => asked), WAIT_MS);
+  });
+}
+
+async function check(form, touched, number, latest) {
+  const answer = await fetch(form.dataset.check, {
+    method: "POST",
+    body: new URLSearchParams(new FormData(form)),
+    headers: { "HX-Request": "true" },
+  });
+  if (!answer.ok || number !== latest()) return;
+  const { problems } = await answer.json();
+  for (const place of form.querySelectorAll("[data-problem]")) {
+    const name = place.dataset.problem;
+    if (!touched.has(name)) continue;
+    place.textContent = problems[name] || "";
+    form.elements[name]?.setAttribute("aria-invalid", name in problems ? "true" : "false");
+  }
+}

@@ -1,0 +1,236 @@
+"""Pages of deliveries, events and subscriptions: what a person finds, sees and does."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from urllib.parse import urlencode
+
+import pytest
+
+from homing.client import Homing
+from homing.errors import Invalid
+from homing.model import Status
+from homing.testing import KEY, HomingServer, running_server
+from homing.web.dashboard.search import read_search
+
+_taken = socket.socket()  # Nobody listens there: every attempt is refused.
+_taken.bind(("127.0.0.1", 0))
+REFUSING = f"http://127.0.0.1:{_taken.getsockname()[1]}"
+NASTY = '"><script>alert(1)</script>'
+
+
+class Person:
+    """Somebody with a browser that follows no script."""
+
+    def __init__(self, server: HomingServer, key: str = KEY) -> None:
+        self._host = server.url.removeprefix("http://")
+        self._cookie = ""
+        answer, _ = self.send("/sign-in", {"key": key})
+        assert answer.status == 303
+        self._cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+
+    def _ask(self, method: str, path: str, body: str, kind: str) -> tuple[HTTPResponse, str]:
+        connection = HTTPConnection(self._host, timeout=30)
+        headers = {"cookie": self._cookie, "accept": "text/html", "content-type": kind}
+        connection.request(method, path, body or None, headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer, text
+
+    def see(self, path: str, *, status: int = 200) -> str:
+        answer, text = self._ask("GET", path, "", "text/html")
+        assert answer.status == status, text
+        return text
+
+    def send(self, path: str, fields: dict[str, str]) -> tuple[HTTPResponse, str]:
+        return self._ask("POST", path, urlencode(fields), "application/x-www-form-urlencoded")
+
+    def do(self, page: str, path: str, **fields: str) -> tuple[HTTPResponse, str]:
+        """Send a form of a page, with the token that the page gave."""
+        token = re.search(r'name="csrf" value="([^"]+)"', self.see(page))
+        assert token is not None
+        return self.send(path, {"csrf": token[1], **fields})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HomingServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def person(server: HomingServer) -> Person:
+    return Person(server)
+
+
+def links(page: str, kind: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(rf'href="(/{kind}/[^"?]+)"', page)))
+
+
+def test_a_person_subscribes_publishes_and_finds_the_delivery(person: Person) -> None:
+    answer, page = person.do(
+        "/subscriptions/new",
+        "/subscriptions",
+        url=f"{REFUSING}/hook",
+        types="flow.*",
+        format="standard",
+        active="on",
+        filters='[{"field": "data.amount", "op": "gt", "value": 100}]',
+    )
+    assert answer.status == 200
+    assert re.search(r"whsec_[A-Za-z0-9+/=]{32,}", page), "the secret is shown once"
+    subscription = links(page, "subscriptions")[-1].removesuffix("/edit")
+    assert "whsec_" not in person.see(subscription)
+    for amount in (50, 500):
+        answer, _ = person.do("/events", "/events", type="flow.paid", data=f'{{"amount":{amount}}}')
+        assert answer.status == 303
+    event = answer.getheader("location") or ""
+    page = person.see(event)
+    assert "500" in page
+    delivery = links(page, "deliveries")[0]
+    assert "Waiting" in person.see(delivery) or "attempt" in person.see(delivery)
+    found = person.see(
+        "/deliveries?" + urlencode({"q": "type:flow.* url:127.0.0.1 status:pending"})
+    )
+    assert links(found, "deliveries") == [delivery]
+    other = person.see("/events?q=flow.paid")
+    unmatched = next(it for it in links(other, "events") if it != event)
+    assert "Nowhere" in person.see(unmatched)
+    answer, _ = person.do(delivery, f"{delivery}/cancel")
+    assert answer.status == 303
+    assert "cancelled" in person.see(delivery)
+    answer, _ = person.do(delivery, f"{delivery}/replay")
+    assert answer.getheader("location") not in {None, delivery}
+    answer, _ = person.do(subscription, f"{subscription}/delete")
+    assert answer.status == 303
+    person.see(subscription, status=404)
+
+
+def test_a_form_comes_back_with_every_reason_beside_its_field(person: Person) -> None:
+    answer, page = person.do(
+        "/subscriptions/new",
+        "/subscriptions",
+        url="ftp://x",
+        types="a b!",
+        filters="{",
+        deadline_s="soon",
+        headers="no colon",
+        description=NASTY,
+    )
+    assert answer.status == 422
+    for name in ("url", "types", "filters", "deadline_s", "headers"):
+        told = re.search(rf'data-problem="{name}">([^<]+)<', page)
+        assert told is not None, name
+    assert "<script>alert" not in page
+    assert "&#34;&gt;&lt;script&gt;" in page
+
+
+def test_an_edit_keeps_what_is_masked(person: Person, server: HomingServer) -> None:
+    made = server.client.subscribe(
+        f"{REFUSING}/kept", ["kept"], token="a-long-token", headers={"x-team": "billing"}
+    )
+    path = f"/subscriptions/{made.id}"
+    page = person.see(f"{path}/edit")
+    assert "a-long-token" not in page
+    answer, _ = person.do(
+        f"{path}/edit",
+        path,
+        url=made.url,
+        types="kept more",
+        format="standard",
+        token="****",
+        headers="x-team: ****",
+        active="on",
+    )
+    assert answer.status == 303
+    after = server.client.subscription(made.id)
+    assert after.types == ("kept", "more")
+    assert after.token is not None
+    assert list(after.headers) == ["x-team"]
+
+
+def test_bulk_cancel_counts_first_and_goes_on_until_none_is_left(
+    person: Person, server: HomingServer
+) -> None:
+    made = server.client.subscribe(f"{REFUSING}/bulk", ["bulk"])
+    for number in range(5):
+        server.client.publish("bulk", number)
+    words = f"subscription:{made.id}"
+    page = person.see("/bulk?" + urlencode({"q": words}))
+    assert "Cancel 5" in page
+    answer, page = person.do("/deliveries", "/bulk/cancel", q=words)
+    assert "<b>5</b> cancelled so far" in page
+    answer, _ = person.do("/deliveries", "/bulk/cancel", q=words, done="5")
+    assert answer.status == 303
+    answer, _ = person.do("/deliveries", "/bulk/replay", q=words)
+    job = answer.getheader("location") or ""
+    assert job.startswith("/replays/")
+    assert "Replayed" in person.see(job)
+
+
+def test_filters_are_tried_on_the_latest_events(person: Person, server: HomingServer) -> None:
+    server.client.publish("tried", {"amount": 7})
+    token = {"filters": '[{"field": "data.amount", "op": "eq", "value": 7}]'}
+    _, page = person.do("/subscriptions/new", "/subscriptions/try", **token)
+    assert "matches" in page
+    _, page = person.do("/subscriptions/new", "/subscriptions/try", filters='[{"op": "?"}]')
+    assert 'class="problem"' in page
+
+
+def test_a_viewer_of_one_tenant_sees_its_own_and_may_do_nothing(server: HomingServer) -> None:
+    admin: Homing = server.client
+    theirs = admin.subscribe(f"{REFUSING}/theirs", ["*"])
+    key = admin.create_key("portal", "viewer", tenant="acme")
+    viewer = Person(server, key.key)
+    assert "theirs" not in viewer.see("/subscriptions")
+    viewer.see(f"/subscriptions/{theirs.id}", status=404)
+    viewer.see("/subscriptions/new", status=403)
+    assert "New subscription" not in viewer.see("/subscriptions")
+    event = admin.publish("secret.thing", {"a": 1})
+    viewer.see(f"/events/default/{event.id}", status=404)
+    answer, _ = viewer.send("/events", {"type": "a", "csrf": "x"})
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "url", "prefix"),
+    [
+        ("", None, "", ""),
+        ("status:dropped type:invoice.* url:Acme", Status.DROPPED, "acme", "invoice."),
+        ("acme", None, "acme", ""),
+        ("https://acme.example/a", None, "https://acme.example/a", ""),
+    ],
+)
+def test_a_search_is_read(text: str, status: Status | None, url: str, prefix: str) -> None:
+    search = read_search(text, tenant=None, now=10_000_000)
+    assert (search.conditions.status, search.url, search.prefix) == (status, url, prefix)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("colour:red", "colour"),
+        ("status:lost", "status"),
+        ("type:a!b", "type"),
+        ("type:a!*", "type"),
+        ("since:yesterday", "since"),
+        ("endpoint:7", "endpoint"),
+        ("event:a.b", "event"),
+        ("url:", "url"),
+        ("tenant:a!", "tenant"),
+    ],
+)
+def test_a_search_that_is_not_understood_names_its_qualifier(text: str, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        read_search(text, tenant=None, now=10_000_000)
+    assert [it.field for it in refused.value.problems] == [field]
+
+
+def test_a_tenant_s_search_never_leaves_it() -> None:
+    own = read_search("tenant:other", tenant="acme", now=0).conditions
+    assert own.tenant not in {"other", "acme", None}
+    assert read_search("", tenant="acme", now=0).conditions.tenant == "acme"
