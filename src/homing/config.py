@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_origin
@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from homing.config_reach import ReachSettings, WrongReach, read_list
+from homing.config_fleet import FleetSettings
+from homing.config_reach import WrongReach, read_list
 from homing.config_tables import (
     TenantSettings,
     read_health,
@@ -39,10 +40,11 @@ DATABASE_FILE = "homing.db"  # in the data directory
 MIB = 1024 * 1024
 
 _HIDDEN = frozenset(
-    ("admin_key", "database_url", "outbox_url")
+    ("admin_key", "database_url", "listen_url", "outbox_url")
 )  # never repeated in errors or shown
 _FORMS = {  # of what is not empty
     "database_url": re.compile(r"postgres(ql)?://"),
+    "listen_url": re.compile(r"postgres(ql)?://"),
     "outbox_url": re.compile(r"postgres(ql)?://|sqlite:."),
     "admin_key": re.compile(r"[!-~]{16,256}$"),
 }
@@ -55,7 +57,7 @@ def _about(sentence: str, **extra: str) -> Meta:
     return Meta(description=sentence, extra=extra or None)
 
 
-class Settings(ReachSettings, frozen=True, kw_only=True):
+class Settings(FleetSettings, frozen=True, kw_only=True):
     """All that an operator may set."""
 
     listen: Annotated[
@@ -154,10 +156,6 @@ class Settings(ReachSettings, frozen=True, kw_only=True):
             extra={"unit": "days"},
         ),
     ] = 30
-    node: Annotated[
-        int,
-        Meta(ge=0, le=127, description="The number of this process, different on each machine."),
-    ] = 0
     writer: Annotated[
         Literal["process", "thread", "inline"],
         _about("Where SQLite commits run: in a process or thread of their own, or in the loop."),
@@ -364,6 +362,16 @@ def _bad(name: str, value: Any, source: str, allowed: str = "") -> BadSetting:
     return BadSetting(f"{name} = {shown} (from {source}) must be {rule}.")
 
 
+def _check_texts(settings: Settings, bad: Callable[..., BadSetting]) -> None:
+    if not settings.data:
+        raise bad("data")
+    for name, form in _FORMS.items():
+        if (text := getattr(settings, name)) and not form.match(text):
+            raise bad(name)
+    if settings.role != "both" and not settings.database_url:
+        raise bad("role", "both: SQLite serves one process; set database_url")
+
+
 def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     """What types cannot say: forms of text, and limits that know each other."""
 
@@ -374,11 +382,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     found = _LISTEN.fullmatch(settings.listen)
     if found is None or int(found["port"]) > 65_535:
         raise bad("listen")
-    if not settings.data:
-        raise bad("data")
-    for name, form in _FORMS.items():
-        if (text := getattr(settings, name)) and not form.match(text):
-            raise bad(name)
+    _check_texts(settings, bad)
     if settings.policy not in settings.schedules:
         raise bad("policy", f"one of {', '.join(settings.schedules)}")
     most = min(settings.fresh_slots, settings.retry_slots)

@@ -26,7 +26,8 @@ HomingError
 ├── DataInUse                      another process holds the data directory
 └── Stale                          what was read has changed; read again (never leaves the engine)
     ├── StaleCatalog
-    └── StaleEndpoints
+    ├── StaleEndpoints
+    └── LostLeases
 """
 
 from __future__ import annotations
@@ -253,3 +254,13 @@ class StaleEndpoints(Stale):
     def __init__(self, endpoint_ids: frozenset[int]) -> None:
         super().__init__()
         self.endpoint_ids = endpoint_ids
+
+
+class LostLeases(Stale):
+    """Buckets have gone to another process."""
+
+    code = "lost_leases"
+
+    def __init__(self, buckets: frozenset[int]) -> None:
+        super().__init__()
+        self.buckets = buckets

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import random
 import signal
 import socket
@@ -24,6 +25,7 @@ from msgspec import Struct
 
 from homing.config import DATABASE_FILE, Settings, settings_table, shown_value
 from homing.engine.engine import Engine
+from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay, RelayOptions
@@ -34,6 +36,8 @@ from homing.ports import AdminStore, Clock, FlowStore, KeyStore, ViewStore
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.keys import Keys
+from homing.store.leases import Leases
+from homing.store.notify import PostgresWire
 from homing.store.outbox import open_outbox
 from homing.store.postgres import PostgresDb
 from homing.store.sqlite import MEMORY, SqliteDb
@@ -52,13 +56,14 @@ log = structlog.get_logger("homing")
 
 
 class Stores(Struct, frozen=True):
-    """The ports over one database."""
+    """The ports over one database, and the fleet where there may be many processes."""
 
     close: Callable[[], Awaitable[None]]
     flow: FlowStore
     admin: AdminStore
     views: ViewStore
     keys: KeyStore
+    fleet: FleetParts | None = None
 
 
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
@@ -67,18 +72,44 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
     if in_memory:
         db = await SqliteDb.open(MEMORY)
     elif settings.database_url:
-        db = await PostgresDb.open(settings.database_url)
+        return await _in_a_fleet(settings)
     else:
         file = _database_file(settings)
         if settings.writer == "process":
-            return await _with_writer_process(file, settings.node)
+            return await _with_writer_process(file)
         db = await SqliteDb.open(file, threads=settings.writer == "thread")
-    node = settings.node
-    return Stores(db.close, Flow(db, node=node), Admin(db, node=node), Views(db), Keys(db))
+    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db))
 
 
-async def _with_writer_process(file: Path, node: int) -> Stores:
-    writer = await Writer.open(file, node=node)
+async def _in_a_fleet(settings: Settings) -> Stores:
+    """On PostgreSQL every process is one of many, also when it is the only one."""
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    db = await PostgresDb.open(settings.database_url, name=f"homing {name}", pooled=settings.pooled)
+    line = settings.listen_url or (None if settings.pooled else settings.database_url)
+    wire, leases = PostgresWire(db, line), Leases(db)
+
+    async def close() -> None:
+        await wire.close()
+        await db.close()
+
+    try:
+        me = await leases.join(
+            name=name,
+            role=settings.role,
+            delivers=settings.role != "api",
+            lease_ms=settings.lease_ms,
+        )
+    except BaseException:
+        await close()
+        raise
+    log.info("joined", process=me.id, node=me.node, role=me.role)
+    fleet = FleetParts(store=leases, wire=wire, me=me, lease_ms=settings.lease_ms)
+    flow, admin = Flow(db, node=me.node), Admin(db, node=me.node)
+    return Stores(close, flow, admin, Views(db), Keys(db), fleet)
+
+
+async def _with_writer_process(file: Path) -> Stores:
+    writer = await Writer.open(file, node=0)
     reader = SqliteDb.reader(file)
 
     async def close() -> None:
@@ -110,7 +141,6 @@ def engine_options(settings: Settings) -> EngineOptions:
         endpoint_slots=settings.endpoint_slots,
         ready_bytes_max=settings.memory_bytes_max,
         retention_ms=settings.retention_ms,
-        node=settings.node,
         schedules=settings.schedules,
         policy=settings.policy,
         tenant_policies=settings.tenant_policies,
@@ -144,8 +174,9 @@ async def running(
     try:
         reach = settings.reach()
         sending = SenderOptions(reach=reach, ca_file=settings.ca_file or None)
+        fleet = stores.fleet
         if clock is None:
-            clock = SystemClock()
+            clock, fleet = _system_clock(fleet)
         else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
         sender = HttpSender(sending)
@@ -156,6 +187,7 @@ async def running(
             sender=sender,
             clock=clock,
             options=options or engine_options(settings),
+            fleet=fleet,
         )
         relay = _relay(settings, engine, clock)
         web = WebOptions(
@@ -168,7 +200,7 @@ async def running(
             more_metrics=_metrics_of(relay),
         )
         life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
-        ring = KeyRing(stores.keys, clock, node=settings.node, life_ms=life_ms)
+        ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
             async with _relaying(relay):
@@ -223,6 +255,20 @@ async def _relaying(relay: Relay | None) -> AsyncIterator[None]:
         relay.stop()
         await task
         await relay.close()
+
+
+def _system_clock(fleet: FleetParts | None) -> tuple[Clock, FleetParts | None]:
+    """In a fleet all clocks follow the database's."""
+    clock = SystemClock()
+    if fleet is not None:
+        clock.begin_at(fleet.me.started_at)
+        fleet = msgspec.structs.replace(fleet, on_clock=clock.follow, on_expelled=_end_ourselves)
+    return clock, fleet
+
+
+def _end_ourselves() -> None:
+    """As if we were told to: whoever supervises us starts us again."""
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:

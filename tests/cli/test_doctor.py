@@ -61,7 +61,7 @@ def test_a_server_that_should_be_there_and_is_not_fails_the_check(terminal: Term
 
 
 def test_a_wrong_setting_is_the_first_thing_told(tmp_path: Path) -> None:
-    done = Terminal(tmp_path).run("doctor", "--json", HOMING_NODE="900")
+    done = Terminal(tmp_path).run("doctor", "--json", HOMING_LEASE_MS="900")
     assert (done.code, verdicts(done)) == (1, {"settings": "wrong"})
 
 

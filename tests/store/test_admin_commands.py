@@ -74,7 +74,7 @@ async def test_a_set_endpoint_is_replaced_whole_and_its_generation_raised(db: Db
         rule="person",
     )
     transition = make.transition(endpoint)
-    written = await admin.set_endpoint(wanted, transition=transition, notices=[])
+    written = await admin.set_endpoint(wanted, seen=endpoint, transition=transition, notices=[])
     assert written == replace(wanted, generation=1)
     assert await views.endpoint(endpoint.id) == written
     assert await views.transitions(endpoint.id, before_id=None, limit=9) == ([transition], None)
@@ -83,10 +83,13 @@ async def test_a_set_endpoint_is_replaced_whole_and_its_generation_raised(db: Db
 async def test_an_endpoint_that_changed_meanwhile_is_stale_and_nothing_is_written(db: Db) -> None:
     admin, views, make = Admin(db), Views(db), Maker()
     endpoint, subscription = await subscribed(db, make)
-    newer = await admin.set_endpoint(endpoint, transition=None, notices=[])
+    newer = await admin.set_endpoint(endpoint, seen=endpoint, transition=None, notices=[])
     with pytest.raises(StaleEndpoints) as stale:
         await admin.set_endpoint(
-            endpoint, transition=make.transition(endpoint), notices=[make.event(subscription)]
+            endpoint,
+            seen=endpoint,
+            transition=make.transition(endpoint),
+            notices=[make.event(subscription)],
         )
     assert stale.value.endpoint_ids == {endpoint.id}
     assert await views.endpoint(endpoint.id) == newer
@@ -98,7 +101,7 @@ async def test_an_endpoint_that_changed_meanwhile_is_stale_and_nothing_is_writte
 async def test_a_command_makes_what_a_settle_knew_stale(db: Db) -> None:
     make = Maker()
     endpoint, _ = await subscribed(db, make)
-    await Admin(db).set_endpoint(endpoint, transition=None, notices=[])
+    await Admin(db).set_endpoint(endpoint, seen=endpoint, transition=None, notices=[])
     with pytest.raises(StaleEndpoints):
         await Flow(db).settle(SettleBatch(number=1, endpoints=(endpoint,)))
 
@@ -108,7 +111,7 @@ async def test_notices_are_written_with_their_deliveries_in_the_same_commit(db: 
     endpoint, _ = await subscribed(db, make)
     _, listener = await subscribed(db, make, "https://ops.example/")
     notice = make.event(listener, kind="homing.endpoint.frozen")
-    await admin.set_endpoint(endpoint, transition=None, notices=[notice])
+    await admin.set_endpoint(endpoint, seen=endpoint, transition=None, notices=[notice])
     row = await views.event(notice.event.key, tenant="acme")
     assert row is not None
     assert (row.event, row.deliveries) == (notice.event, 1)

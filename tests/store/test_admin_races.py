@@ -76,7 +76,9 @@ async def test_of_those_who_set_an_endpoint_at_once_one_does(db: Db) -> None:
     frozen = replace(endpoint, health=replace(endpoint.health, state=State.FROZEN))
     answers = await asyncio.gather(
         *(
-            admin.set_endpoint(frozen, transition=make.transition(endpoint), notices=[])
+            admin.set_endpoint(
+                frozen, seen=endpoint, transition=make.transition(endpoint), notices=[]
+            )
             for _ in range(CROWD)
         ),
         return_exceptions=True,

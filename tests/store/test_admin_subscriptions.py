@@ -85,7 +85,7 @@ async def test_a_new_url_makes_an_endpoint_and_leaves_a_move_at_the_old_one(db: 
     )
     assert changed.endpoint_id == new.id
     assert await Views(db).endpoint(new.id) == new
-    assert await admin.chores() == [Chore(77, "move", given.id, old.id, after_id=0)]
+    assert await admin.chores() == [Chore(77, "move", given.id, old.id, 0, old.bucket)]
 
 
 async def test_a_deleted_subscription_leaves_a_cancel_and_cannot_be_touched_again(db: Db) -> None:
@@ -94,7 +94,7 @@ async def test_a_deleted_subscription_leaves_a_cancel_and_cannot_be_touched_agai
     given = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
     gone = await admin.delete_subscription(given.id, now=NOW + 5, chore_id=78)
     assert gone.deleted_at == NOW + 5
-    assert await admin.chores() == [Chore(78, "cancel", given.id, endpoint.id, after_id=0)]
+    assert await admin.chores() == [Chore(78, "cancel", given.id, endpoint.id, 0, endpoint.bucket)]
     with pytest.raises(NotFound):
         await admin.delete_subscription(given.id, now=NOW + 6, chore_id=79)
     with pytest.raises(NotFound):

@@ -85,7 +85,7 @@ async def test_what_is_past_its_window_is_passed_over(db: Db) -> None:
 async def test_a_probe_on_an_old_generation_is_refused(db: Db) -> None:
     scene = await Scene(db).begin()
     await scene.deliver(1)
-    await Admin(db).set_endpoint(scene.endpoint, transition=None, notices=())
+    await Admin(db).set_endpoint(scene.endpoint, seen=scene.endpoint, transition=None, notices=())
 
     with pytest.raises(StaleEndpoints) as stale:
         await take(scene)

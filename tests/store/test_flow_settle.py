@@ -117,7 +117,7 @@ async def test_of_a_batch_on_old_knowledge_nothing_is_written(db: Db) -> None:
     other = scene.make.endpoint("https://b.example/")
     await put(db, endpoints=[other])
     (delivery,) = await scene.deliver(1)
-    await Admin(db).set_endpoint(scene.endpoint, transition=None, notices=())
+    await Admin(db).set_endpoint(scene.endpoint, seen=scene.endpoint, transition=None, notices=())
     before = [await every(db, table) for table in rows.COLUMNS]
     batch = SettleBatch(
         number=1,

@@ -199,7 +199,7 @@ async def test_transitions_are_listed_newest_first(db: Db) -> None:
         transition = make.transition(at)
         if number % 2:
             made.append(transition)
-        written = await admin.set_endpoint(at, transition=transition, notices=[])
+        written = await admin.set_endpoint(at, seen=at, transition=transition, notices=[])
         endpoint, other = (written, other) if number % 2 else (endpoint, written)
     found = await walked(lambda before: views.transitions(endpoint.id, before_id=before, limit=2))
     assert found == made[::-1]

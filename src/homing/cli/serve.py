@@ -51,7 +51,8 @@ def serve(
     endpoint_slots: Annotated[str | None, _flag("endpoint_slots")] = None,
     grace_ms: Annotated[str | None, _flag("grace_ms")] = None,
     retention_days: Annotated[str | None, _flag("retention_days")] = None,
-    node: Annotated[str | None, _flag("node")] = None,
+    role: Annotated[str | None, _flag("role")] = None,
+    lease_ms: Annotated[str | None, _flag("lease_ms")] = None,
     log_level: Annotated[str | None, _flag("log_level")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,
 ) -> None:

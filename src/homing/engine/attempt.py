@@ -35,6 +35,7 @@ class Made(Struct, frozen=True, gc=False):
     header_lines: bytes
     answer: Answer
     outcome: Outcome
+    epoch: int = 1  # of the lease under which it was sent
 
 
 class Letter:

@@ -59,6 +59,7 @@ class Report(Struct, frozen=True, gc=False):
     """Tell of an endpoint's drops: the minute since the last time is over."""
 
     endpoint_id: int
+    bucket: int
 
 
 Item = Made | Ended | Stray | Report
@@ -92,9 +93,10 @@ class Decision:
                 case Report():
                     self._report(item.endpoint_id)
 
-    def batch(self, number: int) -> SettleBatch:
+    def batch(self, number: int, fences: tuple[tuple[int, int], ...] = ()) -> SettleBatch:
         return SettleBatch(
             number=number,
+            fences=fences,
             finished=tuple(self.finished),
             waiting=tuple(self.waiting),
             attempts=tuple(self.attempts),

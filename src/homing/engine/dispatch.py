@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -19,6 +18,7 @@ from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
 from homing.engine.load import Loader
+from homing.engine.shelf import LANES, Shelf
 from homing.engine.station import Station, within_reach
 from homing.model import (
     Delivery,
@@ -35,35 +35,30 @@ from homing.model import (
 from homing.policy.health import Ramp
 from homing.policy.outcome import judge
 from homing.policy.retry import held_past_window
-from homing.policy.turns import Turns
 from homing.ports import Answer, DueAnswer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
 
-LANES = (Lane.FRESH, Lane.RETRY)
 
-
-class Dispatcher:
+class Dispatcher(Shelf):
     """Stations, lanes and the heap. Everything here runs on the event loop, in small steps."""
 
     def __init__(self, core: Core) -> None:
+        super().__init__(core.options, core.held)
         self._sender, self._clock, self._catalog = core.sender, core.clock, core.catalog
-        self._options = options = core.options
+        options = core.options
         self._loader = Loader(
             core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
         self._letters = Letters(deadline_of=options.deadline_of)
-        self.stations: dict[int, Station] = {}
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
         self.airborne = 0  # attempts made and not yet settled, probes included
         self._grounded = asyncio.Event()
-        self.ready_count = self.ready_bytes = 0
         self.paused = False  # the store cannot settle: nothing new starts
         self.shut = False  # the gate is closed: only canaries start
         self.draining = False
-        self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
         self._heap: list[tuple[int, int, Station]] = []
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -77,28 +72,36 @@ class Dispatcher:
 
     # --- what comes in ---------------------------------------------------------------------
 
-    def know(self, start: EndpointStart) -> Station:
+    def know(self, start: EndpointStart) -> None:
         """Take an endpoint over as the store has it."""
         station = self.stations.get(start.endpoint.id)
+        if station is None and not self._mine[start.endpoint.bucket]:
+            self._held.work_abroad(start.endpoint.bucket, start.endpoint.id)
+            return
         if station is None:
             rules = self._options.rules_of(start.endpoint.tenant)
             endpoint = within_reach(start.endpoint, rules, now=self._clock.now())
             station = self.stations[endpoint.id] = Station(endpoint)
         elif start.endpoint.generation > station.endpoint.generation:
-            self.changed(start.endpoint)  # Otherwise what is here is the newer one.
+            since = station.endpoint.health.enabled_since
+            again = start.endpoint.health.enabled_since != since
+            self.changed(start.endpoint, enabled=again)  # Otherwise what is here is the newer one.
         station.more_fresh = station.more_fresh or start.first
         if start.first:
             station.due_later(start.endpoint.created_at)
         if start.next_due is not None:
             station.due_later(start.next_due)
         self.look(station)
-        return station
 
     def accept(self, works: Iterable[Work]) -> None:
         """Fresh deliveries, just committed: they go on in memory where there is room."""
         touched: dict[Station, None] = {}
+        mine = self._mine
         for work in works:
             delivery = work.delivery
+            if not mine[delivery.bucket]:
+                self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+                continue
             station = self.stations.get(delivery.endpoint_id)
             if station is None:
                 self._loader.endpoint(delivery.endpoint_id)
@@ -126,7 +129,9 @@ class Dispatcher:
     def in_store(self, delivery: Delivery) -> None:
         """The store has this delivery, and it is not here."""
         station = self.stations.get(delivery.endpoint_id)
-        if station is None:
+        if not self._mine[delivery.bucket]:
+            self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+        elif station is None:
             self.read_again(delivery.endpoint_id)
         else:
             station.left_in_store(delivery)
@@ -142,41 +147,12 @@ class Dispatcher:
         station.due_later(self._clock.now())
         self.look(station)
 
-    def forget_subscription(self, subscription_id: int, endpoint_id: int) -> None:
-        """Take its deliveries off the queue: they move, or are cancelled, in the store."""
-        station = self.stations.get(endpoint_id)
-        if station is None:
-            return
-        station.stale = station.loading
-        for lane in LANES:
-            gone = self._filter(
-                station, lane, lambda work: work.delivery.subscription_id != subscription_id
-            )
-            for work in gone:  # Those that stay after all are read again.
-                station.left_in_store(work.delivery)
-        self.look(station)
-
-    def forget_delivery(self, delivery_id: int, endpoint_id: int) -> None:
-        """It was cancelled in the store."""
-        station = self.stations.get(endpoint_id)
-        if station is None:
-            return
-        if station.loading:
-            station.settled_meanwhile.add(delivery_id)
-        for lane in LANES:
-            self._filter(station, lane, lambda work: work.delivery.id != delivery_id)
-        self.look(station)
-
-    def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
-        """Take off the queue what is not to be kept."""
-        gone = station.take_off(lane, keep)
-        for work in gone:
-            self._count(work, -1)
-        return gone
-
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
         """An endpoint's row was committed. ``enabled``: it was enabled just now."""
         station = self.stations.get(endpoint.id)
+        if station is None and not self._mine[endpoint.bucket]:
+            self._held.change_abroad(endpoint.bucket, endpoint.id)
+            return
         if station is None:  # Kept: what is being read of it just now may be older.
             self.stations[endpoint.id] = Station(endpoint)
             self.read_again(endpoint.id)
@@ -198,6 +174,8 @@ class Dispatcher:
 
     def look(self, station: Station) -> None:
         """Put a station where it belongs now: lanes, hunger, heap."""
+        if station.closed:
+            return  # Its bucket goes to another process.
         now = self._clock.now()
         for lane in LANES:
             turns = self._turns[lane]
@@ -226,7 +204,7 @@ class Dispatcher:
     def pump(self) -> None:
         """Start all that may start now."""
         self._soon = None
-        if self.paused or self.draining:
+        if self.paused or self.draining or self._clock.now() >= self._held.good_until:
             return
         self._wake_due()
         if self.shut:
@@ -267,7 +245,7 @@ class Dispatcher:
         number = delivery.attempts + 1
         station.in_flight[delivery.id] = lane
         self.airborne += 1
-        endpoint_id = station.endpoint.id
+        endpoint_id, epoch = station.endpoint.id, self._held.epochs[station.endpoint.bucket]
         lines = b""
 
         def done(answer: Answer) -> None:
@@ -282,6 +260,7 @@ class Dispatcher:
                     header_lines=lines,
                     answer=answer,
                     outcome=judge(answer.code, answer.failure),
+                    epoch=epoch,
                 )
             )
 
@@ -300,13 +279,18 @@ class Dispatcher:
             station.settled_meanwhile.add(delivery_id)
         if lane is None:
             return
-        self.airborne -= 1
-        if not self.airborne:
-            self._grounded.set()
         if lane is Lane.PROBE:
             station.probing = False
         else:
             station.flying[lane] -= 1
+        self.down(lane)
+
+    def down(self, lane: Lane) -> None:
+        """One attempt less is in the air; it may belong to a bucket that is no longer ours."""
+        self.airborne -= 1
+        if not self.airborne:
+            self._grounded.set()
+        if lane is not Lane.PROBE:
             self.flying[lane] -= 1
             if self._turns[lane]:
                 self._pump_soon()
@@ -317,13 +301,6 @@ class Dispatcher:
         while self.airborne:
             self._grounded.clear()
             await self._grounded.wait()
-
-    def _count(self, work: Work, sign: int) -> None:
-        self.ready_count += sign
-        self.ready_bytes += sign * len(work.event.data)
-
-    def _room(self) -> int:
-        return self._options.ready_bytes_max - self.ready_bytes
 
     def pause(self) -> None:
         """The store cannot settle: nothing new starts."""
@@ -382,6 +359,8 @@ class Dispatcher:
         if answer.next_due is not None:
             station.due_later(answer.next_due)
         station.read_upto = max([station.read_upto, *(it.delivery.id for it in answer.fresh)])
+        if station.closed:
+            return
         if station.enabled:
             self._queue(station.fresh, answer.fresh, known)
             self._queue(station.retry, answer.retry, known)
@@ -389,9 +368,3 @@ class Dispatcher:
             station.more_fresh = True
             station.due_later(self._clock.now())
         self.look(station)
-
-    def _queue(self, queue: deque[Work], works: Sequence[Work], known: set[int]) -> None:
-        for work in works:
-            if work.delivery.id not in known:
-                queue.append(work)
-                self._count(work, +1)

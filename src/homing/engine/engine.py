@@ -16,8 +16,10 @@ from msgspec import Struct
 from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Report
-from homing.engine.dispatch import LANES, Dispatcher
+from homing.engine.dispatch import Dispatcher
+from homing.engine.fleet import Fleet, FleetParts
 from homing.engine.gate import Gate, GateView
+from homing.engine.held import Held
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
@@ -26,6 +28,7 @@ from homing.engine.publish import Publisher, Told
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
+from homing.engine.shelf import LANES
 from homing.engine.stage import Stage
 from homing.engine.station import Station
 from homing.engine.sweep import Sweeper
@@ -73,7 +76,7 @@ class Pulse(Struct, frozen=True):
 class Engine:
     """Everything between the API and the world. Made by ``Engine.start``."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, fleet: FleetParts | None = None) -> None:
         self._core, self._clock, self._options = core, core.clock, core.options
         self._dispatcher = dispatcher = Dispatcher(core)
         self._publisher = Publisher(core)
@@ -93,6 +96,11 @@ class Engine:
         dispatcher.on_unsendable = settler.add
         dispatcher.on_time = self._on_time
         dispatcher.may_expire = sweeper.may_expire
+        self._fleet: Fleet | None = None
+        if fleet is not None:
+            self._fleet = Fleet(core, dispatcher, settler, fleet)
+            self._fleet.on_gained = self._fleet.on_tidy = self._tidy
+            self._fleet.topics["replays"] = self._tidy
 
     @classmethod
     async def start(
@@ -104,9 +112,11 @@ class Engine:
         sender: Sender,
         clock: Clock,
         options: EngineOptions,
+        fleet: FleetParts | None = None,
     ) -> Engine:
         """Take up everything where the last process left it."""
-        ids = Ids(node=options.node, after=await flow.last_id())
+        node = options.node if fleet is None else fleet.me.node
+        ids = Ids(node=node, after=await flow.last_id())
         catalog = Catalog(admin)
         stage = Stage(catalog=catalog, ids=ids, options=options)
         engine = cls(
@@ -121,13 +131,19 @@ class Engine:
                 catalog=catalog,
                 stage=stage,
                 notices=Notices(stage),
-            )
+                held=Held(fenced=fleet is not None),
+            ),
+            fleet,
         )
         await engine._recover()
         return engine
 
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
+        if self._fleet is not None:
+            self._sweeper.start()
+            await self._fleet.start()
+            return
         after, found = 0, 0
         while page := await self._core.flow.start_page(after, START_PAGE):
             for start in page:
@@ -137,10 +153,22 @@ class Engine:
         await self._replayer.go_on()
         log.info("started", endpoints_with_pending=found)
 
+    def _tidy(self) -> None:
+        """Buckets have come, or some time has passed: what waits there to be done is done."""
+        self._sweeper.do_chores()
+        self._replayer.take_up()
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The other processes, where there are any."""
+        return self._fleet
+
     async def stop(self, *, grace_ms: int) -> None:
         """Stop accepting, finish what is in flight, settle."""
         self._dispatcher.stop()
         self._gate.stop()
+        if self._fleet is not None:
+            self._fleet.begin_to_leave()
         await self._publisher.drain()
         self._replayer.stop()
         try:
@@ -151,6 +179,8 @@ class Engine:
             log.warning("stopped before all was settled; it will be attempted again")
         self._sweeper.stop()
         self._gate.stop()
+        if self._fleet is not None:
+            await self._fleet.leave()
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
 
@@ -177,7 +207,7 @@ class Engine:
         report_at = endpoint.dropped_reported_at + REPORT_EVERY_MS
         if endpoint.dropped_unreported and now >= report_at and not station.reporting:
             station.reporting = True
-            self._settler.add(Report(endpoint.id))
+            self._settler.add(Report(endpoint.id, endpoint.bucket))
         if station.enabled or not station.in_store:
             return
         if now >= station.expire_at and not station.sweeping:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from homing.engine.attempt import Made
 from homing.engine.core import Core
-from homing.engine.dispatch import LANES, Dispatcher
+from homing.engine.dispatch import Dispatcher
+from homing.engine.shelf import LANES
 from homing.engine.station import Station
 from homing.model import Lane, Outcome, Work
 from homing.policy import gate as policy

@@ -52,7 +52,7 @@ class Operator:
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
         self._notices, self._options = core.notices, core.options
         self._dispatcher = dispatcher
-        self._settler, self._sweeper = settler, sweeper
+        self._settler, self._sweeper, self._held = settler, sweeper, core.held
         self._letters = Letters(deadline_of=core.options.deadline_of)
 
     # --- subscriptions -----------------------------------------------------------------------
@@ -86,6 +86,7 @@ class Operator:
                 subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
             )
             await self._catalog.refresh()
+        self._held.tell("catalog")
         return made
 
     async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
@@ -118,6 +119,7 @@ class Operator:
                     chore_id=self._ids.take(now),
                 )
                 await self._catalog.refresh()
+        self._held.tell("catalog")
         if changed.endpoint_id != old.endpoint_id:
             await self._chores()
         return changed
@@ -130,6 +132,7 @@ class Operator:
                     subscription_id, now=now, chore_id=self._ids.take(now)
                 )
                 await self._catalog.refresh()
+        self._held.tell("catalog")
         self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
         await self._chores()
 
@@ -178,14 +181,14 @@ class Operator:
         starts = await self._flow.endpoints([endpoint_id])
         if not starts:
             raise NotFound
-        endpoint, now = starts[0].endpoint, self._clock.now()
+        seen, now = starts[0].endpoint, self._clock.now()
         enabling = state is State.ENABLED
-        verdict = (health.enable if enabling else health.freeze)(endpoint.health, now=now)
+        verdict = (health.enable if enabling else health.freeze)(seen.health, now=now)
         endpoint = msgspec.structs.replace(
-            endpoint,
+            seen,
             health=verdict.health,
             next_probe_at=None,
-            hold_until=0 if enabling else endpoint.hold_until,
+            hold_until=0 if enabling else seen.hold_until,
         )
         transition: Transition | None = None
         notices: tuple[NewEvent, ...] = ()
@@ -204,7 +207,7 @@ class Operator:
             notices = (self._notices.changed(endpoint, verdict.change, by=by, now=now),)
         try:
             written = await self._admin.set_endpoint(
-                endpoint, transition=transition, notices=notices
+                endpoint, seen=seen, transition=transition, notices=notices
             )
         except Unavailable:  # It may have been written all the same.
             self._dispatcher.read_again(endpoint.id)
@@ -221,6 +224,8 @@ class Operator:
     async def cancel(self, delivery_id: int) -> Delivery:
         cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
         self._dispatcher.forget_delivery(cancelled.id, cancelled.endpoint_id)
+        if not self._held.mine[cancelled.bucket]:
+            self._held.change_abroad(cancelled.bucket, cancelled.endpoint_id)
         self._settler.finished["cancelled"] += 1
         return cancelled
 

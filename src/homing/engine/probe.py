@@ -37,7 +37,7 @@ class Prober:
     ) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._dispatcher, self._settler, self._options = dispatcher, settler, core.options
-        self._may_expire = may_expire
+        self._may_expire, self._held = may_expire, core.held
         self._queue: deque[Station] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
@@ -69,7 +69,7 @@ class Prober:
         except HomingError as error:
             log.warning("no probe could be taken", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
-        if found is None:
+        if found is None or station.closed:
             station.probing = False
             self._dispatcher.look(station)
         else:
@@ -80,6 +80,8 @@ class Prober:
         """A delivery that can be sent; those of deleted subscriptions are cancelled on the way."""
         endpoint, now = station.endpoint, self._clock.now()
         if endpoint.health.state is not State.DISABLED or self._dispatcher.draining:
+            return None
+        if station.closed or now >= self._held.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
         # What is published while the store looks must not be forgotten when it finds nothing.
@@ -92,6 +94,7 @@ class Prober:
                 next_probe_at=next_probe_at,
                 now=now,
                 skip_expired=self._may_expire(now),
+                epoch=self._held.fence(endpoint.bucket),
             )
             nothing = work is None and not station.in_flight
         except BaseException:

@@ -33,8 +33,9 @@ class Replayer:
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._admin, self._views, self._clock = core.admin, core.views, core.clock
         self._catalog, self._ids, self._stage = core.catalog, core.ids, core.stage
-        self._dispatcher, self._options = dispatcher, core.options
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._dispatcher, self._options, self._held = dispatcher, core.options, core.held
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
+        self._looking: asyncio.Task[None] | None = None
         self.accepted = 0
 
     async def replay(self, delivery_id: int) -> Delivery:
@@ -111,6 +112,7 @@ class Replayer:
             await self._admin.save_replay_job(job)
         finally:  # It may have been saved, whatever the answer was; if not, it ends at once.
             self._spawn(job)
+            self._held.tell("replays")
         return job
 
     async def job(self, job_id: int) -> ReplayJob:
@@ -126,17 +128,34 @@ class Replayer:
         return job
 
     async def go_on(self) -> None:
-        """Take up the jobs that an earlier process left running."""
+        """Take up the jobs that an earlier or another process left to be done."""
+        if not self._held.keeps_house:
+            return
         for job in await self._admin.running_replay_jobs():
             self._spawn(job)
 
+    def take_up(self) -> None:
+        """Look for jobs, without waiting for the answer."""
+        if self._held.keeps_house and self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            await self.go_on()
+        except HomingError as error:
+            log.debug("replays cannot be looked for", error=str(error))
+        finally:
+            self._looking = None
+
     def _spawn(self, job: ReplayJob) -> None:
+        if job.id in self._tasks or not self._held.keeps_house:
+            return
         task = asyncio.get_running_loop().create_task(self._run(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[job.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
 
     async def _run(self, job: ReplayJob) -> None:
-        while job.state == "running":
+        while job.state == "running" and self._held.keeps_house:
             try:
                 stepped = await self._step(job)
             except HomingError as error:
@@ -178,5 +197,5 @@ class Replayer:
         return after
 
     def stop(self) -> None:
-        for task in list(self._tasks):
+        for task in list(self._tasks.values()):
             task.cancel()

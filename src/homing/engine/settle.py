@@ -19,7 +19,7 @@ from homing.engine.core import Core
 from homing.engine.decide import Decision, Ended, Item, Report, Stray
 from homing.engine.dispatch import Dispatcher
 from homing.engine.recent import Recent
-from homing.errors import HomingError, StaleEndpoints
+from homing.errors import HomingError, LostLeases, StaleEndpoints
 from homing.model import Attempt, Outcome, Work, show_id
 from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
@@ -36,7 +36,7 @@ class Settler:
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._core, self._dispatcher = core, dispatcher
-        self._flow, self._clock = core.flow, core.clock
+        self._flow, self._clock, self._held = core.flow, core.clock, core.held
         self._items: list[Item] = []
         self._task: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
@@ -48,7 +48,9 @@ class Settler:
         self.finished: Counter[str] = Counter()
         self.attempts: Counter[tuple[str, str]] = Counter()
         self.recent = Recent(after=core.ids.take(core.clock.now()))
+        self.late = 0  # outcomes dropped because their bucket had gone to another process
         self.on_accepted: Callable[[list[Work]], None]
+        self.on_lost: Callable[[frozenset[int]], None]
 
     @property
     def unsettled(self) -> int:
@@ -81,13 +83,19 @@ class Settler:
         while True:
             try:
                 if batch is None:
+                    items = self._ours(items)
+                    if not items:
+                        return
                     decision = await self._decide(items)
-                    batch = decision.batch(number)
+                    batch = decision.batch(number, self._held.fences(map(_bucket_of, items)))
                 # The same batch with the same number again, so that it is written once.
                 gone = await self._flow.settle(batch)
             except StaleEndpoints as stale:
                 batch = None
                 self._stale = stale.endpoint_ids
+            except LostLeases as lost:  # Their part is refused; the rest goes through.
+                batch = None
+                self.on_lost(lost.buckets)
             except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
                 self._failed(error, first=failures == 0)
                 await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
@@ -114,6 +122,28 @@ class Settler:
             self.store_ok = True
             log.info("the store settles again")
             self._dispatcher.resume()
+
+    def _ours(self, items: list[Item]) -> list[Item]:
+        """Without what was begun under a lease that is lost: its new holder does it again."""
+        if not self._held.fenced:
+            return items
+        epochs, stations = self._held.epochs, self._dispatcher.stations
+        kept: list[Item] = []
+        for item in items:
+            match item:
+                case Made():
+                    ours = item.epoch == epochs[item.work.delivery.bucket]
+                case Ended() | Stray():
+                    ours = bool(epochs[item.delivery.bucket])
+                case Report():
+                    ours = item.endpoint_id in stations
+            if ours:
+                kept.append(item)
+                continue
+            self.late += 1
+            if isinstance(item, Made):
+                self._dispatcher.down(item.lane)
+        return kept
 
     async def _decide(self, items: list[Item]) -> Decision:
         wanted = {item.endpoint_id for item in items}
@@ -172,8 +202,8 @@ class Settler:
 
     def _land(self, item: Item, *, just_enabled: bool) -> None:
         station = self._dispatcher.stations.get(item.endpoint_id)
-        if station is None:
-            return
+        if station is None or (self._held.fenced and not self._ours([item])):
+            return  # Its bucket was lost during the commit.
         match item:
             case Made():
                 if not just_enabled:  # It begins with one slot, whatever was before.
@@ -205,3 +235,13 @@ def _told(attempt: Attempt) -> dict[str, Any]:
         "retry": attempt.retry,
         "due_at": attempt.due_at,
     }
+
+
+def _bucket_of(item: Item) -> int:
+    match item:
+        case Made():
+            return item.work.delivery.bucket
+        case Ended() | Stray():
+            return item.delivery.bucket
+        case Report():
+            return item.bucket

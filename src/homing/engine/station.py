@@ -33,6 +33,7 @@ class Station:
     """One endpoint at work."""
 
     __slots__ = (
+        "closed",
         "endpoint",
         "expire_at",
         "flying",
@@ -72,6 +73,7 @@ class Station:
         self.stale = False  # what is being loaded may have moved away meanwhile, or was put back
         self.expire_at = 0  # when it is held: look for expired deliveries then
         self.wake_at: int | None = None
+        self.closed = False  # its bucket goes, or has gone, to another process
 
     @property
     def enabled(self) -> bool:
@@ -108,7 +110,7 @@ class Station:
 
     def wants_rows(self, now: int) -> bool:
         """The store has something that could go, and the queue here runs low."""
-        if self.loading or not self.enabled or now < self.endpoint.hold_until:
+        if self.loading or self.closed or not self.enabled or now < self.endpoint.hold_until:
             return False
         low = self.ramp.slots
         if self.more_fresh and len(self.fresh) < low:

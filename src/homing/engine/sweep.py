@@ -43,7 +43,7 @@ class Sweeper:
     ) -> None:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
         self._catalog, self._options = core.catalog, core.options
-        self._dispatcher, self._settler = dispatcher, settler
+        self._dispatcher, self._settler, self._held = dispatcher, settler, core.held
         self._paused = paused  # the end of our last pause
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,10 +116,14 @@ class Sweeper:
     async def _keep_retention(self) -> None:
         while True:
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
+            if not self._held.keeps_house:
+                continue
             before = self._clock.now() - self._options.retention_ms
             try:
                 removed = 0
-                while step := await self._flow.remove_history(before=before, limit=STEP):
+                while step := await self._flow.remove_history(
+                    before=before, limit=STEP, epoch=self._held.fence(0)
+                ):
                     removed += step
                     await asyncio.sleep(0.01)
                 if removed:
@@ -142,7 +146,8 @@ class Sweeper:
             try:
                 # A change whose reply was lost may have been written, and is not known here.
                 await self._catalog.refresh()
-                chores = await self._admin.chores()
+                # Those of other buckets are their holders' to do.
+                chores = [it for it in await self._admin.chores() if self._held.mine[it.bucket]]
                 for chore in chores:
                     await self._step(chore)
                 if not chores and not self._asked:
@@ -171,6 +176,7 @@ class Sweeper:
                     except_ids=frozenset(station.in_flight if station is not None else ()),
                     now=self._clock.now(),
                     limit=STEP,
+                    epoch=self._held.fence(chore.bucket),
                 )
                 moved = step.touched > 0
             except Unavailable:

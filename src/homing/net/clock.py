@@ -4,7 +4,8 @@ Due times are compared with the clock for two days on end, so a wall clock that 
 must neither send a retry early nor expire a backlog. Our time is the wall clock at the start plus
 the monotonic clock. Where the wall clock has moved away since (drift, or somebody set it), ours is
 drawn after it by at most 500 parts per million: a second of difference takes 34 minutes, and no
-reader ever sees time stand still, go back or leap.
+reader ever sees time stand still, go back or leap. In a fleet it is the database's clock that ours
+begins with and is drawn after: ``follow`` says how far that one is ahead.
 
 The wall clock is looked at inside ``now``, at most four times a second: no timer runs for it.
 """
@@ -37,6 +38,16 @@ class SystemClock:
         self._ours_ns = wall_ns()  # our time at the last look
         self._offset_ns = 0  # how far the wall clock was ahead of ours then
         self._stepped_ms: int | None = None
+        self._ahead_ns = 0  # of the wall clock: the clock that we follow
+
+    def begin_at(self, now_ms: int) -> None:
+        """Follow another clock from the start, before anything has read ours."""
+        self._ahead_ns = now_ms * _NS_PER_MS - self._wall_ns()
+        self._ours_ns, self._looked_ns = now_ms * _NS_PER_MS, self._monotonic_ns()
+
+    def follow(self, ahead_ms: int) -> None:
+        """The clock that we follow is so far ahead of ours."""
+        self._ahead_ns = self.now() * _NS_PER_MS + ahead_ms * _NS_PER_MS - self._wall_ns()
 
     def now(self) -> int:
         """Unix milliseconds UTC."""
@@ -61,7 +72,7 @@ class SystemClock:
 
     def _look(self, mono: int, ours: int) -> None:
         expected = self._offset_ns - self._drawn_ns(mono - self._looked_ns)
-        offset = self._wall_ns() - ours
+        offset = self._wall_ns() + self._ahead_ns - ours
         if abs(offset - expected) > STEP_NS:
             self._stepped_ms = ours // _NS_PER_MS
         self._looked_ns, self._ours_ns, self._offset_ns = mono, ours, offset

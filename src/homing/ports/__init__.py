@@ -7,6 +7,7 @@ nothing of the call is kept.
 """
 
 from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
+from homing.ports.fleet import FleetStore, Lease, Member, Standing, Wire
 from homing.ports.flow import (
     DueAnswer,
     DueAsk,
@@ -34,11 +35,14 @@ __all__ = [
     "DueAsk",
     "EndpointStart",
     "EventRow",
+    "FleetStore",
     "FlowStore",
     "HandOver",
     "Handed",
     "KeyStore",
+    "Lease",
     "Ledger",
+    "Member",
     "NewEvent",
     "OutboxLook",
     "OutboxRow",
@@ -51,5 +55,7 @@ __all__ = [
     "Request",
     "Sender",
     "SettleBatch",
+    "Standing",
     "ViewStore",
+    "Wire",
 ]

@@ -28,6 +28,7 @@ class Chore(Struct, frozen=True):
     subscription_id: int
     endpoint_id: int  # where the pending rows are
     after_id: int  # done up to here
+    bucket: int = 0  # where the pending rows are: its holder does it
 
 
 class ChoreStep(Struct, frozen=True):
@@ -97,16 +98,26 @@ class AdminStore(Protocol):
         except_ids: frozenset[int],
         now: int,
         limit: int,
+        epoch: int = 0,
     ) -> ChoreStep:
         """One bounded step: move to ``target``, or cancel; rows in ``except_ids`` are left.
 
-        The step's progress is kept; the chore is removed when it is done.
+        The step's progress is kept; the chore is removed when it is done. LostLeases on another
+        epoch of the chore's bucket (0: no lease is needed).
         """
 
     async def set_endpoint(
-        self, endpoint: Endpoint, *, transition: Transition | None, notices: Sequence[NewEvent]
+        self,
+        endpoint: Endpoint,
+        *,
+        seen: Endpoint,
+        transition: Transition | None,
+        notices: Sequence[NewEvent],
     ) -> Endpoint:
-        """Replace its row at the given generation and raise the generation; else StaleEndpoints."""
+        """Replace its row and raise its generation, if it is as it was ``seen``.
+
+        Otherwise StaleEndpoints: somebody else has changed it, or its holder has settled.
+        """
 
     async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
         """AlreadyFinished, or NotFound, where that is so."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -79,10 +79,12 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     ``finished`` rows leave pending for history. ``waiting`` rows replace their pending row.
     A row that is no longer pending (cancelled meanwhile) is left as it is; if its attempt arrived
     it is marked so. ``endpoints`` replace their row if its generation is still the given one,
-    otherwise StaleEndpoints is raised and nothing is written.
+    otherwise StaleEndpoints is raised and nothing is written; so it is with ``fences``, and
+    LostLeases.
     """
 
     number: int  # of this batch: a commit whose reply was lost is recognised by it
+    fences: tuple[tuple[int, int], ...] = ()  # buckets with the epochs of our leases, in a fleet
     finished: tuple[Finished, ...] = ()
     waiting: tuple[Delivery, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -108,6 +110,15 @@ class FlowStore(Protocol):
     async def start_page(self, after_id: int, limit: int) -> list[EndpointStart]:
         """Endpoints with an id above ``after_id`` that have anything pending, in order of id."""
 
+    async def bucket_page(
+        self, after: Mapping[int, int], *, limit: int
+    ) -> tuple[list[EndpointStart], dict[int, int]]:
+        """Of each bucket the endpoints after this id that have anything pending.
+
+        It looks at ``limit`` endpoints of each; the second value tells where to go on, and leaves
+        out the buckets that are at their end.
+        """
+
     async def endpoints(self, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
         """These endpoints as they are now, pending or not; unknown ids are left out."""
 
@@ -115,13 +126,20 @@ class FlowStore(Protocol):
         """The next rows of many endpoints in one statement, one answer per ask in order."""
 
     async def take_probe(
-        self, endpoint: Endpoint, *, next_probe_at: int, now: int, skip_expired: bool
+        self,
+        endpoint: Endpoint,
+        *,
+        next_probe_at: int,
+        now: int,
+        skip_expired: bool,
+        epoch: int = 0,
     ) -> Work | None:
         """Choose the delivery to probe with and commit ``next_probe_at`` before it is sent.
 
         The oldest delivery never attempted; else the next one after ``probe_after_id``, round and
         round. With ``skip_expired``, rows whose window has ended are passed over. None when there
-        is none (nothing is written then). Raises StaleEndpoints on another generation.
+        is none (nothing is written then). Raises StaleEndpoints on another generation,
+        LostLeases on another epoch of its bucket (0: no lease is needed).
         """
 
     async def expired(
@@ -136,9 +154,9 @@ class FlowStore(Protocol):
     async def settle(self, batch: SettleBatch) -> frozenset[int]:
         """Write a batch; the ids that were no longer pending come back."""
 
-    async def remove_history(self, *, before: int, limit: int) -> int:
+    async def remove_history(self, *, before: int, limit: int, epoch: int = 0) -> int:
         """Remove up to ``limit`` rows of history, attempts and events past retention; how many.
 
         ``before`` is a time: what finished earlier goes. An event that a pending delivery still
-        needs stays.
+        needs stays. LostLeases on another ``epoch`` of bucket 0, whose holder does this for all.
         """

@@ -170,9 +170,11 @@ class WatchedAdmin(Admin):
         self._world = world
 
     async def set_endpoint(
-        self, endpoint: Endpoint, *, transition: Transition | None, notices: Any
+        self, endpoint: Endpoint, *, seen: Endpoint, transition: Transition | None, notices: Any
     ) -> Endpoint:
-        written = await super().set_endpoint(endpoint, transition=transition, notices=notices)
+        written = await super().set_endpoint(
+            endpoint, seen=seen, transition=transition, notices=notices
+        )
         self._world.watch.commanded(written, transition)
         return written
 

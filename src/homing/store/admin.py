@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from homing.model import (
     Transition,
 )
 from homing.ports import Chore, ChoreStep, NewEvent, ReplayJob
-from homing.store import chores, replays, rows
+from homing.store import chores, leases, replays, rows
 from homing.store.tx import Db, Tx
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
@@ -116,10 +117,14 @@ class Admin:
         except_ids: frozenset[int],
         now: int,
         limit: int,
+        epoch: int = 0,
     ) -> ChoreStep:
         """StaleCatalog if ``target`` is not the endpoint that the subscription has now."""
 
         async def work(tx: Tx) -> ChoreStep:
+            await leases.hold(tx, [(chore.bucket, epoch)] if epoch else ())
+            if target is not None:
+                await leases.raise_topic(tx, leases.bucket_topic(target.bucket))
             return await chores.step(
                 tx,
                 chore.id,
@@ -135,17 +140,23 @@ class Admin:
     # --- endpoints and deliveries -----------------------------------------------------------
 
     async def set_endpoint(
-        self, endpoint: Endpoint, *, transition: Transition | None, notices: Sequence[NewEvent]
+        self,
+        endpoint: Endpoint,
+        *,
+        seen: Endpoint,
+        transition: Transition | None,
+        notices: Sequence[NewEvent],
     ) -> Endpoint:
         async def work(tx: Tx) -> Endpoint:
             columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
             values = {name: value for name, value in columns if name not in _FIXED}
-            row = await tx.one("endpoint_replace", **values)
+            row = await tx.one("endpoint_replace", **values, **_as_seen(seen))
             if row is None:
                 raise StaleEndpoints(frozenset({endpoint.id}))
             if transition is not None:
                 await tx.insert("transition", [rows.transition_row(transition)])
             await write_events(tx, notices, node=self._node)
+            await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))
             return replace(endpoint, generation=row[0])
 
         return await self._db.run(work)
@@ -160,6 +171,7 @@ class Admin:
             delivery = rows.pending(row)
             finished = Finished(delivery, Status.CANCELLED, Reason.BY_PERSON, now)
             await tx.insert("history", [rows.history_row(finished)])
+            await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
             await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
             return delivery
 
@@ -225,6 +237,21 @@ class Admin:
             return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
 
         return await self._db.run(work)
+
+
+def _as_seen(endpoint: Endpoint) -> dict[str, Any]:
+    """What every settle of its holder changes: a command decides on what is there now."""
+    health = endpoint.health
+    return {
+        "seen_state": health.state,
+        "seen_attempts": health.attempts,
+        "seen_failures": health.failures,
+        "seen_consecutive": health.consecutive_failures,
+        "seen_success": health.last_success_at or 0,
+        "seen_dropped": endpoint.dropped_unreported,
+        "seen_probed": endpoint.probe_after_id,
+        "seen_hold": endpoint.hold_until,
+    }
 
 
 async def _raise_catalog(tx: Tx) -> int:

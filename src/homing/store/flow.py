@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from homing.ports import (
     Refusal,
     SettleBatch,
 )
-from homing.store import retention, rows
+from homing.store import leases, retention, rows
 from homing.store.tx import Db, Mark, Row, Tx
 from homing.store.writes import (
     LedgerChange,
@@ -86,6 +86,20 @@ class Flow:
 
         return await self._db.run(work, look=True)
 
+    async def bucket_page(
+        self, after: Mapping[int, int], *, limit: int
+    ) -> tuple[list[EndpointStart], dict[int, int]]:
+        async def work(tx: Tx) -> tuple[list[EndpointStart], dict[int, int]]:
+            found = await tx.many("bucket_walk", [(*it, limit) for it in sorted(after.items())])
+            looked: dict[int, list[int]] = defaultdict(list)
+            for bucket, endpoint_id in found:
+                looked[bucket].append(endpoint_id)
+            starts = await _starts(tx, [(endpoint_id,) for _, endpoint_id in found])
+            on = {bucket: max(ids) for bucket, ids in looked.items() if len(ids) == limit}
+            return [it for it in starts if it.oldest_id is not None], on
+
+        return await self._db.run(work, look=True)
+
     async def endpoints(self, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
         async def work(tx: Tx) -> list[EndpointStart]:
             return await _starts(tx, [(it,) for it in endpoint_ids])
@@ -110,12 +124,19 @@ class Flow:
         return await self._db.run(work, look=True)
 
     async def take_probe(
-        self, endpoint: Endpoint, *, next_probe_at: int, now: int, skip_expired: bool
+        self,
+        endpoint: Endpoint,
+        *,
+        next_probe_at: int,
+        now: int,
+        skip_expired: bool,
+        epoch: int = 0,
     ) -> Work | None:
         """``probe_after_id`` is committed with it: it becomes the id of the delivery taken."""
         alive_at = now if skip_expired else -1
 
         async def work(tx: Tx) -> Work | None:
+            await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
             chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
             found = await tx.many("works", [(chosen,)]) if chosen is not None else []
             if not found:
@@ -164,6 +185,7 @@ class Flow:
                 if await tx.one("settled_already", node=self._node, number=batch.number):
                     return frozenset()
                 await tx.one("settled_now", node=self._node, number=batch.number)
+            await leases.hold(tx, batch.fences)
             await _settle_endpoints(tx, batch.endpoints)
             gone = await _leave_pending(tx, batch)
             await _append_history(tx, batch, gone, node=self._settle_node)
@@ -178,11 +200,12 @@ class Flow:
         self._settled = batch.number, gone
         return gone
 
-    async def remove_history(self, *, before: int, limit: int) -> int:
+    async def remove_history(self, *, before: int, limit: int, epoch: int = 0) -> int:
         removed = await self._db.remove_days(before=before, limit=limit)
         walk = self._walk
 
         async def work(tx: Tx) -> tuple[int, retention.Walk]:
+            await leases.hold(tx, [(0, epoch)] if epoch else ())
             return await retention.step(tx, walk, before=before, limit=limit)
 
         rows_removed, self._walk = await self._db.run(work)

@@ -17,9 +17,12 @@ import asyncpg
 class Pool:
     """At most ``size`` connections with the same settings."""
 
-    def __init__(self, dsn: str, *, size: int, settings: dict[str, str]) -> None:
+    def __init__(
+        self, dsn: str, *, size: int, settings: dict[str, str], pooled: bool = False
+    ) -> None:
         self._dsn = dsn
         self._settings = settings
+        self._pooled = pooled  # behind a pooler: a session's state is nobody's
         self._room = asyncio.Semaphore(size)
         self._free: list[Any] = []
 
@@ -51,8 +54,16 @@ class Pool:
             timeout=5,
             command_timeout=30,
             max_cached_statement_lifetime=0,
-            server_settings=self._settings,
+            server_settings=None if self._pooled else self._settings,
+            **({"statement_cache_size": 0} if self._pooled else {}),
         )
+
+    @property
+    def begin(self) -> str:
+        """Begins a transaction; behind a pooler it brings its settings along."""
+        if not self._pooled:
+            return "BEGIN"
+        return ";".join(("BEGIN", *(f"SET LOCAL {k} = '{v}'" for k, v in self._settings.items())))
 
     async def close(self) -> None:
         while self._free:

@@ -36,6 +36,8 @@ COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSER
 PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
 HOT_CONNECTIONS = 6
 VIEW_CONNECTIONS = 4
+# A process that stops in the middle of a transaction must not hold up who takes its buckets over.
+STUCK_AFTER = "4s"
 
 _SESSION = {
     "application_name": "homing",
@@ -43,6 +45,7 @@ _SESSION = {
     "default_transaction_isolation": "read committed",
     "timezone": "UTC",
     "jit": "off",
+    "idle_in_transaction_session_timeout": STUCK_AFTER,
 }
 _HOT = {
     **_SESSION,
@@ -180,10 +183,11 @@ class PostgresDb:
 
     dialect: Dialect = "postgres"
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, *, name: str = "homing", pooled: bool = False) -> None:
         self.count = 0
-        self._hot = Pool(dsn, size=HOT_CONNECTIONS, settings=_HOT)
-        self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION)
+        named = {"application_name": name}
+        self._hot = Pool(dsn, size=HOT_CONNECTIONS, settings=_HOT | named, pooled=pooled)
+        self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
         self._inserts: dict[str, str] = {}
         # What is written as a mark: callers' numbers may begin again with a process, these do not.
         self._tokens = itertools.count(secrets.randbits(62))
@@ -191,9 +195,14 @@ class PostgresDb:
         self._doubts: dict[tuple[int, str], _Doubt] = {}
 
     @classmethod
-    async def open(cls, dsn: str, *, moving: bool = False) -> PostgresDb:
-        """Connect, and bring the schema and the days ahead up to date."""
-        db = cls(dsn)
+    async def open(
+        cls, dsn: str, *, moving: bool = False, name: str = "homing", pooled: bool = False
+    ) -> PostgresDb:
+        """Connect, and bring the schema and the days ahead up to date.
+
+        ``name`` is what the server shows of us. ``pooled``: through a pooler in transaction mode.
+        """
+        db = cls(dsn, name=name, pooled=pooled)
         try:
             await migrate(db, moving=moving)
             db._inserts = _insert_texts(await db.raw(lambda run: run(_TYPES, list(COLUMNS))))
@@ -273,7 +282,7 @@ class PostgresDb:
     async def _commit(self, operation: Callable[[Tx], Awaitable[T]], batch: _Batch | None) -> T:
         async with self._hot.take() as connection:
             tx = PostgresTx(connection, self._inserts)
-            await connection.execute("BEGIN")
+            await connection.execute(self._hot.begin)
             try:
                 if batch is not None and await self._is_committed(connection, batch):
                     await connection.execute("ROLLBACK")

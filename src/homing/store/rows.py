@@ -71,6 +71,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "api_key": _columns(
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
     ),
+    "process": _columns("id node name role delivers started_at expires_at"),
 }
 EVENT_WIDTH = len(COLUMNS["event"])
 PENDING_WIDTH = len(COLUMNS["pending"])
@@ -345,7 +346,7 @@ def chore_row(chore: Chore) -> Row:
 
 
 def chore(row: Row) -> Chore:
-    return Chore(*row[:5])
+    return Chore(*row)
 
 
 def replay_job_row(job: ReplayJob) -> Row:

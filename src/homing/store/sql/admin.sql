@@ -50,7 +50,10 @@ UPDATE endpoint SET
     probe_after_id = :probe_after_id, hold_until = :hold_until,
     dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
     rule = :rule
-WHERE id = :id AND generation = :generation
+WHERE id = :id AND generation = :generation AND state = :seen_state AND attempts = :seen_attempts
+AND failures = :seen_failures AND consecutive_failures = :seen_consecutive
+AND coalesce(last_success_at, 0) = :seen_success AND dropped_unreported = :seen_dropped
+AND probe_after_id = :seen_probed AND hold_until = :seen_hold
 RETURNING generation;
 
 -- name: pending_by_id
@@ -63,7 +66,9 @@ SELECT {history} FROM history WHERE id = :id;
 DELETE FROM pending WHERE id = :id RETURNING {pending};
 
 -- name: chores
-SELECT {chore} FROM chore ORDER BY id;
+-- With the bucket where the deliveries are: its holder does them.
+SELECT {chore:c}, coalesce(e.bucket, 0)
+FROM chore c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
 
 -- name: chore_hold [sqlite]
 SELECT {chore} FROM chore WHERE id = :id;

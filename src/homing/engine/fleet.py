@@ -1,0 +1,371 @@
+"""This process as one of many: its heartbeat, its share of the buckets, and what others do.
+
+At every heartbeat it reads who is there and who holds what, and computes its fair share as all
+others do (``policy/shares``). What is free it takes; what is over its share it hands over: nothing
+new starts there, what is in flight is settled, then the bucket is let go. A heartbeat that fails
+moves nothing: sending stops by our own clock before anybody may take our buckets.
+
+What other processes do is heard at once through the wire. Whoever does not hear (a word was lost,
+there is no line) looks: once a second at versions, every two seconds at what was published a
+moment ago; and endpoint by endpoint, slowly, at everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import islice
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from homing.engine.core import Core
+from homing.engine.dispatch import Dispatcher
+from homing.engine.news import News
+from homing.engine.settle import Settler
+from homing.errors import HomingError
+from homing.model import id_floor
+from homing.policy.shares import BUCKETS, plan
+from homing.ports import FleetStore, Lease, Member, Standing, Wire
+
+log = structlog.get_logger("homing.fleet")
+
+LOOK_EVERY_MS = 1_000
+RECENT_EVERY = 2  # looks
+TIDY_EVERY = 5  # looks
+RECENT_MS = 20_000  # what was published so long ago is looked for: a commit takes no longer
+SETTLED_MS = 1_000  # and what was published since is on its way
+PAGE = 20  # endpoints of each bucket in one statement
+WALK = 32  # buckets in one step of the slow round
+AGAIN_MS = 500
+QUIET_MS = 20
+
+
+class FleetParts(Struct, frozen=True):
+    """What a process of a fleet is given."""
+
+    store: FleetStore
+    wire: Wire
+    me: Member
+    lease_ms: int
+    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # the database's clock, ahead of ours
+    on_expelled: Callable[[], None] = lambda: None  # our node has gone to another process
+
+
+class Fleet:
+    """Keeps ``Held`` up to date. Everything here runs on the event loop."""
+
+    def __init__(
+        self, core: Core, dispatcher: Dispatcher, settler: Settler, parts: FleetParts
+    ) -> None:
+        self._flow, self._catalog, self._clock = core.flow, core.catalog, core.clock
+        self._held, self._dispatcher, self._parts = core.held, dispatcher, parts
+        self._store, self._me = parts.store, parts.me.id
+        self._delivers = parts.me.delivers
+        self._past = [0] * BUCKETS  # the highest epoch that we no longer have
+        self._closing: set[int] = set()  # being handed over
+        self._unread: set[int] = set()  # taken, their endpoints not read yet
+        self._changing = asyncio.Lock()  # a heartbeat's answer and a letting go do not mix
+        self._reading = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._versions: dict[str, int] | None = None
+        self._walk_on: dict[int, int] = {}  # the slow round: where it goes on in each bucket
+        self._looks = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.standing: Standing | None = None
+        self.topics: dict[str, Callable[[], None]] = {}  # who wants to hear of what
+        self.on_gained: Callable[[], None] = lambda: None
+        self.on_tidy: Callable[[], None] = lambda: None
+        self._news = News(parts.wire, me=self._me)
+        self._news.on_work, self._news.on_changed = self._hear_work, self._hear_changed
+        self._news.on_topic = self._hear_topic
+        self._held.work_abroad, self._held.change_abroad = self._news.work, self._news.changed
+        self._held.tell = self._news.topic
+        settler.on_lost = self.lose
+
+    async def start(self) -> None:
+        """Take a share; raises where the store does not answer."""
+        self._parts.wire.listen(self._news.heard, self._gap)
+        self._versions = await self._store.versions()
+        await self._beat_once()
+        self._spawn(self._beat())
+        self._spawn(self._look())
+        self._news.topic("leases")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- the heartbeat -----------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        rest_ms = self._parts.lease_ms // 3
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), rest_ms / 1000)
+            self._wake.clear()  # Before the look: a wake-up during it is not lost.
+            try:
+                await self._beat_once()
+                rest_ms = self._parts.lease_ms // 3
+            except HomingError as error:
+                log.warning("no heartbeat", error=str(error))
+                rest_ms = min(AGAIN_MS, self._parts.lease_ms // 3)
+
+    async def _beat_once(self) -> None:
+        async with self._changing:
+            asked_at = self._clock.now()
+            standing = await self._store.renew(
+                self._me, delivers=self._delivers, lease_ms=self._parts.lease_ms
+            )
+            if standing is None:
+                self._expelled()
+                return
+            self._parts.on_clock(standing.now - (asked_at + self._clock.now()) // 2)
+            self._stand(standing)
+            self._held.good_until = asked_at + self._parts.lease_ms * 9 // 10
+            await self._share(standing)
+        log.debug("heartbeat", until=self._held.good_until, buckets=sum(map(bool, self._held.mine)))
+        self._dispatcher.pump()
+        self._read_soon()
+
+    def _stand(self, standing: Standing) -> None:
+        """What the store says of our buckets."""
+        self.standing = standing
+        lost, found = set(), {}
+        for lease in standing.leases:
+            epoch = self._held.epochs[lease.bucket]
+            if epoch and (lease.owner != self._me or lease.epoch != epoch):
+                lost.add(lease.bucket)
+            # Taken, and the answer did not reach us.
+            if lease.owner == self._me and lease.epoch > max(epoch, self._past[lease.bucket]):
+                found[lease.bucket] = lease.epoch
+        if lost:
+            self.lose(lost)
+        self._gain(found)
+
+    async def _share(self, standing: Standing) -> None:
+        alive = {it.id for it in standing.members}
+        members = [it.id for it in standing.members if it.delivers]
+        owners = [it.owner if it.owner in alive else None for it in standing.leases]
+        wanted = plan(self._me, members, owners)
+        if give := set(wanted.give) - self._closing:
+            self._close(give)
+            self._spawn(self._hand_over(give))
+        if wanted.take:
+            seen: dict[int, Lease] = {it.bucket: it for it in standing.leases}
+            self._gain(await self._store.take(self._me, {it: seen[it].epoch for it in wanted.take}))
+
+    def _expelled(self) -> None:
+        log.critical("this process was away for too long: its node has gone to another")
+        self._held.good_until = 0
+        self.lose(range(BUCKETS))
+        self._parts.on_expelled()
+
+    # --- what is ours ------------------------------------------------------------------------
+
+    def _gain(self, epochs: dict[int, int]) -> None:
+        if not epochs:
+            return
+        for bucket, epoch in epochs.items():
+            self._held.mine[bucket] = self._held.epochs[bucket] = epoch
+        self._unread.update(epochs)
+        log.info("buckets taken", buckets=_ranges(epochs), epochs=epochs)
+
+    def lose(self, buckets: Iterable[int]) -> None:
+        """They are another's by now: forget them at once."""
+        lost = {it for it in buckets if self._held.epochs[it]}
+        self._forget(lost)
+        if lost:
+            log.warning("buckets lost", buckets=_ranges(lost))
+
+    def _forget(self, buckets: set[int]) -> None:
+        held = self._held
+        for bucket in buckets:
+            self._past[bucket] = max(self._past[bucket], held.epochs[bucket])
+            held.mine[bucket] = held.epochs[bucket] = 0
+        self._closing -= buckets
+        self._unread -= buckets
+        self._dispatcher.drop(buckets)
+
+    def _close(self, buckets: set[int]) -> None:
+        self._closing |= buckets
+        for bucket in buckets:
+            self._held.mine[bucket] = 0
+        self._dispatcher.close(buckets)
+
+    async def _hand_over(self, buckets: set[int]) -> None:
+        """Let each go as soon as nothing is in flight there, and the last ones in any case."""
+        until = self._clock.now() + self._parts.lease_ms
+        while left := buckets & self._closing:
+            late = self._clock.now() >= until
+            quiet = left if late else left - self._dispatcher.busy(left)
+            if quiet:
+                try:
+                    await self._give(quiet)
+                except HomingError as error:
+                    log.warning("buckets wait to be handed over", error=str(error))
+                    await asyncio.sleep(AGAIN_MS / 1000)
+            else:
+                await asyncio.sleep(QUIET_MS / 1000)
+
+    async def _give(self, buckets: set[int]) -> None:
+        async with self._changing:
+            buckets &= self._closing
+            await self._store.give(self._me, sorted(buckets))
+            self._forget(buckets)
+        log.info("buckets handed over", buckets=_ranges(buckets))
+        self._news.topic("leases")
+
+    # --- reading what was taken ----------------------------------------------------------------
+
+    def _read_soon(self) -> None:
+        if self._unread and not self._reading.locked():
+            self._spawn(self._read())
+
+    async def _read(self) -> None:
+        async with self._reading:
+            while self._unread:
+                buckets, self._unread = self._unread, set()
+                try:
+                    await self._read_buckets(dict.fromkeys(buckets, 0))
+                except HomingError as error:
+                    self._unread |= {it for it in buckets if self._held.mine[it]}
+                    log.warning("taken buckets cannot be read", error=str(error))
+                    return  # The next look tries again.
+            self.on_gained()
+
+    async def _read_buckets(self, after: dict[int, int]) -> None:
+        while after:
+            after = await self._read_page(after)
+
+    async def _read_page(self, after: dict[int, int]) -> dict[int, int]:
+        """The next endpoints of these buckets; where to go on."""
+        after = {bucket: id_ for bucket, id_ in after.items() if self._held.mine[bucket]}
+        if not after:
+            return {}
+        starts, on = await self._flow.bucket_page(after, limit=PAGE)
+        for start in starts:
+            if self._held.mine[start.endpoint.bucket]:
+                self._dispatcher.know(start)
+        return on
+
+    # --- what others do --------------------------------------------------------------------------
+
+    def _hear_work(self, bucket: int, endpoint_id: int) -> None:
+        if self._held.mine[bucket] and not self._dispatcher.arrived(
+            endpoint_id, now=self._clock.now()
+        ):
+            self._dispatcher.read_again(endpoint_id)
+
+    def _hear_changed(self, bucket: int, endpoint_id: int) -> None:
+        station = self._dispatcher.stations.get(endpoint_id)
+        if self._held.mine[bucket] and station is not None:
+            self._dispatcher.unqueue(station)
+            self._dispatcher.read_again(endpoint_id)
+
+    def _hear_topic(self, topic: str) -> None:
+        if topic == "leases":
+            self._wake.set()
+        elif topic == "catalog":
+            self._spawn(self._refresh())
+        elif topic.startswith("bucket."):
+            for station in self._dispatcher.in_buckets([int(topic[7:])]):
+                self._hear_changed(station.endpoint.bucket, station.endpoint.id)
+        elif topic in self.topics:
+            self.topics[topic]()
+
+    async def _refresh(self) -> None:
+        try:
+            await self._catalog.refresh()
+        except HomingError as error:
+            log.debug("the catalog cannot be read", error=str(error))
+        self.on_tidy()
+
+    def _gap(self) -> None:
+        """Nothing was heard for a while."""
+        self._looks = 0
+        self._wake.set()
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_MS / 1000)
+            try:
+                await self._look_once()
+            except HomingError as error:
+                log.debug("a look failed", error=str(error))
+
+    async def _look_once(self) -> None:
+        versions = await self._store.versions()
+        before, self._versions = self._versions or {}, versions
+        for topic, version in versions.items():
+            if topic == "catalog":
+                changed = version > self._catalog.version
+            else:
+                changed = version != before.get(topic, 0)
+            if changed:
+                self._hear_topic(topic)
+        self._read_soon()
+        if self._looks % RECENT_EVERY == 0:
+            await self._look_for_recent()
+            await self._walk()
+        if self._looks % TIDY_EVERY == 0:
+            self.on_tidy()
+        self._looks += 1
+
+    async def _look_for_recent(self) -> None:
+        """What was published a moment ago and is not known here: its word was lost."""
+        mine, now = self._mine(), self._clock.now()
+        if not mine:
+            return
+        from_id, upto_id = id_floor(now - RECENT_MS), id_floor(now - SETTLED_MS)
+        for bucket, endpoint_id in await self._store.recent(mine, from_id=from_id, upto_id=upto_id):
+            station = self._dispatcher.stations.get(endpoint_id)
+            if station is None or (station.enabled and not station.more_fresh):
+                self._hear_work(bucket, endpoint_id)
+
+    async def _walk(self) -> None:
+        """One step of a slow round over all endpoints here: nothing lies unknown for ever."""
+        if not self._walk_on:
+            self._walk_on = dict.fromkeys(self._mine(), 0)
+        step = dict(islice(self._walk_on.items(), WALK))
+        for bucket in step:
+            del self._walk_on[bucket]
+        self._walk_on.update(await self._read_page(step))
+
+    def _mine(self) -> list[int]:
+        return [bucket for bucket, epoch in enumerate(self._held.mine) if epoch]
+
+    # --- leaving -------------------------------------------------------------------------------
+
+    def begin_to_leave(self) -> None:
+        """Take nothing more, and hand over what is quiet."""
+        self._delivers = False
+        self._wake.set()
+
+    async def leave(self) -> None:
+        """Everything is settled, or given up."""
+        for task in list(self._tasks):
+            task.cancel()
+        try:
+            await self._store.leave(self._me)
+        except HomingError as error:
+            log.warning("left without saying so; the lease will end by itself", error=str(error))
+        self._forget({it for it in range(BUCKETS) if self._held.epochs[it]})
+        self._news.topic("leases")
+        await self._news.told()
+
+
+def _ranges(buckets: Iterable[int]) -> str:
+    """``0-3,7``."""
+    parts: list[list[int]] = []
+    for bucket in sorted(buckets):
+        if parts and bucket == parts[-1][-1] + 1:
+            parts[-1][1:] = [bucket]
+        else:
+            parts.append([bucket])
+    return ",".join("-".join(map(str, part)) for part in parts)

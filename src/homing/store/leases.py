@@ -1,0 +1,160 @@
+"""Processes and leases: rows, no session locks, and the database's clock.
+
+A lease holds as long as its owner's heartbeat is young. Taking a bucket over locks the old owner's
+row: a heartbeat that comes at the same moment waits, and then sees what it has lost. Whatever is
+written under a lease locks the lease's row against being taken until it is committed, and checks
+its epoch: a late writer is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from homing.errors import LostLeases, Unavailable
+from homing.model import NODE_BITS
+from homing.ports import Lease, Member, Standing
+from homing.store.tx import Db, Row, Tx
+
+NODES = 1 << NODE_BITS
+NODE_REST_MS = 60_000  # A node is used again so long after its process was last heard of.
+
+Fence = tuple[int, int]  # bucket, epoch
+
+
+async def hold(tx: Tx, fences: Sequence[Fence]) -> None:
+    """Until this commits nobody takes these buckets; LostLeases if somebody has."""
+    if not fences:
+        return
+    held = {row[0] for row in await tx.many("lease_fence", fences)}
+    if lost := frozenset(bucket for bucket, _ in fences if bucket not in held):
+        raise LostLeases(lost)
+
+
+async def raise_topic(tx: Tx, topic: str) -> None:
+    """Say, with this commit, that something has changed."""
+    await tx.all("news_raise", topic=topic)
+
+
+def bucket_topic(bucket: int) -> str:
+    """People have changed something in this bucket."""
+    return f"bucket.{bucket}"
+
+
+def member(row: Row) -> Member:
+    number, node, name, role, delivers, started_at, expires_at = row
+    return Member(number, node, name, role, bool(delivers), started_at, expires_at)
+
+
+class Leases:
+    """``FleetStore`` on a database; ``clock`` stands in for its clock in tests."""
+
+    def __init__(self, db: Db, clock: Callable[[], int] | None = None) -> None:
+        self._db = db
+        self._clock = clock
+
+    async def _now(self, tx: Tx) -> int:
+        if self._clock is not None:
+            return self._clock()
+        row = await tx.one("database_now")
+        assert row is not None
+        return int(row[0])
+
+    async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
+        async def work(tx: Tx) -> Member:
+            await tx.one("join_hold")
+            now = await self._now(tx)
+            known = [member(row) for row in await tx.all("processes")]
+            number = max((it.id for it in known), default=0) + 1
+            node = _free_node(known, now)
+            new = Member(number, node, name, role, delivers, now, now + lease_ms)
+            await tx.all("process_replace", node=node)
+            row = (new.id, node, name, role, int(delivers), new.started_at, new.expires_at)
+            await tx.insert("process", [row])
+            return new
+
+        return await self._db.run(work)
+
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+        async def work(tx: Tx) -> Standing | None:
+            now = await self._now(tx)
+            renewed = await tx.one(
+                "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
+            )
+            if renewed is None:
+                return None
+            members = [member(row) for row in await tx.all("processes")]
+            leases = tuple(Lease(*row) for row in await tx.all("leases"))
+            return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
+
+        return await self._db.run(work)
+
+    async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
+        async def work(tx: Tx) -> dict[int, int]:
+            now = await self._now(tx)
+            held = await tx.all("leases_hold", buckets=sorted(wanted))
+            held = [row for row in held if wanted[row[0]] == row[2]]
+            owners = sorted({row[1] for row in held if row[1] is not None})
+            gone = await _gone(tx, owners, now) if owners else set()
+            free = [row[0] for row in held if row[1] is None or row[1] in gone]
+            if not free:
+                return {}
+            taken = await tx.all("leases_take", owner=member_id, buckets=free)
+            return dict(taken)
+
+        return await self._db.run(work)
+
+    async def give(self, member_id: int, buckets: Sequence[int]) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("leases_give", owner=member_id, buckets=sorted(buckets))
+            await raise_topic(tx, "leases")
+
+        await self._db.run(work)
+
+    async def leave(self, member_id: int) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("leases_leave", owner=member_id)
+            await tx.all("process_leave", id=member_id, now=await self._now(tx))
+            await raise_topic(tx, "leases")
+
+        await self._db.run(work)
+
+    async def recent(
+        self, buckets: Sequence[int], *, from_id: int, upto_id: int
+    ) -> list[tuple[int, int]]:
+        async def work(tx: Tx) -> list[tuple[int, int]]:
+            found = await tx.all(
+                "recent_work", from_id=from_id, upto_id=upto_id, buckets=list(buckets)
+            )
+            return [(bucket, endpoint_id) for bucket, endpoint_id in found]
+
+        return await self._db.run(work, look=True)
+
+    async def versions(self) -> dict[str, int]:
+        async def work(tx: Tx) -> dict[str, int]:
+            return dict(await tx.all("news"))
+
+        return await self._db.run(work, look=True)
+
+    async def raise_topic(self, topic: str) -> None:
+        async def work(tx: Tx) -> None:
+            await raise_topic(tx, topic)
+
+        await self._db.run(work)
+
+
+def _free_node(known: Sequence[Member], now: int) -> int:
+    """One never used, else the one left longest ago."""
+    unused = set(range(NODES)) - {it.node for it in known}
+    if unused:
+        return min(unused)
+    oldest = min(known, key=lambda it: it.expires_at)
+    if oldest.expires_at > now - NODE_REST_MS:
+        raise Unavailable(f"{NODES} processes are there, or were a minute ago.")
+    return oldest.node
+
+
+async def _gone(tx: Tx, owners: Sequence[int], now: int) -> set[int]:
+    """Those whose heartbeat has stopped, held; one that is just renewing is not among them."""
+    held = await tx.all("owners_hold", ids=owners)
+    known = {row[0] for row in await tx.all("owners_known", ids=owners)}
+    return {row[0] for row in held if row[1] <= now} | (set(owners) - known)

@@ -1,0 +1,82 @@
+"""Word between processes through PostgreSQL: NOTIFY outside all transactions, LISTEN on one line.
+
+The line is a connection of its own, straight to the server: a pooler in transaction mode cannot
+listen. Without it, or while it is broken, everyone still looks once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import asyncpg
+import structlog
+
+from homing.store.tx import Db, Tx
+
+log = structlog.get_logger("homing.wire")
+
+PAUSES_S = (0.1, 0.3, 1.0)
+_CHANNEL = "SELECT 'homing.' || current_schema()"
+
+
+class PostgresWire:
+    """``Wire`` on PostgreSQL; without a ``dsn`` it tells and does not hear."""
+
+    def __init__(self, db: Db, dsn: str | None) -> None:
+        self._db, self._dsn = db, dsn
+        self._task: asyncio.Task[None] | None = None
+        self._live = False
+        self._line: Any = None
+
+    @property
+    def live(self) -> bool:
+        return self._live
+
+    async def tell(self, texts: Sequence[str]) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("notify_all", texts=list(texts))
+
+        if texts:
+            await self._db.run(work, look=True)
+
+    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+        if self._dsn is not None:
+            self._task = asyncio.get_running_loop().create_task(self._listen(heard, gap))
+
+    async def _listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+        failures = 0
+        while True:
+            try:
+                broken = await self._hear(heard)
+                failures = 0
+                self._live = True
+                gap()
+                await broken.wait()
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("nothing is heard from other processes", error=type(error).__name__)
+            finally:
+                self._live = False
+            await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+
+    async def _hear(self, heard: Callable[[str], None]) -> asyncio.Event:
+        """The event is set when the line breaks."""
+        broken = asyncio.Event()
+        line: Any = await asyncpg.connect(
+            self._dsn, timeout=5, server_settings={"application_name": "homing listens"}
+        )
+        line.add_termination_listener(lambda _: broken.set())
+        channel = await line.fetchval(_CHANNEL)
+        await line.add_listener(channel, lambda _line, _pid, _channel, text: heard(text))
+        self._line = line
+        return broken
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._line is not None and not self._line.is_closed():
+            self._line.terminate()

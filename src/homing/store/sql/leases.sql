@@ -1,0 +1,122 @@
+-- Processes and leases. A lease ends with its owner's heartbeat: renewing 256 leases writes one row.
+
+-- name: database_now [sqlite]
+-- Leases are judged by one clock.
+SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER);
+
+-- name: database_now [postgres]
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
+-- name: join_hold [sqlite]
+-- Of two that join at once one waits for the other.
+SELECT 1;
+
+-- name: join_hold [postgres]
+SELECT 1 FROM (SELECT pg_advisory_xact_lock(7239140554)) AS held;
+
+-- name: processes
+SELECT {process} FROM process ORDER BY id;
+
+-- name: process_replace
+-- A node that was left longest ago gets a new process.
+DELETE FROM process WHERE node = :node;
+
+-- name: process_renew
+UPDATE process SET delivers = :delivers, expires_at = :expires_at WHERE id = :id RETURNING id;
+
+-- name: process_leave
+UPDATE process SET delivers = 0, expires_at = :now WHERE id = :id;
+
+-- name: leases
+SELECT bucket, owner, epoch FROM lease ORDER BY bucket;
+
+-- name: leases_hold [sqlite]
+-- Held while they change hands; one that a settle is using right now is left for the next time.
+SELECT bucket, owner, epoch FROM lease WHERE bucket IN (SELECT value FROM json_each(:buckets))
+ORDER BY bucket;
+
+-- name: leases_hold [postgres]
+SELECT bucket, owner, epoch FROM lease WHERE bucket = ANY(:buckets::smallint[])
+ORDER BY bucket FOR UPDATE SKIP LOCKED;
+
+-- name: owners_hold [sqlite]
+-- The owners, held: a heartbeat that comes now waits, and then sees what was taken.
+SELECT id, expires_at FROM process WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: owners_hold [postgres]
+SELECT id, expires_at FROM process WHERE id = ANY(:ids::bigint[])
+ORDER BY id FOR UPDATE SKIP LOCKED;
+
+-- name: owners_known [sqlite]
+SELECT id FROM process WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: owners_known [postgres]
+SELECT id FROM process WHERE id = ANY(:ids::bigint[]);
+
+-- name: leases_take [sqlite]
+UPDATE lease SET owner = :owner, epoch = epoch + 1
+WHERE bucket IN (SELECT value FROM json_each(:buckets)) RETURNING bucket, epoch;
+
+-- name: leases_take [postgres]
+UPDATE lease SET owner = :owner, epoch = epoch + 1
+WHERE bucket = ANY(:buckets::smallint[]) RETURNING bucket, epoch;
+
+-- name: leases_give [sqlite]
+UPDATE lease SET owner = NULL, epoch = epoch + 1
+WHERE owner = :owner AND bucket IN (SELECT value FROM json_each(:buckets));
+
+-- name: leases_give [postgres]
+UPDATE lease SET owner = NULL, epoch = epoch + 1
+WHERE owner = :owner AND bucket = ANY(:buckets::smallint[]);
+
+-- name: leases_leave
+UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner;
+
+-- name: lease_fence [sqlite]
+-- What is written under a lease is written while it holds: nobody takes the bucket meanwhile.
+SELECT bucket FROM lease WHERE bucket = :bucket AND epoch = :epoch;
+
+-- name: lease_fence [postgres]
+SELECT l.bucket FROM lease l
+JOIN unnest(:bucket::smallint[], :epoch::bigint[]) AS it (bucket, epoch)
+ON l.bucket = it.bucket AND l.epoch = it.epoch
+FOR SHARE OF l;
+
+-- name: bucket_walk [sqlite]
+-- The next endpoints of a bucket, whatever is pending.
+SELECT bucket, id FROM endpoint WHERE bucket = :bucket AND id > :after_id
+ORDER BY id LIMIT :limit;
+
+-- name: bucket_walk [postgres]
+SELECT it.bucket, e.id FROM unnest(:bucket::smallint[], :after_id::bigint[], :limit::integer[])
+    AS it (bucket, after_id, most)
+CROSS JOIN LATERAL (
+    SELECT id FROM endpoint WHERE bucket = it.bucket AND id > it.after_id
+    ORDER BY id LIMIT it.most
+) AS e;
+
+-- name: recent_work [sqlite]
+-- What was published a moment ago and nobody has attempted: a word that was lost is made good.
+SELECT DISTINCT bucket, endpoint_id FROM pending
+WHERE id >= :from_id AND id < :upto_id AND part < 2
+AND bucket IN (SELECT value FROM json_each(:buckets));
+
+-- name: recent_work [postgres]
+SELECT bucket, endpoint_id FROM pending
+WHERE id >= :from_id AND id < :upto_id AND part < 2 AND bucket = ANY(:buckets::smallint[])
+GROUP BY bucket, endpoint_id;
+
+-- name: news
+-- How often each topic has changed; the row's lock puts the versions in the order of commits.
+SELECT topic, version FROM news UNION ALL SELECT 'catalog', version FROM catalog;
+
+-- name: news_raise
+INSERT INTO news (topic, version) VALUES (:topic, 1)
+ON CONFLICT (topic) DO UPDATE SET version = news.version + 1;
+
+-- name: notify_all [sqlite]
+-- Outside any transaction of a publisher: NOTIFY inside one would put all commits in a row.
+SELECT value FROM json_each(:texts);
+
+-- name: notify_all [postgres]
+SELECT pg_notify('homing.' || current_schema(), it) FROM unnest(:texts::text[]) AS it;

@@ -1,0 +1,144 @@
+"""Several engines on one store and one virtual time: a fleet without machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from engine.world import ScriptedSender, World
+from homing.engine.engine import Engine
+from homing.engine.fleet import FleetParts
+from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
+from homing.ports import Member, Standing
+from homing.sim.loop import VirtualClock, run_virtual
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.leases import Leases
+from homing.store.sqlite import SqliteDb
+from homing.store.views import Views
+
+LEASE_MS = 9_000
+
+
+class Air:
+    """What carries words: all hear all, unless it is cut."""
+
+    def __init__(self) -> None:
+        self.ears: dict[LocalWire, Callable[[str], None]] = {}
+        self.cut = False
+        self.words = 0
+
+
+class LocalWire:
+    """``Wire`` in one process."""
+
+    def __init__(self, air: Air) -> None:
+        self._air = air
+
+    @property
+    def live(self) -> bool:
+        return not self._air.cut
+
+    async def tell(self, texts: Sequence[str]) -> None:
+        self._air.words += len(texts)
+        if not self._air.cut:
+            for heard in list(self._air.ears.values()):
+                for text in texts:
+                    asyncio.get_running_loop().call_later(0.001, heard, text)
+
+    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+        self._air.ears[self] = heard
+        gap()
+
+    async def close(self) -> None:
+        self._air.ears.pop(self, None)
+
+
+class Beats(Leases):
+    """Heartbeats that can be made to fail."""
+
+    silent = False
+
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+        if self.silent:
+            raise StoreUnavailable
+        return await super().renew(member_id, delivers=delivers, lease_ms=lease_ms)
+
+
+@dataclass
+class Machine:
+    """One process of the fleet."""
+
+    engine: Engine
+    me: Member
+    sender: ScriptedSender
+    beats: Beats
+    wire: LocalWire
+
+    @property
+    def buckets(self) -> set[int]:
+        held = self.engine._core.held
+        return {it for it, epoch in enumerate(held.mine) if epoch}
+
+    def hits(self, url: str) -> list[str]:
+        return [hit.delivery for hit in self.sender.hits if hit.url == url]
+
+
+@dataclass
+class FleetWorld(World):
+    """``engine`` is the one that people and publishers speak to."""
+
+    machines: list[Machine] = field(default_factory=list)
+    air: Air = field(default_factory=Air)
+
+    @classmethod
+    async def begin(cls, options: EngineOptions | None = None) -> FleetWorld:
+        clock = VirtualClock(asyncio.get_running_loop())
+        db = await SqliteDb.open(":memory:")
+        return cls(clock, db, ScriptedSender(clock), options or EngineOptions(), clock.now())
+
+    async def join(self, *, delivers: bool = True) -> Machine:
+        number = len(self.machines) + 1
+        beats = Beats(self.db, self.clock.now)
+        role = "both" if delivers else "api"
+        me = await beats.join(
+            name=f"here:{number}", role=role, delivers=delivers, lease_ms=LEASE_MS
+        )
+        sender, wire = ScriptedSender(self.clock), LocalWire(self.air)
+        sender.scripts = self.sender.scripts
+        self.views = Views(self.db)
+        engine = await Engine.start(
+            flow=Flow(self.db, node=me.node),
+            admin=Admin(self.db, node=me.node),
+            views=self.views,
+            sender=sender,
+            clock=self.clock,
+            options=self.options,
+            fleet=FleetParts(store=beats, wire=wire, me=me, lease_ms=LEASE_MS),
+        )
+        machine = Machine(engine, me, sender, beats, wire)
+        self.machines.append(machine)
+        if number == 1:
+            self.engine = engine
+        return machine
+
+    def owner_of(self, bucket: int) -> Machine:
+        (owner,) = [it for it in self.machines if bucket in it.buckets]
+        return owner
+
+    def other_than(self, machine: Machine) -> Machine:
+        return next(it for it in self.machines if it is not machine)
+
+    def all_hits(self, url: str) -> list[str]:
+        return [delivery for machine in self.machines for delivery in machine.hits(url)]
+
+
+def fleet(story: Callable[[FleetWorld], Awaitable[None]]) -> None:
+    """Live a story on virtual time."""
+
+    async def run() -> None:
+        await story(await FleetWorld.begin())
+
+    run_virtual(run())

@@ -1,0 +1,287 @@
+"""Two engines, one store: shares, hand-overs, take-overs, fencing, and people on any machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.fleet_world import LEASE_MS, FleetWorld, Machine, fleet
+from engine.world import MINUTE, SECOND, always, balanced
+from homing.model import Endpoint, State, Status
+
+URL = "https://a.example/"
+
+
+async def two(world: FleetWorld) -> tuple[Machine, Machine]:
+    one, other = await world.join(), await world.join()
+    await world.wait(5 * SECOND)
+    return one, other
+
+
+async def at(world: FleetWorld, url: str = URL) -> tuple[Machine, Machine, Endpoint]:
+    """The machine that has this URL, one that has not, and its endpoint."""
+    await world.subscribe(url)
+    await world.wait(2 * SECOND)
+    endpoint = await world.endpoint(url)
+    owner = world.owner_of(endpoint.bucket)
+    return owner, world.other_than(owner), endpoint
+
+
+def test_buckets_are_shared_evenly_and_again_when_one_joins_or_leaves() -> None:
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        assert (len(one.buckets), len(other.buckets)) == (128, 128)
+        assert not one.buckets & other.buckets
+        third = await world.join()
+        await world.wait(3 * SECOND)
+        assert sorted(len(it.buckets) for it in world.machines) == [85, 85, 86]
+        await other.engine.stop(grace_ms=1_000)
+        await world.wait(3 * SECOND)
+        assert (len(one.buckets), len(third.buckets)) == (128, 128)
+        assert other.buckets == set()
+
+    fleet(story)
+
+
+def test_one_that_serves_the_api_only_takes_nothing() -> None:
+    async def story(world: FleetWorld) -> None:
+        api = await world.join(delivers=False)
+        other = await world.join()
+        await world.wait(SECOND)
+        assert (len(api.buckets), len(other.buckets)) == (0, 256)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(50)
+        assert (len(api.hits(URL)), len(other.hits(URL))) == (0, 1)
+        await world.wait(SECOND)
+        assert (await world.only_delivery()).status is Status.DELIVERED
+
+    fleet(story)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_is_published_anywhere_goes_out_once_from_its_owner(cut: bool) -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        world.air.cut = cut
+        for machine in world.machines:
+            world.engine = machine.engine
+            for _ in range(20):
+                await world.publish()
+        await world.wait(5 * SECOND if cut else 50)
+        assert len(owner.hits(URL)) == 40
+        assert len(set(owner.hits(URL))) == 40
+        assert other.hits(URL) == []
+        await world.wait(5 * SECOND)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_a_hand_over_waits_for_what_is_in_flight_and_doubles_nothing() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.join()
+        urls = [f"https://{n}.example/" for n in range(40)]
+        for url in urls:
+            world.sender.scripts[url] = always(200, latency_ms=3_000)
+            await world.subscribe(url)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.join()
+        await world.wait(20 * SECOND)
+        assert [len(world.all_hits(url)) for url in urls] == [1] * 40
+        await world.publish()
+        await world.wait(20 * SECOND)
+        assert [len(world.all_hits(url)) for url in urls] == [2] * 40
+        assert world.machines[1].sender.hits
+        assert all(it.engine._settler.late == 0 for it in world.machines)
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_one_that_cannot_renew_stops_before_its_lease_ends_and_the_other_takes_over() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        owner.beats.silent = True
+        world.engine = other.engine
+        ends_at = world.clock.now() + LEASE_MS
+        while world.clock.now() < ends_at + 20 * SECOND:
+            await world.publish()
+            await world.wait(500)
+        last = max(hit.at for hit in owner.sender.hits)
+        first = min(hit.at for hit in other.sender.hits)
+        assert last < first
+        assert last < ends_at
+        assert len(other.buckets) == 256
+        await world.wait(5 * SECOND)
+        rows = await world.deliveries()
+        assert {row.status for row in rows} == {Status.DELIVERED}
+        assert len(set(world.all_hits(URL))) == len(rows)
+        owner.beats.silent = False
+        await world.wait(20 * SECOND)
+        assert (len(owner.buckets), len(other.buckets)) == (128, 128)
+
+    fleet(story)
+
+
+def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settled_twice() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        calls = []
+
+        def slow_then_quick(hit: object) -> object:
+            calls.append(hit)
+            return always(200, latency_ms=4_900 if len(calls) == 1 else 5)(hit)  # type: ignore[arg-type]
+
+        world.sender.scripts[URL] = slow_then_quick  # type: ignore[assignment]
+        world.engine = owner.engine
+        await world.publish()
+        await world.wait(100)
+        assert len(owner.hits(URL)) == 1
+        # As if it had been stopped for longer than its lease, with the attempt in the air.
+        taken = list(owner.buckets)
+        await owner.beats.give(owner.me.id, taken)
+        owner.beats.silent = True
+        other.engine.fleet._wake.set()  # type: ignore[union-attr]
+        await world.wait(60 * SECOND)
+        assert len(other.hits(URL)) == 1
+        (row,) = await world.deliveries()
+        assert row.status is Status.DELIVERED
+        assert len(await world.views.attempts(row.delivery.id)) == 1
+        assert owner.engine._settler.late == 1
+        assert owner.engine._dispatcher.airborne == 0
+        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
+        await balanced(world)
+
+    fleet(story)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_enable_freeze_and_cancel_act_within_a_second_from_any_machine(cut: bool) -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, endpoint = await at(world)
+        world.air.cut = cut
+        world.engine = owner.engine
+        await other.engine.freeze(endpoint.id, by="someone")
+        await world.wait(1_100)
+        await world.publish()
+        await world.wait(2 * MINUTE)
+        assert owner.hits(URL) == []
+        (row,) = [it for it in await world.deliveries() if it.event_type == "a.b"]
+        assert row.status is Status.PENDING
+        await other.engine.enable(endpoint.id, by="someone")
+        await world.wait(1_100)
+        assert len(owner.hits(URL)) >= 1
+        assert owner.engine._dispatcher.stations[endpoint.id].enabled
+
+        world.sender.scripts[URL] = always(500)
+        await world.publish()
+        await world.wait(5 * SECOND)
+        tried = len(owner.hits(URL))
+        pending = [it for it in await world.deliveries() if it.status is Status.PENDING]
+        for it in pending:
+            await other.engine.cancel(it.delivery.id)
+        await world.wait(10 * MINUTE)
+        assert len(owner.hits(URL)) == tried
+        assert (await world.endpoint(URL)).health.state is State.ENABLED
+        await balanced(world)
+
+    fleet(story)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_subscriptions_change_everywhere_and_their_pending_follows(cut: bool) -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        world.sender.scripts[URL] = always(500)
+        await world.publish()
+        await world.wait(SECOND)
+        assert len(owner.hits(URL)) == 1
+        world.air.cut = cut
+        sub = other.engine._core.catalog.get((await world.deliveries())[0].delivery.subscription_id)
+        assert sub is not None
+        number, elsewhere = 0, "https://b0.example/"
+        while True:  # a URL of the other machine
+            from homing.model import bucket_of
+
+            if bucket_of("default", elsewhere) in other.buckets:
+                break
+            number += 1
+            elsewhere = f"https://b{number}.example/"
+        from homing.policy.admission import SubscriptionDraft
+
+        draft = SubscriptionDraft(
+            tenant="default",
+            url=elsewhere,
+            types=("*",),
+            format=sub.format,
+            token=None,
+            headers=(),
+            secret=None,
+            policy=None,
+            deadline_ms=None,
+            active=True,
+            description="",
+        )
+        await other.engine.change(sub.id, draft)
+        await world.wait(10 * SECOND)
+        assert owner.hits(elsewhere) == []
+        await world.wait(2 * MINUTE)
+        assert len(other.hits(elsewhere)) == 1
+        assert len(owner.hits(URL)) == 1
+        assert (await world.only_delivery()).status is Status.DELIVERED
+
+        await owner.engine.unsubscribe(sub.id)
+        assert (await world.publish()).deliveries == 0
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_a_probe_is_made_once_in_the_whole_fleet_whoever_takes_over() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        world.sender.scripts[URL] = always(500)
+        owner, _, _ = await at(world)
+        world.engine = owner.engine
+        for _ in range(110):
+            await world.publish()
+        await world.wait(30 * SECOND)
+        assert (await world.endpoint(URL)).health.state is State.DISABLED
+        tried = len(world.all_hits(URL))
+        since = world.clock.now()
+        await world.wait(9 * MINUTE)
+        await owner.engine.stop(grace_ms=1_000)
+        await world.wait(35 * MINUTE)
+        probes = len(world.all_hits(URL)) - tried
+        assert probes == (world.clock.now() - since) // (10 * MINUTE)
+
+    fleet(story)
+
+
+def test_replay_jobs_and_chores_are_done_by_one_process_and_survive_it() -> None:
+    async def story(world: FleetWorld) -> None:
+        from homing.ports import ReplayFilter
+
+        await two(world)
+        await at(world)
+        for _ in range(30):
+            await world.publish()
+        await world.wait(10 * SECOND)
+        keeper = world.owner_of(0)
+        asked = world.other_than(keeper)
+        job = await asked.engine.start_replay(ReplayFilter(status=Status.DELIVERED))
+        await world.wait(30 * SECOND)
+        done = await asked.engine.replay_job(job.id)
+        assert (done.state, done.replayed) == ("done", 30)
+        assert len(world.all_hits(URL)) == 60
+        assert keeper.engine._replayer.accepted == 30
+        await balanced(world)
+
+    fleet(story)

@@ -1,0 +1,256 @@
+"""Leases: one owner per bucket by the store's own rules, and late writers are refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from homing.errors import LostLeases, Unavailable
+from homing.model import id_floor
+from homing.ports import Member, SettleBatch
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.leases import NODE_REST_MS, NODES, Leases
+from homing.store.tx import Db
+from store.build import NOW, Maker, put
+from store.scene import Scene, every
+
+LEASE = 10_000
+
+
+class Time:
+    """The database's clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def leases(db: Db, time: Time) -> Leases:
+    return Leases(db, time)
+
+
+async def joined(leases: Leases, name: str = "a:1", *, delivers: bool = True) -> Member:
+    return await leases.join(name=name, role="both", delivers=delivers, lease_ms=LEASE)
+
+
+async def pending_ids(db: Db) -> list[int]:
+    return [row[0] for row in await every(db, "pending")]
+
+
+async def everything(leases: Leases, me: Member) -> dict[int, int]:
+    standing = await leases.renew(me.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    return await leases.take(me.id, {it.bucket: it.epoch for it in standing.leases})
+
+
+async def test_everyone_gets_a_node_of_its_own(leases: Leases) -> None:
+    members = await asyncio.gather(*(joined(leases, f"a:{n}") for n in range(10)))
+    assert {it.node for it in members} == set(range(10))
+    assert len({it.id for it in members}) == 10
+
+
+async def test_a_node_is_used_again_only_when_none_is_new_and_long_after(
+    leases: Leases, time: Time
+) -> None:
+    first = await joined(leases)
+    await leases.leave(first.id)
+    for number in range(1, NODES):
+        time.now += 1
+        assert (await joined(leases, f"a:{number}")).node == number
+    with pytest.raises(Unavailable):
+        await joined(leases)
+    time.now += NODE_REST_MS + LEASE
+    again = await joined(leases)
+    assert again.node == first.node
+    assert await leases.renew(first.id, delivers=True, lease_ms=LEASE) is None
+
+
+async def test_what_is_free_is_taken_once(leases: Leases) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert [it.id for it in standing.members] == [one.id, two.id]
+    assert [it.bucket for it in standing.leases] == list(range(256))
+    seen = {it.bucket: it.epoch for it in standing.leases}
+    answers = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
+    taken = [bucket for answer in answers for bucket in answer]
+    assert sorted(taken) == list(range(256))
+    assert {epoch for answer in answers for epoch in answer.values()} == {1}
+
+
+async def test_a_bucket_is_taken_over_when_its_owner_falls_silent_and_not_before(
+    leases: Leases, time: Time
+) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    mine = await everything(leases, one)
+    time.now += LEASE - 1
+    assert await leases.take(two.id, mine) == {}
+    time.now += 1
+    await leases.renew(two.id, delivers=True, lease_ms=LEASE)
+    theirs = await leases.take(two.id, mine)
+    assert theirs == {bucket: epoch + 1 for bucket, epoch in mine.items()}
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert {it.owner for it in standing.leases} == {two.id}
+
+
+async def test_a_heartbeat_in_time_keeps_everything(leases: Leases, time: Time) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    mine = await everything(leases, one)
+    time.now += LEASE + 1  # late, and nobody has taken anything: it may go on
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert {it.owner for it in standing.leases} == {one.id}
+    assert await leases.take(two.id, mine) == {}
+
+
+async def test_what_was_seen_before_it_changed_hands_is_not_taken(leases: Leases) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    mine = await everything(leases, one)
+    await leases.give(one.id, [7])
+    assert await leases.take(two.id, {7: mine[7]}) == {}
+    assert await leases.take(two.id, {7: mine[7] + 1}) == {7: mine[7] + 2}
+    await leases.give(one.id, [7])  # no longer its own to give
+    standing = await leases.renew(two.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert standing.leases[7].owner == two.id
+
+
+async def test_who_leaves_leaves_everything_free_at_once(leases: Leases) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    await everything(leases, one)
+    await leases.leave(one.id)
+    assert len(await everything(leases, two)) == 256
+    standing = await leases.renew(two.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert [it.id for it in standing.members] == [two.id]
+
+
+# --- fencing --------------------------------------------------------------------------------
+
+
+async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leases: Leases) -> None:
+    scene = await Scene(db).begin()
+    one, two = await joined(leases), await joined(leases, "b:1")
+    epochs = await everything(leases, one)
+    bucket = scene.endpoint.bucket
+    event = scene.make.event(scene.sub)
+    await scene.publish([event])
+    (delivery,) = event.deliveries
+    batch = SettleBatch(
+        number=scene.number(),
+        fences=((bucket, epochs[bucket]), ((bucket + 1) % 256, 1)),
+        finished=(scene.make.finished(delivery),),
+        attempts=(scene.make.attempt(delivery),),
+        endpoints=(scene.endpoint,),
+    )
+    await leases.give(one.id, [bucket])
+    taken = await leases.take(two.id, {bucket: epochs[bucket] + 1})
+    with pytest.raises(LostLeases) as lost:
+        await Flow(db).settle(batch)
+    assert lost.value.buckets == {bucket}
+    assert await pending_ids(db) == [delivery.id]
+
+    good = replace(batch, number=scene.number(), fences=((bucket, taken[bucket]),))
+    assert await Flow(db).settle(good) == frozenset()
+    assert await pending_ids(db) == []
+
+
+async def test_a_late_probe_a_late_chore_and_late_retention_are_refused(
+    db: Db, leases: Leases
+) -> None:
+    scene = await Scene(db).begin()
+    event = scene.make.event(scene.sub)
+    await scene.publish([event])
+    admin, flow = Admin(db), Flow(db)
+    await admin.delete_subscription(scene.sub.id, now=NOW, chore_id=5)
+    (chore,) = await admin.chores()
+    with pytest.raises(LostLeases):
+        await flow.take_probe(
+            scene.endpoint, next_probe_at=NOW, now=NOW, skip_expired=False, epoch=9
+        )
+    with pytest.raises(LostLeases):
+        await admin.do_chore(chore, target=None, except_ids=frozenset(), now=NOW, limit=9, epoch=9)
+    with pytest.raises(LostLeases):
+        await flow.remove_history(before=NOW, limit=9, epoch=9)
+    assert await pending_ids(db) == [event.deliveries[0].id]
+    assert await admin.chores() == [chore]
+
+
+async def test_a_takeover_waits_for_no_settle_and_a_settle_for_no_takeover(
+    db: Db, leases: Leases
+) -> None:
+    """Of a settle and a takeover at once exactly one comes first, whichever."""
+    one, two = await joined(leases), await joined(leases, "b:1")
+    epochs = await everything(leases, one)
+    for round_ in range(20):
+        await leases.leave(one.id)
+        fences = tuple((bucket, epochs[bucket]) for bucket in range(256))
+        settled, _ = await asyncio.gather(
+            Flow(db).settle(SettleBatch(number=100 + round_, fences=fences)),
+            everything(leases, two),
+            return_exceptions=True,
+        )
+        assert isinstance(settled, LostLeases)
+
+
+# --- looking --------------------------------------------------------------------------------
+
+
+async def test_the_endpoints_of_a_bucket_come_page_by_page_with_what_they_have_to_do(
+    db: Db,
+) -> None:
+    make = Maker()
+    endpoints = [make.endpoint(f"https://{n}.example/") for n in range(40)]
+    subs = [make.subscription(it) for it in endpoints]
+    await put(db, endpoints=endpoints, subscriptions=subs)
+    busy = subs[::2]
+    await Flow(db).publish(
+        [[make.event(*busy)]], catalog_version=await Admin(db).catalog_version(), number=1
+    )
+    buckets = sorted({it.bucket for it in endpoints})
+    after, found = dict.fromkeys(buckets, 0), []
+    while after:
+        page, after = await Flow(db).bucket_page(after, limit=2)
+        found += page
+    assert sorted(it.endpoint.id for it in found) == sorted(it.endpoint_id for it in busy)
+    assert all(it.first for it in found)
+
+
+async def test_what_was_published_a_moment_ago_is_found_by_bucket(db: Db, leases: Leases) -> None:
+    scene = await Scene(db).begin()
+    event = scene.make.event(scene.sub)
+    await scene.publish([event])
+    number, bucket = event.deliveries[0].id, scene.endpoint.bucket
+    place = [(bucket, scene.endpoint.id)]
+    assert await leases.recent([bucket], from_id=number, upto_id=number + 1) == place
+    assert await leases.recent([bucket], from_id=number + 1, upto_id=id_floor(NOW * 2)) == []
+    assert await leases.recent([(bucket + 1) % 256], from_id=0, upto_id=number + 1) == []
+
+
+async def test_every_change_that_people_make_raises_the_version_of_its_bucket(
+    db: Db, leases: Leases
+) -> None:
+    scene = await Scene(db).begin()
+    event = scene.make.event(scene.sub)
+    await scene.publish([event])
+    topic = f"bucket.{scene.endpoint.bucket}"
+    await Admin(db).set_endpoint(scene.endpoint, seen=scene.endpoint, transition=None, notices=())
+    assert (await leases.versions())[topic] == 1
+    await Admin(db).cancel_delivery(event.deliveries[0].id, now=NOW)
+    assert (await leases.versions())[topic] == 2
+    await leases.raise_topic("keys")
+    versions = await leases.versions()
+    assert versions["keys"] == 1
+    assert versions["catalog"] == await Admin(db).catalog_version()
