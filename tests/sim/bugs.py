@@ -173,11 +173,7 @@ BUGS = [
     ),
     _bug(
         "a slot of the lane is not given back",
-        (
-            f"{DISPATCH}.landed",
-            "station.flying[lane] -= 1\nself.flying[lane] -= 1",
-            "station.flying[lane] -= 1",
-        ),
+        (f"{DISPATCH}.down", "self.flying[lane] -= 1", "pass"),
     ),
     _bug(
         "a hold is not honoured",
