@@ -190,7 +190,7 @@ BUGS = [
     ),
     _bug(
         "what was held beyond its window is attempted",
-        (f"{DISPATCH}._start", "late and self.may_expire(now)", "False"),
+        (f"{DISPATCH}.start", "late and self.may_expire(now)", "False"),
     ),
     _bug(
         "a cancelled delivery stays in the queue",
@@ -344,7 +344,7 @@ BUGS = [
     _bug(
         "a clock that was ahead drops what is fresh",
         (
-            f"{DISPATCH}._start",
+            f"{DISPATCH}.start",
             "min(station.endpoint.health.enabled_since, now)",
             "station.endpoint.health.enabled_since",
         ),
