@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homing.policy.filters import filter_problems, read_filters
-from homing.policy.filters_compare import read_moment, read_number
+from homing.policy.filters_compare import _usual_moment, read_moment, read_number
 from homing.policy.filters_run import compiled, read_data, run
 from policy import slow_filters
 
@@ -158,3 +158,24 @@ def test_a_text_is_the_same_moment_in_both(at: Any, hours: int, mark: str, ms: i
         whole = fast - slow[1]
         assert whole % 10**9 == 0
         assert whole // 10**9 == int(slow[0].timestamp())
+
+
+USUAL = "2026-03-01T17:00:00.000-0600"
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(USUAL) - 1), st.sampled_from("0123456789-+:.,TZ W")),
+        max_size=3,
+    )
+)
+def test_the_short_way_to_read_a_date_reads_no_other(changes: list[tuple[int, str]]) -> None:
+    letters = list(USUAL)
+    for place, letter in changes:
+        letters[place] = letter
+    text = "".join(letters)
+    short, slow = _usual_moment(text), slow_filters._moment(text)
+    if short is not None:
+        assert slow is not None
+        assert short == int(slow[0].timestamp()) * 10**9 + slow[1]
