@@ -29,7 +29,8 @@ _POSTGRES_COLUMNS = """
 
 _SESSIONS = """
     SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name = 'homing' AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND application_name LIKE 'homing%'
+    AND pid <> pg_backend_pid()
 """
 
 
