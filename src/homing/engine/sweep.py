@@ -126,6 +126,11 @@ class Sweeper:
                 ):
                     removed += step
                     await asyncio.sleep(0.01)
+                now = self._clock.now()
+                folding = True
+                while folding:
+                    step = await self._flow.fold_rollups(now=now, before=before, limit=STEP)
+                    folding = step >= STEP
                 if removed:
                     log.info("history past retention removed", rows=removed)
             except HomingError as error:

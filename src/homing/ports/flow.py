@@ -160,3 +160,6 @@ class FlowStore(Protocol):
         ``before`` is a time: what finished earlier goes. An event that a pending delivery still
         needs stays. LostLeases on another ``epoch`` of bucket 0, whose holder does this for all.
         """
+
+    async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:
+        """Add counts of old minutes to their hours, remove hours before ``before``; how many."""

@@ -18,6 +18,7 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.ports.board import BoardStore
 
 
 class DeliveryRow(Struct, frozen=True):
@@ -69,7 +70,7 @@ class Ledger(Struct, frozen=True):
     counted: bool
 
 
-class ViewStore(Protocol):
+class ViewStore(BoardStore, Protocol):
     """Reads for people. Lists are newest first, by id; ``before_id`` is the cursor.
 
     A page looks at a bounded number of rows: it may hold fewer rows than asked for (even none) and

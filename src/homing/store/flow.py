@@ -29,7 +29,7 @@ from homing.ports import (
     Refusal,
     SettleBatch,
 )
-from homing.store import leases, retention, rows
+from homing.store import leases, retention, rollups, rows
 from homing.store.tx import Db, Mark, Row, Tx
 from homing.store.writes import (
     LedgerChange,
@@ -194,6 +194,7 @@ class Flow:
             if batch.transitions:
                 await tx.insert("transition", [rows.transition_row(it) for it in batch.transitions])
             await write_events(tx, batch.notices, node=self._settle_node)
+            await rollups.add(tx, batch, gone, node=self._settle_node)
             return gone
 
         gone = await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
@@ -210,6 +211,12 @@ class Flow:
 
         rows_removed, self._walk = await self._db.run(work)
         return removed + rows_removed
+
+    async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:
+        async def work(tx: Tx) -> int:
+            return await rollups.fold(tx, now=now, before=before, limit=limit)
+
+        return await self._db.run(work)
 
 
 # --- publish --------------------------------------------------------------------------------

@@ -42,6 +42,10 @@ def _columns(text: str) -> tuple[str, ...]:
 _DELIVERY = "id bucket tenant endpoint_id subscription_id event_id root_id accepted_at"
 _SCHEDULE = "due_at expires_at t0 retry attempts ours replay"
 
+_ROLLUP = (
+    "at endpoint_id tenant node delivered failed ours dropped b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 b10 b11"
+)
+
 COLUMNS: dict[str, tuple[str, ...]] = {
     "subscription": _columns(
         "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
@@ -72,6 +76,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
     ),
     "process": _columns("id node name role delivers started_at expires_at"),
+    "rollup": _columns(_ROLLUP),
+    "rollup_hour": _columns(_ROLLUP),
 }
 EVENT_WIDTH = len(COLUMNS["event"])
 PENDING_WIDTH = len(COLUMNS["pending"])

@@ -8,6 +8,7 @@ from homing.model import Attempt, Endpoint, State, Subscription, Transition
 from homing.policy.match import type_matches
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow, Ledger
 from homing.store import lists, rows, tenants
+from homing.store.board import BoardViews
 from homing.store.lists import LOOK
 from homing.store.tx import Db, Row, Tx
 
@@ -27,7 +28,7 @@ def _page(
     return kept, looked[-1][0] if len(looked) == look else None
 
 
-class Views:
+class Views(BoardViews):
     """``ViewStore`` on a database."""
 
     def __init__(self, db: Db) -> None:

@@ -1,0 +1,128 @@
+"""Counts per minute and hour: gathered in memory, one statement per batch, folded later.
+
+Settle adds what a batch did: a row per endpoint, per tenant and for all together, whatever the
+batch's size. The sweep takes minutes older than a day out and adds them to their hours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from homing.model import Outcome, Status
+from homing.ports import SettleBatch
+from homing.ports.board import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
+from homing.store.tx import Row, Tx
+
+MINUTES_KEPT_MS = 25 * HOUR_MS
+_BOUNDS_US = tuple(bound * 1_000 for bound in BOUNDS_MS)
+_EMPTY = [0] * (4 + len(BOUNDS_MS) + 1)
+_PLACE = {Outcome.DELIVERED: 0, Outcome.FAILED: 1, Outcome.OURS: 2}
+_DROPPED, _TOOK = 3, 4
+
+Key = tuple[int, int, str]  # minute, endpoint, tenant
+Counts = dict[Key, list[int]]
+
+
+async def add(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) -> None:
+    """Add what a batch did."""
+    counts = gather(batch, gone)
+    if counts:
+        # In order: two transactions never wait for each other in a circle.
+        rows = [(*key, node, *counts[key]) for key in sorted(counts)]
+        await tx.many("rollup_add", rows)
+
+
+def gather(batch: SettleBatch, gone: frozenset[int]) -> Counts:
+    """What a batch did, per minute and endpoint, tenant, and in all."""
+    counts: Counts = {}
+    for attempt in batch.attempts:
+        at = attempt.finished_at
+        key = (at - at % MINUTE_MS, attempt.endpoint_id, "")
+        row = counts.get(key)
+        if row is None:
+            row = counts[key] = _EMPTY.copy()
+        row[_PLACE[attempt.outcome]] += 1
+        row[_TOOK + bisect_left(_BOUNDS_US, attempt.phases.total_us)] += 1
+    _ended(counts, batch, gone)
+    tenants = {it.id: it.tenant for it in batch.endpoints}
+    for delivery in batch.waiting:
+        tenants.setdefault(delivery.endpoint_id, delivery.tenant)
+    return {**counts, **_totals(counts, tenants)}
+
+
+def _ended(counts: Counts, batch: SettleBatch, gone: frozenset[int]) -> None:
+    """Drops count for the endpoint too; how long a delivery took, for its tenant."""
+    for it in batch.finished:
+        if it.delivery.id in gone:
+            continue
+        minute = it.finished_at - it.finished_at % MINUTE_MS
+        if it.status is Status.DROPPED:
+            key = (minute, it.delivery.endpoint_id, "")
+            counts.setdefault(key, _EMPTY.copy())[_DROPPED] += 1
+        elif it.status is Status.DELIVERED:
+            took = it.finished_at - it.delivery.accepted_at
+            key = (minute, 0, it.delivery.tenant)
+            row = counts.setdefault(key, _EMPTY.copy())
+            row[_TOOK + bisect_left(BOUNDS_MS, took)] += 1
+
+
+def _totals(counts: Counts, tenants: dict[int, str]) -> Counts:
+    """The rows of tenants, with the outcomes of their endpoints, and the row of all."""
+    totals: Counts = {}
+    for (minute, endpoint_id, tenant), row in counts.items():
+        first, last = (0, _TOOK) if endpoint_id else (_TOOK, len(row))
+        whose = tenants.get(endpoint_id, "") if endpoint_id else tenant
+        for key in {(minute, 0, whose), (minute, 0, "")}:
+            total = totals.setdefault(key, _EMPTY.copy())
+            for place in range(first, last):
+                total[place] += row[place]
+    return totals
+
+
+# --- the sweep ------------------------------------------------------------------------------
+
+
+async def fold(tx: Tx, *, now: int, before: int, limit: int) -> int:
+    """One bounded step: old minutes become hours, hours past retention go; how many rows went."""
+    bound = (now - MINUTES_KEPT_MS) // HOUR_MS * HOUR_MS
+    minutes = await tx.all("rollup_fold", before=bound, limit=limit)
+    hours: dict[Row, list[int]] = {}
+    for at, endpoint_id, tenant, node, *counted in minutes:
+        row = hours.setdefault((at - at % HOUR_MS, endpoint_id, tenant, node), _EMPTY.copy())
+        for place, value in enumerate(counted):
+            row[place] += value
+    await tx.many("rollup_hour_add", [(*key, *hours[key]) for key in sorted(hours)])
+    gone = await tx.all("rollup_hours_remove", before=before, limit=limit)
+    return len(minutes) + len(gone)
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+async def read(
+    tx: Tx, endpoint_ids: Sequence[int], tenant: str, *, since: int, until: int
+) -> dict[int, list[Rollup]]:
+    """Minutes and hours of each endpoint, or of tenants (id 0), oldest first."""
+    ids = list(endpoint_ids)
+    start = since - since % MINUTE_MS
+    floor = (until - MINUTES_KEPT_MS) // HOUR_MS * HOUR_MS - HOUR_MS
+    minutes = list(range(max(start, floor), until, MINUTE_MS))
+    found = await tx.all("rollup_read", ats=minutes, ids=ids, tenant=tenant)
+    if start < floor + 2 * HOUR_MS:
+        hours = list(range(since - since % HOUR_MS, until, HOUR_MS))
+        found += await tx.all("rollup_hour_read", ats=hours, ids=ids, tenant=tenant)
+    return _merged(found)
+
+
+def _merged(found: Iterable[Row]) -> dict[int, list[Rollup]]:
+    sums: dict[tuple[int, int], list[int]] = {}
+    for at, endpoint_id, _, _, *counted in found:
+        row = sums.setdefault((at, endpoint_id), _EMPTY.copy())
+        for place, value in enumerate(counted):
+            row[place] += value
+    merged: dict[int, list[Rollup]] = {}
+    for (at, endpoint_id), row in sorted(sums.items()):
+        rollup = Rollup(at, row[0], row[1], row[2], row[3], tuple(row[_TOOK:]))
+        merged.setdefault(endpoint_id, []).append(rollup)
+    return merged
