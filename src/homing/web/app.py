@@ -44,7 +44,14 @@ def create_app(
     engine: Engine, views: ViewStore, admin: AdminStore, ring: KeyRing, options: WebOptions
 ) -> ASGIApp:
     """The whole HTTP side."""
-    parts = Parts(engine=engine, views=views, admin=admin, ring=ring, options=options)
+    parts = Parts(
+        engine=engine,
+        views=views,
+        admin=admin,
+        ring=ring,
+        options=options,
+        started_at=options.now(),
+    )
     keys = Keys(options.admin_key, ring, options.now)
     desk = Desk(parts, keys)
     routes = [*_routes(parts, keys), *desk.routes()]

@@ -48,6 +48,7 @@ class Parts(Struct, frozen=True):
     admin: AdminStore
     ring: KeyRing
     options: WebOptions
+    started_at: int = 0
     room: Room = field(default_factory=Room)  # for bodies
     # Read, merge, write: of two at a time one's change would be lost.
     patching: asyncio.Lock = field(default_factory=asyncio.Lock)

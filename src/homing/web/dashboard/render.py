@@ -27,6 +27,7 @@ def environment(files: Files) -> Environment:
     env.filters.update(
         ago=ago, at=at, ident=ident, number=number, short=short, span=span, took=took
     )
+    env.filters["bytes"] = size
     env.globals.update(root=files.root, version=__version__)
     return env
 
@@ -68,6 +69,11 @@ def short(value: float) -> str:
             scaled = value / size
             return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def size(count: int) -> str:
+    """``3.2 MB``."""
+    return short(count).replace("k", " kB").replace("M", " MB").replace("G", " GB")
 
 
 def span(ms: float | None) -> str:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from homing.web.dashboard.pages import bulk, deliveries, events, overview, subscriptions
+from homing.web.dashboard.pages import (
+    bulk,
+    deliveries,
+    endpoints,
+    events,
+    overview,
+    subscriptions,
+    system,
+)
 from homing.web.dashboard.visit import Page
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
+    *endpoints.PAGES,
     *deliveries.PAGES,
     *bulk.PAGES,
     *events.PAGES,
     *subscriptions.PAGES,
+    *system.PAGES,
 )
