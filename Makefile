@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit bench profile chaos mutation simulate docs clean
+.PHONY: help setup run test lint unit bench profile chaos security mutation simulate docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ profile: setup  ## where the CPU goes in parts c and d of the bench
 
 chaos: setup  ## killed, cut off, filled up: every fault for real; ARGS=--quick in a few minutes
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.run $(ARGS)
+
+security: setup  ## hostile receivers, doors and input in their long forms; ARGS=--quick in a few minutes
+	PYTHONPATH=src:tests $(BIN)/python -m security.run $(ARGS)
 
 mutation: setup  ## does a test fail for every small change of policy and settle?
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.mutation $(ARGS)

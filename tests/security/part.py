@@ -1,0 +1,41 @@
+"""What every long form has: a line of the scoreboard, a run, and a control that must be found."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Toll:
+    """What a run counted; it has failed if anything is bad, or if nothing was fired."""
+
+    fired: int = 0
+    bad: int = 0
+    figures: dict[str, object] = field(default_factory=dict)
+    first: list[str] = field(default_factory=list)  # of what was bad
+
+    def blame(self, said: str) -> None:
+        self.bad += 1
+        if len(self.first) < 5:
+            self.first.append(said)
+
+    @property
+    def line(self) -> str:
+        counts = {"fired": self.fired, "bad": self.bad, **self.figures}
+        return " ".join(f"{name}={value}" for name, value in counts.items())
+
+
+Run = Callable[[Path], Awaitable[Toll]]
+
+
+@dataclass
+class Part:
+    """One line of the scoreboard, and what must fail it."""
+
+    line: str
+    name: str
+    run: Run
+    control: Run | None = None
+    why_none: str = ""

@@ -1,0 +1,79 @@
+"""Runs the long forms of what guards us: ``python -m security.run [--quick] [--only 13,14]``.
+
+Each part prints its figures and how long it took; each has a control that must be found, or says
+why there is none. A part that fired nothing has failed too. At the end stands a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from security.doors import door_parts
+from security.part import Part, Toll
+from security.receivers import receiver_parts
+
+# Whoever has long forms of their own adds their function here.
+PARTS: tuple[Callable[..., list[Part]], ...] = (receiver_parts, door_parts)
+
+
+def _do(part: Part) -> tuple[bool, str, float]:
+    began = time.monotonic()
+    print(f"{part.name} (scoreboard {part.line})", flush=True)
+    toll = _once(part.run)
+    passed = not toll.bad and toll.fired > 0
+    print(f"  {'ok' if passed else 'FAILED'}: {toll.line}", flush=True)
+    for said in toll.first:
+        print(f"    {said[:300]}")
+    control = f"none: {part.why_none}"
+    if part.control is not None:
+        broken = _once(part.control)
+        control = "found" if broken.bad else "NOT FOUND"
+        passed &= bool(broken.bad)
+        print(f"  the control is {control}: {broken.line}", flush=True)
+    return passed, control, time.monotonic() - began
+
+
+def _once(run: Callable[[Path], object]) -> Toll:
+    async def whole() -> Toll:
+        with tempfile.TemporaryDirectory() as name:
+            return await run(Path(name))  # type: ignore[misc,no-any-return]
+
+    return asyncio.run(whole())
+
+
+def _commit() -> str:
+    asked = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="make security", description=__doc__)
+    asked.add_argument("--quick", action="store_true", help="a few minutes in all")
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--only", default="", help="numbers of the scoreboard, like 13,14")
+    given = asked.parse_args()
+    only = set(filter(None, given.only.split(",")))
+    logging.disable(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    print(f"commit {_commit()}, seed {given.seed}")
+    parts = [part for make in PARTS for part in make(quick=given.quick, seed=given.seed)]
+    results = [(part, *_do(part)) for part in parts if not only or part.line in only]
+    print(f"\n{'#':>3}  {'run':30}{'result':9}{'control':38}{'took':>8}")
+    for part, passed, control, took_s in results:
+        verdict = "ok" if passed else "FAILED"
+        print(f"{part.line:>3}  {part.name:30}{verdict:9}{control:38}{took_s:7.0f}s")
+    return int(not all(passed for _, passed, _, _ in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
