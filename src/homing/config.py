@@ -147,6 +147,10 @@ class Settings(FleetSettings, frozen=True, kw_only=True):
             extra={"unit": "ms"},
         ),
     ] = 30_000
+    host_rate_per_second: Annotated[
+        float,
+        Meta(ge=0, le=100_000, description="Attempts at one host, over all tenants; 0: no limit."),
+    ] = 0
     retention_days: Annotated[
         int,
         Meta(

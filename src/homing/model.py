@@ -105,7 +105,7 @@ class Failure(StrEnum):
 
 
 PART_FIRST = 0  # never attempted, not a replay: fresh, unless it was held back first
-PART_REPLAY = 1  # a replay never attempted
+PART_REPLAY = 1  # never attempted, and due at its own time: a replay, or one that waits its turn
 PART_TRIED = 2  # attempted at least once
 
 
@@ -203,7 +203,8 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     def part(self) -> int:
         if self.attempts:
             return PART_TRIED
-        return PART_REPLAY if self.replay else PART_FIRST
+        later = self.replay or self.due_at > self.accepted_at
+        return PART_REPLAY if later else PART_FIRST
 
 
 class Work(Struct, frozen=True, gc=False):
@@ -251,6 +252,7 @@ class Subscription(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     policy: str | None = None
     deadline_ms: int | None = None
+    rate_per_second: float | None = None
     active: bool = True
     description: str = ""
     deleted_at: int | None = None

@@ -146,6 +146,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         tenant_policies=settings.tenant_policies,
         health=settings.health,
         tenant_health=settings.tenant_health,
+        host_rate_per_second=settings.host_rate_per_second,
     )
 
 

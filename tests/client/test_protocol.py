@@ -210,6 +210,7 @@ def test_a_new_subscription_does_not_show_its_secret_by_accident() -> None:
     fields = dict.fromkeys(("id", "tenant", "endpoint", "url", "format", "description"), "x")
     made = NewSubscription(
         **fields,
+        rate_per_second=None,
         types=(),
         token=None,
         headers={},

@@ -140,8 +140,8 @@ class World:
 
     # --- doing -------------------------------------------------------------------------------
 
-    async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
-        draft = SubscriptionDraft(
+    def draft(self, url: str, *types: str, **more: Any) -> SubscriptionDraft:
+        return SubscriptionDraft(
             tenant=more.pop("tenant", "default"),
             url=url,
             types=types or ("*",),
@@ -151,11 +151,14 @@ class World:
             secret=None,
             policy=more.pop("policy", None),
             deadline_ms=more.pop("deadline_ms", None),
+            rate_per_second=more.pop("rate_per_second", None),
             active=True,
             description="",
             **more,
         )
-        return await self.engine.subscribe(draft)
+
+    async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
+        return await self.engine.subscribe(self.draft(url, *types, **more))
 
     async def publish(self, event_type: str = "a.b", **more: Any) -> Receipt:
         draft = EventDraft(

@@ -41,6 +41,9 @@ def subscribe(
     deadline_ms: Annotated[
         int | None, typer.Option(help="How long an answer may take; default: the policy's.")
     ] = None,
+    rate_per_second: Annotated[
+        float | None, typer.Option(help="Attempts a second at most; the others wait their turn.")
+    ] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     only: Annotated[
         list[str] | None,
@@ -63,6 +66,7 @@ def subscribe(
         secret=secret,
         policy=policy,
         deadline_ms=deadline_ms,
+        rate_per_second=rate_per_second,
         description=description,
         filters=read_filters(only) if only else None,
         filter_connector="OR" if one_is_enough else None,

@@ -122,6 +122,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     secrets: tuple[MaskedSecret, ...]
     policy: str | None
     deadline_ms: int | None
+    rate_per_second: float | None
     active: bool
     description: str
     created_at: str
@@ -149,6 +150,7 @@ class SubscriptionOptions(TypedDict, total=False):
     secret: str | None
     policy: str | None
     deadline_ms: int | None
+    rate_per_second: float | None
     active: bool
     description: str
     filters: Sequence[Mapping[str, Any]]
@@ -166,6 +168,7 @@ class SubscriptionChanges(TypedDict, total=False):
     secret: str
     policy: str | None
     deadline_ms: int | None
+    rate_per_second: float | None
     active: bool
     description: str | None
     filters: Sequence[Mapping[str, Any]] | None

@@ -55,6 +55,17 @@ class Stray(Struct, frozen=True, gc=False):
         return self.delivery.endpoint_id
 
 
+class Later(Struct, frozen=True, gc=False):
+    """A delivery that waits its turn: its subscription, or its host, takes no more now."""
+
+    delivery: Delivery
+    due_at: int
+
+    @property
+    def endpoint_id(self) -> int:
+        return self.delivery.endpoint_id
+
+
 class Report(Struct, frozen=True, gc=False):
     """Tell of an endpoint's drops: the minute since the last time is over."""
 
@@ -62,7 +73,7 @@ class Report(Struct, frozen=True, gc=False):
     bucket: int
 
 
-Item = Made | Ended | Stray | Report
+Item = Made | Ended | Stray | Later | Report
 
 
 class Decision:
@@ -90,6 +101,8 @@ class Decision:
                     self._end(item.delivery, item.status, item.reason, self._now)
                 case Stray():
                     self._wait(item.delivery)
+                case Later():
+                    self._wait(msgspec.structs.replace(item.delivery, due_at=item.due_at))
                 case Report():
                     self._report(item.endpoint_id)
 

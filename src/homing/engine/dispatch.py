@@ -16,8 +16,9 @@ import structlog
 
 from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
-from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
+from homing.engine.decide import REPORT_EVERY_MS, Ended, Later, Stray
 from homing.engine.load import Loader
+from homing.engine.pace import Pacer
 from homing.engine.shelf import LANES, Shelf
 from homing.engine.station import Station, within_reach
 from homing.model import (
@@ -51,6 +52,7 @@ class Dispatcher(Shelf):
             core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
+        self._pacer = Pacer(options.host_rate_per_second)
         self._letters = Letters(deadline_of=options.deadline_of)
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
@@ -66,7 +68,7 @@ class Dispatcher(Shelf):
         self._soon: asyncio.Handle | None = None
         # Set by the engine: where answers, and stations whose time has come, go.
         self.on_made: Callable[[Made], None]
-        self.on_unsendable: Callable[[Stray | Ended], None]
+        self.on_unsendable: Callable[[Stray | Ended | Later], None]
         self.on_time: Callable[[Station, int], None]
         self.may_expire: Callable[[int], bool]
 
@@ -231,6 +233,11 @@ class Dispatcher(Shelf):
         elif late and self.may_expire(now):
             station.in_flight[delivery.id] = lane
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED))
+        elif (subscription.rate_per_second or self._pacer.host_rate) and (
+            later := self._pacer.later(subscription, station.host, delivery, now)
+        ):
+            station.in_flight[delivery.id] = lane
+            self.on_unsendable(later)
         else:
             station.flying[lane] += 1
             self.flying[lane] += 1
@@ -362,8 +369,11 @@ class Dispatcher(Shelf):
         if station.closed:
             return
         if station.enabled:
-            self._queue(station.fresh, answer.fresh, known)
-            self._queue(station.retry, answer.retry, known)
+            for queue, works in ((station.fresh, answer.fresh), (station.retry, answer.retry)):
+                for work in works:
+                    if work.delivery.id not in known:
+                        queue.append(work)
+                        self._count(work, +1)
         elif answer.fresh or answer.retry:
             station.more_fresh = True
             station.due_later(self._clock.now())

@@ -80,6 +80,7 @@ class Operator:
             filters=draft.filters,
             connector=draft.connector,
             workfront=draft.workfront,
+            rate_per_second=draft.rate_per_second,
         )
         with self._in_doubt():
             made = await self._admin.create_subscription(
@@ -110,6 +111,7 @@ class Operator:
             filters=draft.filters,
             connector=draft.connector,
             workfront=draft.workfront,
+            rate_per_second=draft.rate_per_second,
         )
         with self._in_doubt():
             async with self._settler.lock:

@@ -34,6 +34,7 @@ class EngineOptions(Struct, frozen=True):
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
     gate: GateRules = GateRules()
+    host_rate_per_second: float = 0  # over all tenants; 0: none
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""

@@ -16,7 +16,7 @@ import structlog
 
 from homing.engine.attempt import Made
 from homing.engine.core import Core
-from homing.engine.decide import Decision, Ended, Item, Report, Stray
+from homing.engine.decide import Decision, Ended, Item, Later, Report, Stray
 from homing.engine.dispatch import Dispatcher
 from homing.engine.recent import Recent
 from homing.errors import HomingError, LostLeases, StaleEndpoints
@@ -209,7 +209,7 @@ class Settler:
                 if not just_enabled:  # It begins with one slot, whatever was before.
                     station.ramp = self._ramp(station.ramp, item)
                 self._dispatcher.landed(station, item.work.delivery.id, item.lane)
-            case Ended() | Stray():
+            case Ended() | Stray() | Later():
                 self._dispatcher.landed(station, item.delivery.id, None)
             case Report():
                 station.reporting = False

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from homing.errors import FieldProblem, Invalid, TooLarge
 from homing.model import Connector, Format, Subscription, Target, Workfront
 from homing.policy.filters import NO_FILTERS, filter_problems
+from homing.policy.pace import RATE_LEAST, RATE_MOST
 from homing.policy.presets import DEADLINE_LEAST_MS, DEADLINE_MOST_MS
 from homing.policy.reach import REFUSED
 from homing.policy.signature import read_secret
@@ -97,6 +98,7 @@ class SubscriptionDraft(Struct, frozen=True):
     secret: str | None = None
     policy: str | None = None
     deadline_ms: int | None = None
+    rate_per_second: float | None = None
     active: bool = True
     description: str = ""
     filters: str = NO_FILTERS  # JSON
@@ -329,6 +331,9 @@ def _choice_problems(draft: SubscriptionDraft, policies: Collection[str]) -> lis
     if deadline_ms is not None and not DEADLINE_LEAST_MS <= deadline_ms <= DEADLINE_MOST_MS:
         reason = f"must be {DEADLINE_LEAST_MS} to {DEADLINE_MOST_MS}"
         problems.append(FieldProblem("deadline_ms", reason))
+    rate = draft.rate_per_second
+    if rate is not None and not RATE_LEAST <= rate <= RATE_MOST:
+        problems.append(FieldProblem("rate_per_second", f"must be {RATE_LEAST} to {RATE_MOST}"))
     if len(draft.description) > DESCRIPTION_CHARS_MOST or _CONTROL(draft.description):
         reason = f"must be at most {DESCRIPTION_CHARS_MOST} characters, no control characters"
         problems.append(FieldProblem("description", reason))

@@ -210,6 +210,8 @@ def _cause(delivery: Delivery, endpoint: Endpoint, now: int) -> str:
     accepted = _at(delivery.accepted_at, now)
     if delivery.replay:
         return f"it is a replay made at {accepted} and not yet attempted"
+    if delivery.due_at > delivery.accepted_at:
+        return "it waits its turn: its subscription or host takes only so many a second"
     if delivery.accepted_at < endpoint.health.enabled_since:
         enabled = _at(endpoint.health.enabled_since, now)
         return (

@@ -50,6 +50,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "subscription": _columns(
         "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
         " description created_at updated_at deleted_at version filters connector workfront"
+        " rate_per_second"
     ),
     "endpoint": _columns(
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
@@ -118,6 +119,7 @@ def subscription_row(sub: Subscription) -> Row:
         sub.filters,
         sub.connector,
         None if sub.workfront is None else _json(sub.workfront),
+        sub.rate_per_second,
     )
 
 
@@ -143,6 +145,7 @@ def subscription(row: Row) -> Subscription:
         filters=row[17],
         connector=Connector(row[18]),
         workfront=row[19] and msgspec.json.decode(row[19], type=Workfront),
+        rate_per_second=row[20],
     )
 
 

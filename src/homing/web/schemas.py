@@ -96,6 +96,9 @@ class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     policy: str | None = None
     deadline_ms: Annotated[int | None, Meta(description="1000 to 30000.")] = None
+    rate_per_second: Annotated[
+        float | None, Meta(description="Attempts, 0.01 to 1000; the others wait their turn.")
+    ] = None
     active: bool = True
     description: str = ""
     filters: FiltersIn = []
@@ -113,6 +116,7 @@ class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
     secret: str | UnsetType = UNSET
     policy: str | UnsetType | None = UNSET
     deadline_ms: int | UnsetType | None = UNSET
+    rate_per_second: float | UnsetType | None = UNSET
     active: bool | UnsetType = UNSET
     description: str | UnsetType | None = UNSET
     filters: FiltersIn | UnsetType | None = UNSET
@@ -140,6 +144,7 @@ class SubscriptionView(Struct, frozen=True, kw_only=True):
     secrets: list[SecretView]
     policy: str | None
     deadline_ms: int | None
+    rate_per_second: float | None
     active: bool
     description: str
     filters: FiltersIn

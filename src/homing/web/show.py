@@ -104,6 +104,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         ],
         policy=subscription.policy,
         deadline_ms=subscription.deadline_ms,
+        rate_per_second=subscription.rate_per_second,
         active=subscription.active,
         description=subscription.description,
         filters=decode(subscription.filters),

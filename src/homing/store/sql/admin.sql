@@ -34,7 +34,8 @@ UPDATE subscription SET
     secrets = :secrets, token = :token, headers = :headers, policy = :policy,
     deadline_ms = :deadline_ms, active = :active, description = :description,
     created_at = :created_at, updated_at = :updated_at, deleted_at = :deleted_at,
-    version = :version, filters = :filters, connector = :connector, workfront = :workfront
+    version = :version, filters = :filters, connector = :connector, workfront = :workfront,
+    rate_per_second = :rate_per_second
 WHERE id = :id;
 
 -- name: endpoint_of_url

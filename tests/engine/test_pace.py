@@ -1,0 +1,129 @@
+"""Rates on virtual time: deliveries wait their turn, nothing fails, the others go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from engine.world import MINUTE, SECOND, World, balanced, live
+from homing.engine.options import EngineOptions
+from homing.model import Lane, Status
+
+URL = "https://receiver.example/hook"
+
+
+def within(times: list[int], rate: float) -> bool:
+    """Never more than the rate in any second, and one."""
+    return all(
+        sum(1 for at in times if start <= at < start + SECOND) <= rate + 1 for start in times
+    )
+
+
+def test_deliveries_wait_their_turn_and_others_of_the_endpoint_do_not() -> None:
+    async def story(world: World) -> None:
+        slow = await world.subscribe(URL, "slow.*", rate_per_second=5)
+        await world.subscribe(URL, "quick.*")
+        for _ in range(60):
+            await world.publish("slow.a")
+        for _ in range(60):
+            await world.publish("quick.a")
+        await world.wait(200)
+        rows = await world.deliveries()
+        done = [row for row in rows if row.status is Status.DELIVERED]
+        assert sum(row.event_type == "quick.a" for row in done) == 60
+        await world.wait(12 * SECOND)
+        rows = await world.deliveries(subscription_id=slow.id)
+        assert {row.status for row in rows} == {Status.DELIVERED}
+        mine = {row.delivery.id for row in rows}
+        attempts = [one for id_ in mine for one in await world.views.attempts(id_)]
+        assert len(attempts) == 60
+        lanes = Counter(one.lane for one in attempts)
+        assert lanes == {Lane.FRESH: 1, Lane.RETRY: 59}  # who waits its turn is not fresh
+        times = sorted(one.started_at for one in attempts)
+        assert within(times, 5)
+        assert 11_500 <= times[-1] - times[0] <= 12_000
+        in_order = sorted(attempts, key=lambda one: one.started_at)
+        assert [one.delivery_id for one in in_order] == sorted(mine)
+        await balanced(world)
+
+    live(story)
+
+
+def test_a_rate_holds_no_slot_and_no_memory() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, rate_per_second=0.5)
+        for _ in range(50):
+            await world.publish()
+        await world.wait(SECOND)
+        pulse = world.engine.pulse()
+        assert sum(pulse.in_flight.values()) == sum(pulse.ready.values()) == 0
+        assert pulse.due_since is None
+        commits = pulse.commits["settle"]
+        await world.wait(10 * SECOND)
+        assert world.engine.pulse().commits["settle"] <= commits + 6  # Nothing polls.
+
+    live(story)
+
+
+def test_after_a_restart_the_rate_still_holds_and_nobody_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, rate_per_second=2)
+        for _ in range(20):
+            await world.publish()
+        await world.wait(3 * SECOND)
+        before = len(world.hits())
+        await world.crash()
+        for _ in range(10):
+            await world.publish()
+        await world.wait(30 * SECOND)
+        after = world.hits()[before:]
+        assert within(after, 2)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+
+    live(story)
+
+
+def test_a_rate_that_is_taken_away_is_forgotten_within_a_minute() -> None:
+    async def story(world: World) -> None:
+        sub = await world.subscribe(URL, rate_per_second=0.1)
+        for _ in range(100):
+            await world.publish()
+        await world.wait(SECOND)
+        draft = world.draft(URL, "*")
+        await world.engine.change(sub.id, draft)
+        await world.wait(MINUTE + SECOND)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+
+    live(story)
+
+
+def test_one_host_is_spared_over_all_tenants() -> None:
+    async def story(world: World) -> None:
+        for tenant in ("a", "b", "c"):
+            await world.subscribe(f"https://busy.example/{tenant}", tenant=tenant)
+        await world.subscribe("https://free.example/", tenant="a")
+        for _ in range(10):
+            for tenant in ("a", "b", "c"):
+                await world.publish(tenant=tenant)
+        await world.wait(4 * SECOND)
+        busy = sorted(
+            hit.at for hit in world.sender.hits if hit.url.startswith("https://busy.example/")
+        )
+        assert len(busy) == 30
+        assert within(busy, 10)
+        assert 2_900 <= busy[-1] - busy[0] <= 3_000
+        free = [hit.at for hit in world.sender.hits if "free" in hit.url]
+        assert len(free) == 10
+
+    live(story, EngineOptions(host_rate_per_second=10))
+
+
+def test_a_rate_spends_nothing_when_the_receiver_fails() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, rate_per_second=1)
+        for _ in range(5):
+            await world.publish()
+        await world.wait(10 * SECOND)
+        for row in await world.deliveries():
+            assert (row.delivery.attempts, row.delivery.retry) == (1, 0)
+
+    live(story)
