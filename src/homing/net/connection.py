@@ -24,7 +24,7 @@ class Owner(Protocol):
         it again when it is collected: by then it may be the descriptor of somebody else.
         """
 
-    def answered(self, connection: Connection, flight: Flight) -> None:
+    def answered(self, connection: Connection, flight: Flight, now: float) -> None:
         """The reader has a code or a failure and needs no more bytes."""
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
@@ -92,6 +92,11 @@ class Connection(asyncio.Protocol):
             and transport.get_write_buffer_size() == 0
         )
 
+    def open(self) -> bool:
+        """No end of it has been seen."""
+        transport = self.transport
+        return transport is not None and not transport.is_closing()
+
     def quiet(self) -> bool:
         """Nothing waits to be read: neither an end nor bytes that the loop has not seen yet."""
         assert self.transport is not None
@@ -114,10 +119,11 @@ class Connection(asyncio.Protocol):
         if flight is None:
             self._owner.lost(self, None, None)
             return
+        now = self._monotonic()
         if not flight.first_byte_at:
-            flight.first_byte_at = self._monotonic()
+            flight.first_byte_at = now
         if self.reader.feed(data):
-            self._owner.answered(self, flight)
+            self._owner.answered(self, flight, now)
 
     def eof_received(self) -> None:
         self._owner.lost(self, self.flight, None)

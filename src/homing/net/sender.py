@@ -165,9 +165,8 @@ class HttpSender:
             self._loop.call_soon(connection.drop)
             self._fault(flight, error)
 
-    def answered(self, connection: Connection, flight: Flight) -> None:
+    def answered(self, connection: Connection, flight: Flight, now: float) -> None:
         """A connection's reader is done: hand the answer over and keep the connection, or not."""
-        now = self._monotonic()
         answer = _answer(connection, flight, now)
         if connection.reader.reusable and not self._closed and connection.clean():
             self._pool.put(connection, now)
@@ -203,7 +202,7 @@ class HttpSender:
             try:
                 if flight not in self._flights:
                     connection.drop()
-                elif connection.clean():
+                elif connection.open():
                     self._write(connection, flight)
                 else:  # It ended before anything was written on it.
                     self._start_dial(flight, connection.key)
