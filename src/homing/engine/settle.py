@@ -241,7 +241,7 @@ def _bucket_of(item: Item) -> int:
     match item:
         case Made():
             return item.work.delivery.bucket
-        case Ended() | Stray():
+        case Ended() | Stray() | Later():
             return item.delivery.bucket
         case Report():
             return item.bucket
