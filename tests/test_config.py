@@ -234,3 +234,10 @@ def test_a_wrong_place_to_connect_to_stops_the_start(name: str, value: str, said
     told = wrong(**{f"HOMING_{name}": value})
     assert told.startswith(f"{name.lower()} = (")
     assert said in told
+
+
+def test_a_key_with_a_newline_at_its_end_is_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('admin_key = "a-key-of-some-length\\n"\n')
+    with pytest.raises(BadSetting, match="admin_key"):
+        load_settings(config=str(file), environ={})

@@ -46,7 +46,7 @@ _FORMS = {  # of what is not empty
     "database_url": re.compile(r"postgres(ql)?://"),
     "listen_url": re.compile(r"postgres(ql)?://"),
     "outbox_url": re.compile(r"postgres(ql)?://|sqlite:."),
-    "admin_key": re.compile(r"[!-~]{16,256}$"),
+    "admin_key": re.compile(r"[!-~]{16,256}\Z"),
 }
 _LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
