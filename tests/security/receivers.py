@@ -21,7 +21,8 @@ from net.receiver import OK, Call
 from security.part import Part, Toll
 
 DRIPS = 300
-DRIP_EVERY_S = 0.5
+DRIP_EVERY_S = 1.0
+SETTLE_S = 0.5  # after 300 connections were made
 DEADLINE_MS = 5_000
 HEALTHY_URLS = 10
 RATIO_LEAST = 0.95
@@ -36,7 +37,7 @@ def receiver_parts(*, quick: bool, seed: int) -> list[Part]:
         Part(
             "13",
             "300 drip-feeders",
-            lambda at: drips(at, rounds=2 if quick else 7, events=200 if quick else 400),
+            lambda at: drips(at, rounds=4 if quick else 9, events=200),
             None,
             "the quiet turns of the same run",
         ),
@@ -207,6 +208,7 @@ async def drips(folder: Path, *, rounds: int, events: int) -> Toll:
             quiet.append(await burst(home))
             await home.publish("drip")
             await until(lambda: drippers.open >= DRIPS)
+            await asyncio.sleep(SETTLE_S)
             loud.append(await burst(home))
             await until(lambda: drippers.open == 0)
         toll.fired = len(drippers.lasted_s)
