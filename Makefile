@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit bench profile chaos security mutation simulate docs clean
+.PHONY: help setup run test lint unit bench profile chaos security mutation simulate fleet docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ mutation: setup  ## does a test fail for every small change of policy and settle
 simulate: setup  ## 1,000 seeds of faults, then every planted bug; about half an hour
 	$(BIN)/python -m homing.sim.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m sim.find_planted
+
+fleet: setup  ## many processes on one PostgreSQL, killed and stopped; ARGS=--quick in a minute
+	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)
 
 docs: setup  ## write the reference pages that are made from the code
 	$(BIN)/homing reference docs/reference

@@ -65,6 +65,17 @@ class Server:
         await self.halt()
         await self.resume()
 
+    async def crash(self) -> None:
+        """An immediate stop, as when it was killed, and a start; recovery and all."""
+
+        def again() -> None:
+            process = self._server.get_postmaster_info().process
+            process.send_signal(signal.SIGQUIT)
+            process.wait(10)
+            self._server.ensure_postgres_running()
+
+        await asyncio.to_thread(again)
+
     def stop(self) -> None:
         """At once: nobody needs what a hundred test databases would still write down."""
         process = self._server.get_postmaster_info().process

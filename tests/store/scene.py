@@ -55,7 +55,7 @@ class Scene:
     async def due(
         self, *, fresh: int = 10, retry: int = 10, now: int = NOW, since: int = NOW
     ) -> DueAnswer:
-        ask = DueAsk(self.endpoint.id, since, fresh, retry)
+        ask = DueAsk(self.endpoint.id, since, fresh, retry, self.endpoint.bucket)
         (answer,) = await self.flow.due([ask], now=now)
         return answer
 

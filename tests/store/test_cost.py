@@ -67,10 +67,10 @@ class Crowd(Scene):
         fresh = [self.make.event(self.sub, key=None) for _ in range(10)]
         await self.publish(fresh)
         await flow.start_page(0, 10)
-        asks = [DueAsk(it.id, NOW, 5, 5) for it in (endpoint, *self.others[:10])]
+        asks = [DueAsk(it.id, NOW, 5, 5, it.bucket) for it in (endpoint, *self.others[:10])]
         await flow.due(asks, now=NOW + 1_000)
         await flow.take_probe(endpoint, next_probe_at=NOW, now=NOW, skip_expired=True)
-        await flow.expired(endpoint.id, now=NOW, after_id=0, limit=50)
+        await flow.expired(endpoint.id, bucket=endpoint.bucket, now=NOW, after_id=0, limit=50)
         mine = [new.deliveries[0] for new in fresh]
         batch = SettleBatch(
             number=self.number(),

@@ -91,7 +91,7 @@ async def test_many_endpoints_are_answered_at_once_in_the_order_asked(db: Db) ->
     mine, theirs = scene.make.event(scene.sub), scene.make.event(there)
     await scene.publish([theirs, mine])
 
-    asks = [DueAsk(it.id, NOW, 5, 5) for it in (empty, other, scene.endpoint)]
+    asks = [DueAsk(it.id, NOW, 5, 5, it.bucket) for it in (empty, other, scene.endpoint)]
     answers = await scene.flow.due(asks, now=NOW)
 
     assert [it.endpoint_id for it in answers] == [empty.id, other.id, scene.endpoint.id]
@@ -162,7 +162,11 @@ async def test_what_expired_is_found_in_bounded_looks(db: Db) -> None:
     after_id: int | None = 0
     while after_id is not None:
         page, after_id, next_at = await scene.flow.expired(
-            scene.endpoint.id, now=NOW + 10, after_id=after_id, limit=2
+            scene.endpoint.id,
+            bucket=scene.endpoint.bucket,
+            now=NOW + 10,
+            after_id=after_id,
+            limit=2,
         )
         assert next_at == (NOW + 99 if len(looks) < 2 else None)
         found += page
@@ -170,4 +174,4 @@ async def test_what_expired_is_found_in_bounded_looks(db: Db) -> None:
 
     assert [it.id for it in found] == [deliveries[n].id for n in (0, 2, 4)]
     assert looks == [deliveries[1].id, deliveries[3].id, None]
-    assert await scene.flow.expired(999, now=NOW, after_id=0, limit=2) == ([], None, None)
+    assert await scene.flow.expired(999, bucket=0, now=NOW, after_id=0, limit=2) == ([], None, None)

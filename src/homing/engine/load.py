@@ -157,6 +157,7 @@ def _ask(station: Station) -> DueAsk:
     here = len(station.in_flight)
     return DueAsk(
         endpoint_id=station.endpoint.id,
+        bucket=station.endpoint.bucket,
         enabled_since=station.endpoint.health.enabled_since,
         fresh=want + here + len(station.fresh) if station.more_fresh else 0,
         retry=want + here + len(station.retry),

@@ -89,7 +89,11 @@ class Sweeper:
         after = 0
         while True:
             rows, last, next_at = await self._flow.expired(
-                station.endpoint.id, now=now, after_id=after, limit=STEP
+                station.endpoint.id,
+                bucket=station.endpoint.bucket,
+                now=now,
+                after_id=after,
+                limit=STEP,
             )
             for row in rows:
                 if row.id in station.in_flight:

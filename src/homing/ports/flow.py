@@ -56,6 +56,7 @@ class DueAsk(Struct, frozen=True, gc=False):
     enabled_since: int  # first attempts accepted before it belong to the retry lane
     fresh: int  # rows wanted of the fresh lane, known ones included
     retry: int  # rows wanted of the retry lane, known ones included
+    bucket: int  # of the endpoint
 
 
 class DueAnswer(Struct, frozen=True, gc=False):
@@ -143,7 +144,7 @@ class FlowStore(Protocol):
         """
 
     async def expired(
-        self, endpoint_id: int, *, now: int, after_id: int, limit: int
+        self, endpoint_id: int, *, bucket: int, now: int, after_id: int, limit: int
     ) -> tuple[list[Delivery], int | None, int | None]:
         """Pending rows of one endpoint whose window has ended, by id, looking at ``limit`` rows.
 

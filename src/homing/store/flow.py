@@ -34,6 +34,7 @@ from homing.store.tx import Db, Mark, Row, Tx
 from homing.store.writes import (
     LedgerChange,
     add_to_ledger,
+    answer_all,
     append_events,
     known_keys,
     write_events,
@@ -71,7 +72,7 @@ class Flow:
             if held[0] != catalog_version:
                 raise StaleCatalog
             known = await known_keys(tx, [new for request in requests for new in request])
-            answers, accepted = _answer(requests, known)
+            answers, accepted = answer_all(requests, known)
             await append_events(tx, accepted, node=self._node)
             return answers
 
@@ -112,12 +113,23 @@ class Flow:
             heads = await tx.many(
                 "due_heads",
                 [
-                    (number, it.endpoint_id, it.enabled_since, it.fresh + 1, it.retry + 1)
+                    (
+                        number,
+                        it.bucket,
+                        it.endpoint_id,
+                        it.enabled_since,
+                        it.fresh + 1,
+                        it.retry + 1,
+                    )
                     for number, it in enumerate(asks)
                 ],
             )
             choices = _choose(asks, heads, now=now)
-            wanted = [(it,) for choice in choices for it in (*choice.fresh, *choice.retry)]
+            wanted = [
+                (it, ask.bucket)
+                for ask, choice in zip(asks, choices, strict=True)
+                for it in (*choice.fresh, *choice.retry)
+            ]
             works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
             return [choice.answer(works) for choice in choices]
 
@@ -138,11 +150,14 @@ class Flow:
         async def work(tx: Tx) -> Work | None:
             await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
             chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
-            found = await tx.many("works", [(chosen,)]) if chosen is not None else []
+            if chosen is None:
+                return None
+            found = await tx.many("works", [(chosen, endpoint.bucket)])
             if not found:
                 return None
             taken = await tx.one(
                 "probe_take",
+                bucket=endpoint.bucket,
                 id=endpoint.id,
                 generation=endpoint.generation,
                 next_probe_at=next_probe_at,
@@ -155,19 +170,16 @@ class Flow:
         return await self._db.run(work)
 
     async def expired(
-        self, endpoint_id: int, *, now: int, after_id: int, limit: int
+        self, endpoint_id: int, *, bucket: int, now: int, after_id: int, limit: int
     ) -> tuple[list[Delivery], int | None, int | None]:
         async def work(tx: Tx) -> tuple[list[Delivery], int | None, int | None]:
-            looked = await tx.one(
-                "expired_look", endpoint_id=endpoint_id, after_id=after_id, limit=limit, now=now
-            )
+            at = {"bucket": bucket, "endpoint_id": endpoint_id, "after_id": after_id, "now": now}
+            looked = await tx.one("expired_look", **at, limit=limit)
             assert looked is not None
             count, upto_id, next_at = looked
             if not count:
                 return [], None, None
-            found = await tx.all(
-                "expired_rows", endpoint_id=endpoint_id, after_id=after_id, upto_id=upto_id, now=now
-            )
+            found = await tx.all("expired_rows", **at, upto_id=upto_id)
             last = upto_id if count == limit else None
             return [rows.pending(row) for row in found], last, next_at
 
@@ -217,43 +229,6 @@ class Flow:
             return await rollups.fold(tx, now=now, before=before, limit=limit)
 
         return await self._db.run(work)
-
-
-# --- publish --------------------------------------------------------------------------------
-
-
-def _answer(
-    requests: Sequence[Sequence[NewEvent]], known: dict[tuple[str, str], tuple[bytes, int]]
-) -> tuple[list[list[Receipt] | Refusal], list[NewEvent]]:
-    """What each request is told, and the events to write.
-
-    One after the other: a request that repeats an event of an earlier one gets its answer.
-    """
-    kept = dict(known)
-    answers: list[list[Receipt] | Refusal] = []
-    accepted: list[NewEvent] = []
-    for request in requests:
-        receipts: list[Receipt] = []
-        conflicts: list[int] = []
-        fresh: list[NewEvent] = []
-        for index, new in enumerate(request):
-            event = new.event
-            there = kept.get((event.tenant, event.key))
-            if there is None:
-                fresh.append(new)
-                receipts.append(Receipt(event.key, len(new.deliveries), new=True))
-            elif there[0] == new.content_hash:
-                receipts.append(Receipt(event.key, there[1], new=False))
-            else:
-                conflicts.append(index)
-        if conflicts:
-            answers.append(Refusal(tuple(conflicts)))
-            continue
-        answers.append(receipts)
-        accepted += fresh
-        for new in fresh:
-            kept[new.event.tenant, new.event.key] = (new.content_hash, len(new.deliveries))
-    return answers, accepted
 
 
 # --- due ------------------------------------------------------------------------------------
@@ -322,6 +297,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
     for part in (PART_FIRST, PART_REPLAY):
         row = await tx.one(
             "probe_first",
+            bucket=endpoint.bucket,
             endpoint_id=endpoint.id,
             part=part,
             alive_at=alive_at,
@@ -334,6 +310,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
     for after_id in (endpoint.probe_after_id, 0):
         row = await tx.one(
             "probe_next",
+            bucket=endpoint.bucket,
             endpoint_id=endpoint.id,
             after_id=after_id,
             alive_at=alive_at,
@@ -350,7 +327,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
 async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
     """First of all: what was decided on old knowledge must not be written."""
     ordered = sorted(endpoints, key=lambda it: it.id)
-    changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation) for it in ordered]
+    changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation, it.bucket) for it in ordered]
     written = {row[0] for row in await tx.many("endpoint_settle", changed)}
     if stale := frozenset(it.id for it in ordered) - written:
         raise StaleEndpoints(stale)
@@ -359,7 +336,8 @@ async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
 async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
     """Delete what is finished, replace what waits; the ids that were no longer there."""
     finished = [it.delivery.id for it in batch.finished]
-    left = await tx.all("pending_finish", ids=finished) if finished else []
+    buckets = sorted({it.delivery.bucket for it in batch.finished})
+    left = await tx.all("pending_finish", ids=finished, buckets=buckets) if finished else []
     waiting = sorted(batch.waiting, key=lambda it: it.id)
     replaced = await tx.many("pending_wait", [(*rows.pending_row(it)[1:], it.id) for it in waiting])
     asked = {*finished, *(it.id for it in batch.waiting)}

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from homing.ports import NewEvent
+from homing.ports import NewEvent, Receipt, Refusal
 from homing.store import rows
 from homing.store.tx import Row, Tx
 
@@ -66,3 +66,37 @@ async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None
     known = await known_keys(tx, events)
     fresh = {(new.event.tenant, new.event.key): new for new in events}
     await append_events(tx, [new for key, new in fresh.items() if key not in known], node=node)
+
+
+def answer_all(
+    requests: Sequence[Sequence[NewEvent]], known: dict[tuple[str, str], tuple[bytes, int]]
+) -> tuple[list[list[Receipt] | Refusal], list[NewEvent]]:
+    """What each request is told, and the events to write.
+
+    One after the other: a request that repeats an event of an earlier one gets its answer.
+    """
+    kept = dict(known)
+    answers: list[list[Receipt] | Refusal] = []
+    accepted: list[NewEvent] = []
+    for request in requests:
+        receipts: list[Receipt] = []
+        conflicts: list[int] = []
+        fresh: list[NewEvent] = []
+        for index, new in enumerate(request):
+            event = new.event
+            there = kept.get((event.tenant, event.key))
+            if there is None:
+                fresh.append(new)
+                receipts.append(Receipt(event.key, len(new.deliveries), new=True))
+            elif there[0] == new.content_hash:
+                receipts.append(Receipt(event.key, there[1], new=False))
+            else:
+                conflicts.append(index)
+        if conflicts:
+            answers.append(Refusal(tuple(conflicts)))
+            continue
+        answers.append(receipts)
+        accepted += fresh
+        for new in fresh:
+            kept[new.event.tenant, new.event.key] = (new.content_hash, len(new.deliveries))
+    return answers, accepted

@@ -76,77 +76,77 @@ SELECT id FROM walk WHERE id IS NOT NULL LIMIT :limit;
 -- name: endpoint_start [sqlite]
 -- An endpoint, and a seek for each thing that it may have to do.
 SELECT {endpoint:e},
-    (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 2),
-    (SELECT min(p.id) FROM pending p WHERE p.endpoint_id = e.id)
+    (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
 FROM endpoint e WHERE e.id = :id;
 
 -- name: endpoint_start [postgres]
 SELECT {endpoint:e},
-    (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.endpoint_id = e.id AND p.part = 2),
-    (SELECT min(p.id) FROM pending p WHERE p.endpoint_id = e.id)
+    (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
 FROM unnest(:id::bigint[]) AS asked (id) JOIN endpoint e ON e.id = asked.id;
 
 -- name: due_heads [sqlite]
 -- The next rows of an endpoint's lanes, from the index alone; rows not yet due tell when to come.
 SELECT * FROM (
     SELECT :ask, 0, due_at, id FROM pending
-    WHERE endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
     ORDER BY due_at, id LIMIT :fresh)
 UNION ALL SELECT * FROM (
     SELECT :ask, 1, due_at, id FROM pending
-    WHERE endpoint_id = :endpoint_id AND part = 0 AND due_at < :since
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at < :since
     ORDER BY due_at, id LIMIT :retry)
 UNION ALL SELECT * FROM (
     SELECT :ask, 1, due_at, id FROM pending
-    WHERE endpoint_id = :endpoint_id AND part = 1
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 1
     ORDER BY due_at, id LIMIT :retry)
 UNION ALL SELECT * FROM (
     SELECT :ask, 1, due_at, id FROM pending
-    WHERE endpoint_id = :endpoint_id AND part = 2
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 2
     ORDER BY due_at, id LIMIT :retry);
 
 -- name: due_heads [postgres]
 SELECT asked.ask, head.lane, head.due_at, head.id
 FROM unnest(
-    :ask::integer[], :endpoint_id::bigint[], :since::bigint[], :fresh::integer[], :retry::integer[]
-) AS asked (ask, endpoint_id, since, fresh, retry)
+    :ask::integer[], :bucket::smallint[], :endpoint_id::bigint[], :since::bigint[], :fresh::integer[], :retry::integer[]
+) AS asked (ask, bucket, endpoint_id, since, fresh, retry)
 CROSS JOIN LATERAL (
     (SELECT 0 AS lane, due_at, id FROM pending
-     WHERE endpoint_id = asked.endpoint_id AND part = 0 AND due_at >= asked.since
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND due_at >= asked.since
      ORDER BY due_at, id LIMIT asked.fresh)
     UNION ALL
     (SELECT 1, due_at, id FROM pending
-     WHERE endpoint_id = asked.endpoint_id AND part = 0 AND due_at < asked.since
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND due_at < asked.since
      ORDER BY due_at, id LIMIT asked.retry)
     UNION ALL
     (SELECT 1, due_at, id FROM pending
-     WHERE endpoint_id = asked.endpoint_id AND part = 1
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 1
      ORDER BY due_at, id LIMIT asked.retry)
     UNION ALL
     (SELECT 1, due_at, id FROM pending
-     WHERE endpoint_id = asked.endpoint_id AND part = 2
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 2
      ORDER BY due_at, id LIMIT asked.retry)
 ) AS head;
 
 -- name: works [sqlite]
 -- Deliveries with the events they carry.
 SELECT {pending:p}, {event:e}
-FROM pending p JOIN event e ON e.id = p.event_id WHERE p.id = :id;
+FROM pending p JOIN event e ON e.id = p.event_id WHERE p.id = :id AND p.bucket = :bucket;
 
 -- name: works [postgres]
 SELECT {pending:p}, {event:e}
-FROM unnest(:id::bigint[]) AS asked (id)
-JOIN pending p ON p.id = asked.id JOIN event e ON e.id = p.event_id;
+FROM unnest(:id::bigint[], :bucket::smallint[]) AS asked (id, bucket)
+JOIN pending p ON p.id = asked.id AND p.bucket = asked.bucket JOIN event e ON e.id = p.event_id;
 
 -- name: probe_first
 -- The oldest delivery of a part that is still within its window, looking at a bounded number.
 SELECT id FROM (
     SELECT id, expires_at FROM pending
-    WHERE endpoint_id = :endpoint_id AND part = :part
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part
     ORDER BY due_at, id LIMIT :look
 ) AS oldest
 WHERE expires_at > :alive_at LIMIT 1;
@@ -155,7 +155,7 @@ WHERE expires_at > :alive_at LIMIT 1;
 -- The next delivery in the round that is still within its window, looking at a bounded number.
 SELECT id FROM (
     SELECT id, expires_at FROM pending
-    WHERE endpoint_id = :endpoint_id AND id > :after_id
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
     ORDER BY id LIMIT :look
 ) AS following
 WHERE expires_at > :alive_at LIMIT 1;
@@ -163,21 +163,21 @@ WHERE expires_at > :alive_at LIMIT 1;
 -- name: probe_take
 -- The next probe time is on disk before the probe is sent: a crash never makes two.
 UPDATE endpoint SET next_probe_at = :next_probe_at, probe_after_id = :probe_after_id
-WHERE id = :id AND generation = :generation
+WHERE bucket = :bucket AND id = :id AND generation = :generation
 RETURNING id;
 
 -- name: expired_look
 -- How far a step goes, and the earliest end of a window that is still ahead.
 SELECT count(*), max(id), min(expires_at) FILTER (WHERE expires_at > :now) FROM (
     SELECT id, expires_at FROM pending
-    WHERE endpoint_id = :endpoint_id AND id > :after_id
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
     ORDER BY id LIMIT :limit
 ) AS looked;
 
 -- name: expired_rows
 -- The rows of that step whose window has ended.
 SELECT {pending} FROM pending
-WHERE endpoint_id = :endpoint_id AND id > :after_id AND id <= :upto_id AND expires_at <= :now
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id AND id <= :upto_id AND expires_at <= :now
 ORDER BY id;
 
 -- name: endpoint_settle [sqlite]
@@ -190,7 +190,7 @@ UPDATE endpoint SET
     probe_after_id = :probe_after_id, hold_until = :hold_until,
     dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
     rule = :rule
-WHERE id = :id AND generation = :generation
+WHERE id = :id AND generation = :generation AND bucket = :bucket
 RETURNING id;
 
 -- name: endpoint_settle [postgres]
@@ -208,21 +208,24 @@ FROM unnest(
     :last_success_at::bigint[], :manual_enable_at::bigint[], :warned::integer[],
     :next_probe_at::bigint[], :probe_after_id::bigint[], :hold_until::bigint[],
     :dropped_unreported::bigint[], :dropped_reported_at::bigint[], :rule::text[], :id::bigint[],
-    :generation::bigint[]
+    :generation::bigint[], :bucket::smallint[]
 ) AS it (
     state, since, enabled_since, attempts, failures, consecutive_failures, first_attempt_at,
     last_success_at, manual_enable_at, warned, next_probe_at, probe_after_id, hold_until,
-    dropped_unreported, dropped_reported_at, rule, id, generation
+    dropped_unreported, dropped_reported_at, rule, id, generation, bucket
 )
 WHERE endpoint.id = it.id AND endpoint.generation = it.generation
+AND endpoint.bucket = it.bucket
 RETURNING endpoint.id;
 
 -- name: pending_finish [sqlite]
 -- Finished rows leave; one that does not come back had been cancelled meanwhile.
-DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids)) RETURNING id;
+DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
+AND bucket IN (SELECT value FROM json_each(:buckets)) RETURNING id;
 
 -- name: pending_finish [postgres]
-DELETE FROM pending WHERE id = ANY(:ids::bigint[]) RETURNING id;
+DELETE FROM pending WHERE id = ANY(:ids::bigint[])
+AND bucket = ANY(:buckets::smallint[]) RETURNING id;
 
 -- name: pending_wait [sqlite]
 -- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile.
