@@ -283,10 +283,15 @@ class Story:
                 self.count.times_lost += event == "buckets lost"
                 for bucket in _read_ranges(line["buckets"]):
                     over(process, bucket, at)
-        for held in spans.values():
-            for before, after in pairwise(sorted(held, key=lambda it: it[0])):
-                if before[2] is not after[2] and before[1] > after[0] + 0.05:
-                    self.count.two_owners += 1
+        self.count.two_owners = sum(_overlaps(held) for held in spans.values())
+
+
+def _overlaps(held: list[tuple[float, float, Process]]) -> int:
+    """How often somebody took a bucket that another still had."""
+    return sum(
+        before[2] is not after[2] and before[1] > after[0] + 0.05
+        for before, after in pairwise(sorted(held, key=lambda it: it[0]))
+    )
 
 
 def _read_ranges(text: str) -> list[int]:
