@@ -9,6 +9,7 @@ import pytest
 pytest_plugins = ["postgres", "stores"]
 
 _ran: Counter[str] = Counter()
+_browser: Counter[str] = Counter()
 
 
 @pytest.fixture
@@ -20,6 +21,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count on the process that collects the reports: it works with and without xdist."""
     from stores import STORES
 
+    if "tests/browser/" in report.nodeid and (report.when == "call" or report.skipped):
+        _browser["skipped" if report.skipped else "ran"] += 1
     if report.when != "call" or report.skipped:
         return
     for store in STORES:
@@ -33,6 +36,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _ran:
         counts = ", ".join(f"{store} {_ran[store]}" for store in STORES)
         terminalreporter.write_line(f"store tests: {counts}")
+    if _browser["skipped"]:
+        said = f"BROWSER TESTS WERE SKIPPED: {_browser['skipped']}; no Chromium on this machine"
+        terminalreporter.write_line(said, red=True, bold=True)
+    elif _browser["ran"]:
+        terminalreporter.write_line(f"browser tests: {_browser['ran']}")
 
 
 def _whole_run(config: pytest.Config) -> bool:

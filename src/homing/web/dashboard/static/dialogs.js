@@ -13,7 +13,7 @@ export function startDialogs() {
   });
   document.body.addEventListener("htmx:afterRequest", (event) => {
     const dialog = event.target.closest?.("dialog[open]");
-    if (dialog && event.detail.successful && !dialog.hasAttribute("data-stay")) dialog.close();
+    if (dialog && event.target.nodeName === "FORM" && event.detail.successful && !dialog.hasAttribute("data-stay")) dialog.close();
   });
   // A form is not sent twice while it is under way.
   document.body.addEventListener("htmx:beforeRequest", (event) => busy(event, true));

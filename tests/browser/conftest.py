@@ -1,0 +1,51 @@
+"""A real server, a real Chromium, and a loud word where there is none."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from browser.person import Person
+from homing.testing import HomingServer, running_server
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS = ROOT / "build" / "screenshots"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("NO CHROMIUM: the dashboard is not looked at (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server() -> Iterator[HomingServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def person(
+    chromium: Browser, server: HomingServer, request: pytest.FixtureRequest
+) -> Iterator[Person]:
+    """Somebody at a desk, not signed in yet; what the page complains of fails the test."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, locale="en-GB")
+    context.set_default_timeout(20_000)
+    name = re.sub(r"[^\w-]+", "-", request.node.name)
+    person = Person(context.new_page(), server, shots=SHOTS, name=name)
+    yield person
+    context.close()
+    assert not person.complaints, person.complaints
+    assert not person.alerts, "a script from outside ran"

@@ -1,0 +1,84 @@
+"""A person at the dashboard: signs in, looks, clicks; and what they see goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from homing.testing import HomingServer
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+GRAVE = {"serious", "critical"}
+
+
+class Person:
+    """Drives one tab."""
+
+    def __init__(self, page: Page, server: HomingServer, *, shots: Path, name: str) -> None:
+        self.page, self.server = page, server
+        self._shots, self._name = shots, name
+        self.complaints: list[str] = []
+        self.alerts: list[str] = []
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._heard)
+        page.on("dialog", self._alerted)
+
+    def _heard(self, message: Any) -> None:
+        refused = "Content Security Policy" in message.text
+        if refused:
+            self.complaints.append(message.text)
+
+    def _alerted(self, dialog: Any) -> None:
+        self.alerts.append(dialog.message)
+        dialog.dismiss()
+
+    def sign_in(self, key: str | None = None) -> None:
+        self.page.goto(f"{self.server.url}/sign-in")
+        self.page.get_by_label("Key", exact=True).fill(key or self.server.key)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.server.url + path)
+
+    def sees(self, text: str) -> None:
+        expect(self.page.get_by_text(text).first).to_be_visible()
+
+    def sees_toast(self, text: str) -> None:
+        expect(self.page.locator(".toast").filter(has_text=text)).to_be_visible()
+
+    def confirms(self, button: str, dialog: str, confirm: str) -> None:
+        """Click, read the dialog, and agree."""
+        self.page.get_by_role("button", name=button, exact=True).first.click()
+        box = self.page.get_by_role("dialog", name=dialog)
+        expect(box).to_be_visible()
+        box.get_by_role("button", name=confirm, exact=True).click()
+
+    def keeps(self, what: str) -> None:
+        """A screenshot, wide and narrow, light and dark."""
+        self._shots.mkdir(parents=True, exist_ok=True)
+        for width in (1440, 390):
+            self.page.set_viewport_size({"width": width, "height": 900})
+            wide = self.page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{what} is {wide} pixels wide in a window of {width}"
+            for scheme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=scheme)
+                file = self._shots / f"{what}-{width}-{scheme}.png"
+                self.page.screenshot(path=file, full_page=True)
+        self.page.set_viewport_size({"width": 1440, "height": 900})
+
+    def finds_no_barrier(self) -> None:
+        """axe-core finds nothing serious, in light and dark."""
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            # By the debugger's door: the page's own policy lets no foreign script in.
+            self.page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            grave = [
+                f"{it['id']}: {it['help']}: {[node['target'] for node in it['nodes']][:4]}"
+                for it in found["violations"]
+                if it["impact"] in GRAVE
+            ]
+            assert not grave, (scheme, grave)
