@@ -21,7 +21,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count on the process that collects the reports: it works with and without xdist."""
     from stores import STORES
 
-    if "tests/browser/" in report.nodeid and (report.when == "call" or report.skipped):
+    if report.nodeid.startswith("tests/browser/") and (report.when == "call" or report.skipped):
         _browser["skipped" if report.skipped else "ran"] += 1
     if report.when != "call" or report.skipped:
         return
