@@ -26,6 +26,7 @@ from homing.client import (
     Unreachable,
     verify,
 )
+from referee import accepted_by_both
 
 PATIENCE_S = 20.0
 
@@ -176,6 +177,28 @@ async def test_refusals_are_errors_of_the_tree(server: Server, tenant: str, make
     assert isinstance(await raised(homing.event("none", tenant=tenant)), NotFound)
     stranger = make(f"http://127.0.0.1:{server.port}", "another-key")
     assert isinstance(await raised(stranger.publish("a", 1)), NotAuthorized)
+
+
+@both
+async def test_a_secret_is_rotated_and_both_verify(server: Server, tenant: str, make: Make) -> None:
+    homing = client(make, server)
+    with hook() as receiver:
+        made = await homing.subscribe(receiver.url, ["*"], tenant=tenant)
+        rotated = await homing.rotate_secret(made.id)
+        assert rotated.secret not in repr(rotated)
+        await homing.publish("a.b", {"n": 1}, tenant=tenant)
+        await finished(homing, tenant)
+        final = await homing.rotate_secret(made.id, overlap_ms=0)
+        await homing.publish("a.b", {"n": 2}, tenant=tenant)
+        await finished(homing, tenant, 2)
+    secrets = (made.secret, rotated.secret, final.secret)
+    (first, second) = [
+        [accepted_by_both(headers, body, secret) for secret in secrets]
+        for headers, body in receiver.came
+    ]
+    assert first == [True, True, False]
+    assert second == [False, False, True]
+    assert verify(*receiver.came[0], rotated.secret).event_type == "a.b"
 
 
 @both

@@ -57,6 +57,7 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.subscription("X"),
         p.change_subscription("X", {}),
         p.delete_subscription("X"),
+        p.rotate_secret("X", None, None),
         p.test_subscription("X"),
         p.try_filters({}, None),
         p.endpoints({}).page(None),

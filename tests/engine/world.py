@@ -18,8 +18,11 @@ from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.sqlite import SqliteDb
+from homing.store.tx import Db
 from homing.store.views import Views
+from referee import accepted_by_both, clock_at
 
+HITS_CHECKED = 20
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -96,6 +99,26 @@ class ScriptedSender:
     async def close(self) -> None: ...
 
 
+class Witness(Admin):
+    """The store that people change, which remembers every secret that was ever to sign."""
+
+    def __init__(self, db: Db, secrets: set[str]) -> None:
+        super().__init__(db)
+        self._seen = secrets
+
+    async def create_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint
+    ) -> Subscription:
+        self._seen.update(one.value for one in subscription.secrets)
+        return await super().create_subscription(subscription, endpoint=endpoint)
+
+    async def change_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+    ) -> Subscription:
+        self._seen.update(one.value for one in subscription.secrets)
+        return await super().change_subscription(subscription, endpoint=endpoint, chore_id=chore_id)
+
+
 @dataclass
 class World:
     """Everything a test needs to publish, to wait, and to look."""
@@ -106,6 +129,7 @@ class World:
     options: EngineOptions
     start_ms: int
     engine: Engine = field(init=False)
+    secrets: set[str] = field(default_factory=set)  # all that ever signed
 
     @classmethod
     async def make(cls, options: EngineOptions | None = None) -> World:
@@ -116,7 +140,8 @@ class World:
         return world
 
     async def start(self) -> None:
-        self.flow, self.admin, self.views = Flow(self.db), Admin(self.db), Views(self.db)
+        self.flow, self.views = Flow(self.db), Views(self.db)
+        self.admin = Witness(self.db, self.secrets)
         self.engine = await Engine.start(
             flow=self.flow,
             admin=self.admin,
@@ -225,8 +250,18 @@ def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | Non
     async def run() -> None:
         world = await World.make(options)
         await story(world)
+        check_signatures(world)
 
     run_virtual(run())
+
+
+def check_signatures(world: World) -> None:
+    """What was sent is accepted by foreign libraries; of a great many, the first and the last."""
+    hits = world.sender.hits
+    for hit in (*hits[:HITS_CHECKED], *hits[HITS_CHECKED:][-HITS_CHECKED:]):
+        with clock_at(hit.at):
+            signed = any(accepted_by_both(hit.headers, hit.body, one) for one in world.secrets)
+        assert signed, f"{hit.delivery} is signed by none of {len(world.secrets)} secrets"
 
 
 def always(code: int, **more: Any) -> Script:

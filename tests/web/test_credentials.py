@@ -51,6 +51,7 @@ ROWS: dict[str, Row] = {
     "getSubscription": Row(READ, "/v1/subscriptions/{subscription}"),
     "changeSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", {"description": "x"}),
     "deleteSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", None, 204),
+    "rotateSecret": Row(MANAGE, "/v1/subscriptions/{subscription}/secret/rotate"),
     "testSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/test"),
     "tryFilters": Row(READ, "/v1/filters/try?tenant=acme", {"filters": []}),
     "listEndpoints": Row(READ, "/v1/endpoints", other="empty"),

@@ -23,6 +23,7 @@ from homing.cli import (
     publish,
     relay,
     replay,
+    rotate,
     serve,
     simulate,
     subscriptions,
@@ -62,6 +63,7 @@ app.command(short_help="Have events sent to a URL.")(subscriptions.subscribe)
 app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
 app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
 app.add_typer(filters.app, short_help="Try, change, or see why not.")
+app.command(short_help="Sign with a new secret.")(rotate.rotate_secret)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Send finished deliveries again.")(replay.replay)

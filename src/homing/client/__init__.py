@@ -53,6 +53,7 @@ from homing.client.values import (
     ReplayFilter,
     ReplayJob,
     Retry,
+    RotatedSubscription,
     Subscription,
     Transition,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "ReplayFilter",
     "ReplayJob",
     "Retry",
+    "RotatedSubscription",
     "Seen",
     "ServerStatus",
     "SignatureWrong",

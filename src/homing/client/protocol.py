@@ -35,6 +35,7 @@ from homing.client.values import (
     Receipt,
     ReplayCount,
     ReplayJob,
+    RotatedSubscription,
     Subscription,
 )
 
@@ -197,6 +198,16 @@ def delete_subscription(subscription_id: str) -> Call[None]:
         read=lambda _: None,
         again=Again.ALWAYS,
         gone_is_done=True,
+    )
+
+
+def rotate_secret(
+    subscription_id: str, secret: str | None, overlap_ms: int | None
+) -> Call[RotatedSubscription]:
+    given = {"secret": secret, "overlap_ms": overlap_ms}
+    body = {name: value for name, value in given.items() if value is not None}
+    return _post(
+        f"/v1/subscriptions/{_part(subscription_id)}/secret/rotate", RotatedSubscription, body
     )
 
 

@@ -46,6 +46,7 @@ from homing.client.values import (
     ReplayCount,
     ReplayJob,
     ReplayWhere,
+    RotatedSubscription,
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,
@@ -166,6 +167,12 @@ class Homing:
     def delete_subscription(self, subscription_id: str) -> None:
         """No attempt starts after this returns; what is pending is cancelled."""
         self._do(protocol.delete_subscription(subscription_id))
+
+    def rotate_secret(
+        self, subscription_id: str, *, secret: str | None = None, overlap_ms: int | None = None
+    ) -> RotatedSubscription:
+        """Sign with a new secret, and for a while (24 h) with the old one beside it."""
+        return self._do(protocol.rotate_secret(subscription_id, secret, overlap_ms))
 
     def test_subscription(self, subscription_id: str) -> Attempt:
         """One signed attempt now, in every state; it is logged and counts for nothing."""

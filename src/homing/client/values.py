@@ -137,7 +137,11 @@ class NewSubscription(Subscription, frozen=True, kw_only=True):
     secret: str
 
     def __repr__(self) -> str:
-        return f"NewSubscription(id={self.id!r}, url={self.url!r}, secret=****)"
+        return f"{type(self).__name__}(id={self.id!r}, url={self.url!r}, secret=****)"
+
+
+class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
+    """A subscription with its new secret; ``secrets`` says until when the old ones sign."""
 
 
 class SubscriptionOptions(TypedDict, total=False):

@@ -236,6 +236,12 @@ class Engine:
         """Replace what people set; its secrets stay where the draft has none."""
         return await self._operator.change(subscription_id, draft)
 
+    async def rotate(
+        self, subscription_id: int, secret: str | None, *, overlap_ms: int
+    ) -> Subscription:
+        """Sign with this secret, or a new one, and for the overlap with those before it."""
+        return await self._operator.rotate(subscription_id, secret, overlap_ms=overlap_ms)
+
     async def unsubscribe(self, subscription_id: int) -> None:
         """No attempt starts after this returns; what is pending is cancelled."""
         await self._operator.unsubscribe(subscription_id)

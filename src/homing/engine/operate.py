@@ -36,6 +36,7 @@ from homing.model import (
 from homing.policy import health
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.outcome import judge
+from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
 from homing.ports import Answer, NewEvent
 
@@ -113,11 +114,28 @@ class Operator:
             workfront=draft.workfront,
             rate_per_second=draft.rate_per_second,
         )
+        return await self._replace(old, subscription)
+
+    async def rotate(
+        self, subscription_id: int, secret: str | None, *, overlap_ms: int
+    ) -> Subscription:
+        """Sign with this secret, or a new one, and for the overlap with those before it."""
+        old = self._catalog.get(subscription_id)
+        if old is None:
+            raise NotFound
+        now = self._clock.now()
+        new = secret or new_secret(secrets.token_bytes(32))
+        signing = rotated(old.secrets, new, now=now, overlap_ms=overlap_ms)
+        subscription = msgspec.structs.replace(old, secrets=signing, updated_at=now)
+        return await self._replace(old, subscription)
+
+    async def _replace(self, old: Subscription, subscription: Subscription) -> Subscription:
+        now = subscription.updated_at
         with self._in_doubt():
             async with self._settler.lock:
                 changed = await self._admin.change_subscription(
                     subscription,
-                    endpoint=self._new_endpoint(old.tenant, draft.url, now),
+                    endpoint=self._new_endpoint(old.tenant, subscription.url, now),
                     chore_id=self._ids.take(now),
                 )
                 await self._catalog.refresh()

@@ -33,6 +33,9 @@ class Request(Struct, frozen=True, gc=False):
     body: bytes
     deadline_ms: int  # for all of it: DNS, connect, TLS, answer
 
+    def __repr__(self) -> str:
+        return f"Request({self.target.host}, {len(self.body)} bytes)"
+
 
 class Answer(Struct, frozen=True, gc=False):
     """What came back: a status code, or a failure; never an exception."""

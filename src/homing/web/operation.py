@@ -35,9 +35,9 @@ class Call:
     def now(self) -> int:
         return self.parts.options.now()
 
-    def content(self, kind: type[_T]) -> _T:
-        """The body; raises BadRequest or Invalid."""
-        return decode(self._body, kind)
+    def content(self, kind: type[_T], *, empty: bytes = b"") -> _T:
+        """The body, or what stands for an empty one; raises BadRequest or Invalid."""
+        return decode(self._body or empty, kind)
 
     def key(self) -> str:
         """The ``{id}`` of the path, as text."""

@@ -11,6 +11,7 @@ from homing.web.api import (
     keys,
     replays,
     status,
+    secrets,
     subscriptions,
     whole,
 )
@@ -20,6 +21,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
     *subscriptions.OPERATIONS,
     *filters.OPERATIONS,
+    *secrets.OPERATIONS,
     *endpoints.OPERATIONS,
     *deliveries.OPERATIONS,
     *attempts.OPERATIONS,

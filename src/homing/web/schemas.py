@@ -27,6 +27,11 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Cursor = Annotated[str | None, Meta(description="Give it as cursor for the next page.")]
 
 
+def silent(self: Struct) -> str:
+    """As ``__repr__`` of what holds secrets."""
+    return f"{type(self).__name__}(****)"
+
+
 # --- events ---------------------------------------------------------------------------------
 
 
@@ -103,6 +108,7 @@ class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     filters: FiltersIn = []
     connector: Connector = named(name="filterConnector", default=Connector.AND)
+    __repr__ = silent
 
 
 class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +127,7 @@ class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
     description: str | UnsetType | None = UNSET
     filters: FiltersIn | UnsetType | None = UNSET
     connector: Connector | UnsetType | None = named(name="filterConnector", default=UNSET)
+    __repr__ = silent
 
 
 class SecretView(Struct, frozen=True):
@@ -158,6 +165,7 @@ class SubscriptionCreated(SubscriptionView, frozen=True, kw_only=True):
     """A new subscription, with its secret: it is never shown again."""
 
     secret: str
+    __repr__ = silent
 
 
 class SubscriptionPage(Struct, frozen=True):

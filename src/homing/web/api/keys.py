@@ -22,7 +22,7 @@ from homing.web.answer import Answer, json_answer
 from homing.web.auth import ONLY_ADMINS
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import TIME_MOST, read_duration, show_cursor
-from homing.web.schemas import Cursor, Time
+from homing.web.schemas import Cursor, Time, silent
 from homing.web.show import time_or_none, time_text
 
 KEY = "key"
@@ -59,9 +59,7 @@ class KeyCreated(KeyView, frozen=True, kw_only=True):
     """A new key, with the key itself: it is never shown again."""
 
     key: str
-
-    def __repr__(self) -> str:
-        return f"KeyCreated({self.id})"
+    __repr__ = silent
 
 
 class KeyPage(Struct, frozen=True):

@@ -74,14 +74,14 @@ async def list_subscriptions(call: Call) -> Answer:
 
 
 async def get(call: Call) -> Answer:
-    return json_answer(subscription_view(await _there(call)))
+    return json_answer(subscription_view(await there(call)))
 
 
 async def change(call: Call) -> Answer:
     given = call.content(SubscriptionPatch)
     options = call.parts.options
     async with call.parts.patching:
-        before = await _there(call)
+        before = await there(call)
         draft = check_subscription(
             _merged(before, given),
             policies=options.policies,
@@ -92,16 +92,17 @@ async def change(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    await versions.delete(call.parts, await _there(call))
+    await versions.delete(call.parts, await there(call))
     return Answer(204)
 
 
 async def test(call: Call) -> Answer:
-    attempt = await call.parts.engine.test_send((await _there(call)).id)
+    attempt = await call.parts.engine.test_send((await there(call)).id)
     return json_answer(attempt_view(attempt))
 
 
-async def _there(call: Call) -> Subscription:
+async def there(call: Call) -> Subscription:
+    """The one that the path names, if this caller may see it; raises NotFound."""
     subscription = await call.parts.views.subscription(call.number(SUBSCRIPTION))
     if (
         subscription is None

@@ -1,0 +1,66 @@
+"""Signing secrets: rotate one, with the old one signing beside it for a while."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
+from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MOST
+from homing.policy.signature import read_secret
+from homing.web.answer import Answer, json_answer
+from homing.web.api.subscriptions import there
+from homing.web.auth import MANAGERS
+from homing.web.operation import Call, Operation
+from homing.web.schemas import SubscriptionView, silent
+from homing.web.show import subscription_view
+
+
+class RotateIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to rotate; everything may be left out."""
+
+    secret: Annotated[
+        str | None, Meta(description="whsec_ and base64 of 24 to 64 bytes; made by us when absent.")
+    ] = None
+    overlap_ms: Annotated[
+        int, Meta(description=f"How long the old secrets still sign: 0 to {OVERLAP_MS_MOST}.")
+    ] = OVERLAP_MS
+    __repr__ = silent
+
+
+class SecretRotated(SubscriptionView, frozen=True, kw_only=True):
+    """The subscription, with its new secret: it is never shown again."""
+
+    secret: str
+    __repr__ = silent
+
+
+async def rotate(call: Call) -> Answer:
+    given = call.content(RotateIn, empty=b"{}")
+    if not 0 <= given.overlap_ms <= OVERLAP_MS_MOST:
+        reason = f"must be 0 to {OVERLAP_MS_MOST}"
+        raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
+    if given.secret is not None:
+        read_secret(given.secret)
+    async with call.parts.patching:
+        before = await there(call)
+        after = await call.parts.engine.rotate(before.id, given.secret, overlap_ms=given.overlap_ms)
+    view = subscription_view(after)
+    return json_answer(SecretRotated(**asdict(view), secret=after.secrets[0].value))
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/subscriptions/{id}/secret/rotate",
+        id="rotateSecret",
+        roles=MANAGERS,
+        summary="Sign with a new secret, and for a while with the old one beside it.",
+        handler=rotate,
+        request=RotateIn,
+        answer=SecretRotated,
+        errors=(BadRequest, NotFound, Invalid, StoreUnavailable),
+    ),
+)
