@@ -37,16 +37,18 @@ ENV_CONFIG = "HOMING_CONFIG"
 ENV_SERVER = "HOMING_SERVER"  # which server the other commands speak to: no setting of this one
 DEFAULT_FILE = "homing.toml"
 DATABASE_FILE = "homing.db"  # in the data directory
+SEAL_FILE = "secret.key"  # there, too
 MIB = 1024 * 1024
 
 _HIDDEN = frozenset(
-    ("admin_key", "database_url", "listen_url", "outbox_url")
+    ("admin_key", "database_url", "listen_url", "outbox_url", "secret_key")
 )  # never repeated in errors or shown
 _FORMS = {  # of what is not empty
     "database_url": re.compile(r"postgres(ql)?://"),
     "listen_url": re.compile(r"postgres(ql)?://"),
     "outbox_url": re.compile(r"postgres(ql)?://|sqlite:."),
     "admin_key": re.compile(r"[!-~]{16,256}\Z"),
+    "secret_key": re.compile(r"[A-Za-z0-9+/_-]{43}=?([, ]+[A-Za-z0-9+/_-]{43}=?)*\Z"),
 }
 _LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
@@ -104,6 +106,15 @@ class Settings(FleetSettings, frozen=True, kw_only=True):
             allowed="a list of names",
         ),
     ] = ()
+    secret_key: Annotated[
+        str,
+        _about(
+            "What seals tokens, secrets and header values in the database; with several keys the "
+            "first seals and all open. Empty: the file secret.key in the data directory, made at "
+            "the first start.",
+            allowed="empty, or base64 of 32 bytes; several parted by commas",
+        ),
+    ] = ""
     policy: Annotated[
         str,
         _about(

@@ -32,7 +32,8 @@ from homing.engine.relay import Relay, RelayOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.sender import HttpSender, SenderOptions
-from homing.ports import AdminStore, Clock, FlowStore, KeyStore, ViewStore
+from homing.ports import AdminStore, Clock, FlowStore, KeyStore, SealStore, ViewStore
+from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.keys import Keys
@@ -40,6 +41,8 @@ from homing.store.leases import Leases
 from homing.store.notify import PostgresWire
 from homing.store.outbox import open_outbox
 from homing.store.postgres import PostgresDb
+from homing.store.sealed import Envelopes, SealedAdmin, SealedViews
+from homing.store.seals import Seals
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -63,10 +66,29 @@ class Stores(Struct, frozen=True):
     admin: AdminStore
     views: ViewStore
     keys: KeyStore
+    seals: SealStore
     fleet: FleetParts | None = None
 
 
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
+    """All that is secret is sealed on its way in; raises BadSetting where the keys do not fit."""
+    with new_key_only_if_taken(settings):
+        sealer = any_sealer() if in_memory else sealer_of(settings)
+        stores = await _open(settings, in_memory=in_memory)
+        try:
+            await claim(stores.seals, sealer)
+        except BaseException:
+            await stores.close()
+            raise
+    envelopes = Envelopes(sealer)
+    return msgspec.structs.replace(
+        stores,
+        admin=cast("AdminStore", SealedAdmin(stores.admin, envelopes)),
+        views=cast("ViewStore", SealedViews(stores.views, envelopes)),
+    )
+
+
+async def _open(settings: Settings, *, in_memory: bool) -> Stores:
     """PostgreSQL where a URL is set, otherwise SQLite in the data directory or in memory."""
     db: Db
     if in_memory:
@@ -78,7 +100,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         if settings.writer == "process":
             return await _with_writer_process(file)
         db = await SqliteDb.open(file, threads=settings.writer == "thread")
-    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db))
+    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db))
 
 
 async def _in_a_fleet(settings: Settings) -> Stores:
@@ -105,7 +127,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     log.info("joined", process=me.id, node=me.node, role=me.role)
     fleet = FleetParts(store=leases, wire=wire, me=me, lease_ms=settings.lease_ms)
     flow, admin = Flow(db, node=me.node), Admin(db, node=me.node)
-    return Stores(close, flow, admin, Views(db), Keys(db), fleet)
+    return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), fleet)
 
 
 async def _with_writer_process(file: Path) -> Stores:
@@ -122,6 +144,7 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("AdminStore", Remote(writer, "admin")),
         Views(reader),
         cast("KeyStore", Remote(writer, "keys")),
+        cast("SealStore", Remote(writer, "seals")),
     )
 
 

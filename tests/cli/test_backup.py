@@ -27,6 +27,9 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(terminal: Terminal) 
     twice = terminal.run("restore", "copy.db", "--data", "elsewhere")
     assert (twice.code, "overwrites nothing" in twice.err) == (2, True)
 
+    assert "Put secret.key beside it" in restored.out
+    key = (terminal.place / "homing-data" / "secret.key").read_text()
+    (terminal.place / "elsewhere" / "secret.key").write_text(key)
     other = Terminal(terminal.place, more={"HOMING_DATA": "elsewhere"})
     with other.serving():
         answer = other.well("publish", "kept.safe", '{"n": 1}', "--id", "kept-1", "--json")

@@ -152,7 +152,7 @@ def test_there_is_always_a_live_secret_and_never_too_many(
     steps: list[tuple[int, int]],
 ) -> None:
     now, number = 0, 0
-    secrets = (Secret("first"),)
+    secrets: tuple[Secret, ...] = (Secret("first"),)
     for wait, overlap_ms in steps:
         now, number = now + wait, number + 1
         before = live(secrets, now=now)

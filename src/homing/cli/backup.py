@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from homing.cli.output import clock_ms, console, plain, say_json, span
 from homing.cli.trouble import Usage
-from homing.config import DATABASE_FILE, Settings, load_settings
+from homing.config import DATABASE_FILE, SEAL_FILE, Settings, load_settings
 from homing.errors import DataInUse
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def run_backup(file: Path, *, config: str | None, data: str | None, json: bool) 
     _say("Backed up", source, copied, took_ms=clock_ms() - began, json=json)
     if not json:
         console().print(
-            "The admin key is not in it: keep admin.key apart, or let a new one be made.",
+            "The keys are not in it. Keep secret.key apart: without it no token, secret or header "
+            "can be read. Keep admin.key, too, or let a new one be made.",
             style="dim",
         )
 
@@ -65,6 +66,8 @@ def run_restore(file: Path, *, config: str | None, data: str | None, json: bool)
             "restoring", lambda progress: copy_database(file, target, progress), json
         )
     _say("Restored", file, copied, took_ms=clock_ms() - began, json=json)
+    if not json and not settings.secret_key and not (target.parent / SEAL_FILE).exists():
+        console().print(f"Put {SEAL_FILE} beside it before you start a server.", style="dim")
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ from homing.cli.adminkey import KEY_FILE
 from homing.cli.backup import size
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import clock_ms, span
-from homing.config import DATABASE_FILE, Settings
+from homing.config import DATABASE_FILE, SEAL_FILE, Settings
 from homing.errors import StoreUnavailable
 from homing.model import id_time
+from homing.policy.seal_keys import key_id, read_keys
 from homing.store.inspect import StoreFacts, holder, look_at_postgres, look_at_sqlite
 
 GB = 1_000_000_000
@@ -41,6 +42,7 @@ def check_here(settings: Settings) -> list[Check]:
     facts, store = _store(settings, data)
     return [
         *_data(settings, data),
+        _seal(settings, data),
         _disk(data),
         store,
         _clock(facts),
@@ -76,6 +78,34 @@ def _data(settings: Settings, data: Path) -> Iterator[Check]:
         yield Check("key", Verdict.WELL, f"The admin key is kept in {data / KEY_FILE}.")
     else:
         yield Check("key", Verdict.LOOK, "There is no admin key yet.", "`homing serve` makes one.")
+
+
+def _seal(settings: Settings, data: Path) -> Check:
+    """Whether the keys that seal secrets are at hand and nobody else can read them."""
+    if settings.secret_key:
+        return Check("seal", Verdict.WELL, "The key that seals secrets is set.")
+    path = data / SEAL_FILE
+    if not path.is_file():
+        if (data / DATABASE_FILE).exists():
+            advice = (
+                "If secrets were sealed, put it back from its backup: without it the server does "
+                "not start. A database from before there were keys gets one at the next start."
+            )
+            return Check("seal", Verdict.LOOK, f"There is no key {path} beside a database.", advice)
+        return Check(
+            "seal", Verdict.UNKNOWN, f"There is no key {path} yet.", "`homing serve` makes it."
+        )
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        sentence = f"{path} can be read by others (mode {mode:04o}): it opens every secret."
+        return Check("seal", Verdict.WRONG, sentence, f"chmod 600 {path}")
+    keys = read_keys(path.read_text(encoding="ascii", errors="replace"))
+    if keys is None:
+        return Check("seal", Verdict.WRONG, f"{path} is damaged.", "Put it back from its backup.")
+    names = ", ".join(key_id(key) for key in keys)
+    return Check(
+        "seal", Verdict.WELL, f"Secrets are sealed with {path} ({names}); back it up apart."
+    )
 
 
 def _disk(data: Path) -> Check:

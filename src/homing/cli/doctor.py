@@ -17,7 +17,7 @@ _MARKS = {
     Verdict.WRONG: ("✗", "bold red"),
     Verdict.UNKNOWN: ("·", "dim"),
 }
-_HIDDEN = frozenset(("admin_key", "database_url", "listen_url"))
+_HIDDEN = frozenset(("admin_key", "database_url", "listen_url", "secret_key"))
 
 
 def run_doctor(

@@ -29,6 +29,7 @@ from homing.cli import (
     subscriptions,
     tail,
 )
+from homing.cli.hide import hide_secrets
 
 app = typer.Typer(
     name="homing",
@@ -81,6 +82,7 @@ app.command(hidden=True)(local.reference)
 
 def main() -> None:
     """The ``homing`` command."""
+    hide_secrets()
     try:
         app()
     except KeyboardInterrupt:

@@ -20,6 +20,7 @@ from homing.ports.flow import (
 )
 from homing.ports.keys import KeyStore
 from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
+from homing.ports.seals import Claim, SealStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
 from homing.ports.world import Answer, Clock, Request, Sender
 
@@ -28,6 +29,7 @@ __all__ = [
     "Answer",
     "Chore",
     "ChoreStep",
+    "Claim",
     "Clock",
     "DeliveryFilter",
     "DeliveryRow",
@@ -53,6 +55,7 @@ __all__ = [
     "ReplayFilter",
     "ReplayJob",
     "Request",
+    "SealStore",
     "Sender",
     "SettleBatch",
     "Standing",

@@ -31,6 +31,7 @@ from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.lock import Lock
+from homing.store.seals import Seals
 from homing.store.sqlite import SqliteDb, to_its_end
 from homing.store.wire import Call, Frames, write_answer, write_call, write_error
 
@@ -188,6 +189,7 @@ class _Child:
             "flow": Flow(self._db, node=self._node),
             "admin": Admin(self._db, node=self._node),
             "keys": Keys(self._db),
+            "seals": Seals(self._db),
         }
 
     def answers(self, calls: list[Call]) -> list[bytes]:

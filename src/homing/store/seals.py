@@ -1,0 +1,56 @@
+"""The names of the keys that seal, in the database: a start with other keys is told in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from homing.model import Subscription
+from homing.ports.seals import Claim
+from homing.store import rows
+from homing.store.tx import Db, Tx
+
+
+class Seals:
+    """``SealStore`` on a database."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    async def claim_seal(self, ours: Sequence[str]) -> Claim:
+        async def work(tx: Tx) -> Claim:
+            await tx.one("catalog_lock")  # Of two that come first at once, one is second.
+            known: dict[str, int] = dict(await tx.all("seals"))
+            missing = tuple(name for name in known if name not in ours)
+            if missing:
+                return Claim(missing, done=False)
+            if ours[0] not in known:
+                await tx.all("seal_add", name=ours[0])
+            return Claim((), done=known == {ours[0]: 1})
+
+        return await self._db.run(work)
+
+    async def sealed_page(self, after_id: int, *, limit: int) -> list[Subscription]:
+        async def work(tx: Tx) -> list[Subscription]:
+            found = await tx.all("seal_page", after_id=after_id, limit=limit)
+            return [rows.subscription(row) for row in found]
+
+        return await self._db.run(work, look=True)
+
+    async def seal_again(self, subscriptions: Sequence[Subscription]) -> None:
+        async def work(tx: Tx) -> None:
+            for subscription in subscriptions:
+                columns = zip(
+                    rows.COLUMNS["subscription"], rows.subscription_row(subscription), strict=True
+                )
+                wanted = {"id", "version", "secrets", "token", "headers"}
+                values = {name: value for name, value in columns if name in wanted}
+                await tx.all("seal_again", **values)
+
+        await self._db.run(work)
+
+    async def all_sealed(self, name: str) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("seal_done", name=name)
+            await tx.all("seal_only", name=name)
+
+        await self._db.run(work)
