@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from homing.config_fleet import FleetSettings
+from homing.config_guard import GuardSettings
 from homing.config_reach import WrongReach, read_list
 from homing.config_tables import (
     TenantSettings,
@@ -37,7 +37,6 @@ ENV_CONFIG = "HOMING_CONFIG"
 ENV_SERVER = "HOMING_SERVER"  # which server the other commands speak to: no setting of this one
 DEFAULT_FILE = "homing.toml"
 DATABASE_FILE = "homing.db"  # in the data directory
-SEAL_FILE = "secret.key"  # there, too
 MIB = 1024 * 1024
 
 _HIDDEN = frozenset(
@@ -59,7 +58,7 @@ def _about(sentence: str, **extra: str) -> Meta:
     return Meta(description=sentence, extra=extra or None)
 
 
-class Settings(FleetSettings, frozen=True, kw_only=True):
+class Settings(GuardSettings, frozen=True, kw_only=True):
     """All that an operator may set."""
 
     listen: Annotated[
@@ -106,15 +105,6 @@ class Settings(FleetSettings, frozen=True, kw_only=True):
             allowed="a list of names",
         ),
     ] = ()
-    secret_key: Annotated[
-        str,
-        _about(
-            "What seals tokens, secrets and header values in the database; with several keys the "
-            "first seals and all open. Empty: the file secret.key in the data directory, made at "
-            "the first start.",
-            allowed="empty, or base64 of 32 bytes; several parted by commas",
-        ),
-    ] = ""
     policy: Annotated[
         str,
         _about(
@@ -336,6 +326,7 @@ def settings_and_sources(
         table.get("tenants", {}),
         policies=settings.schedules,
         health=settings.health,
+        quota=settings.quota,
         source=str(path),
     )
     settings = msgspec.structs.replace(settings, tenants=tenants)

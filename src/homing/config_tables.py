@@ -6,14 +6,15 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from homing.errors import BadSetting, Invalid
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
+from homing.policy.quota import Quota
 from homing.policy.retry import Schedule
 from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
 
@@ -27,11 +28,18 @@ class TenantSettings(Struct, frozen=True):
 
     policy: str | None = None
     health: HealthRules | None = None
+    quota: Quota | None = None
+
+
+_Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 
 
 class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     health: dict[str, Any] | None = None
+    publish_per_second: _Count | None = None
+    pending_max: _Count | None = None
+    subscriptions_max: _Count | None = None
 
 
 def read_toml(path: Path, *, told: bool) -> dict[str, Any]:
@@ -86,9 +94,14 @@ def read_health(table: Any, base: HealthRules, where: str, source: str) -> Healt
 
 
 def read_tenants(
-    tables: Any, *, policies: Collection[str], health: HealthRules, source: str
+    tables: Any,
+    *,
+    policies: Collection[str],
+    health: HealthRules,
+    quota: Quota,
+    source: str,
 ) -> dict[str, TenantSettings]:
-    """Each tenant with its policy and its health rules; raises BadSetting."""
+    """Each tenant with its policy, its health rules and its quota; raises BadSetting."""
     tenants: dict[str, TenantSettings] = {}
     for name, table in _dict(tables, "tenants", source).items():
         where = f"tenants.{name}"
@@ -101,8 +114,17 @@ def read_tenants(
         rules = None
         if read.health is not None:
             rules = read_health(read.health, health, f"{where}.health", source)
-        tenants[name] = TenantSettings(policy=read.policy, health=rules)
+        tenants[name] = TenantSettings(
+            policy=read.policy, health=rules, quota=_own_quota(read, quota)
+        )
     return tenants
+
+
+def _own_quota(read: _TenantTable, base: Quota) -> Quota | None:
+    """The general quota with some numbers replaced; None if none is."""
+    own = {name: getattr(read, name) for name in Quota.__struct_fields__}
+    own = {name: value for name, value in own.items() if value is not None}
+    return msgspec.structs.replace(base, **own) if own else None
 
 
 def _dict(value: Any, where: str, source: str) -> dict[str, Any]:

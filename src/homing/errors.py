@@ -22,7 +22,8 @@ HomingError
 │   ├── Busy                       too many bytes of requests are held
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
-│   └── BadScenario                a scenario cannot be simulated
+│   ├── BadScenario                a scenario cannot be simulated
+│   └── CannotOpen                 a secret is sealed with a key that is not here
 ├── DataInUse                      another process holds the data directory
 └── Stale                          what was read has changed; read again (never leaves the engine)
     ├── StaleCatalog
@@ -226,6 +227,12 @@ class BadScenario(BadSetting):
     """The scenario is wrong."""
 
     code = "bad_scenario"
+
+
+class CannotOpen(BadSetting):
+    """A secret in the store cannot be opened."""
+
+    code = "cannot_open"
 
 
 class DataInUse(HomingError):

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from homing.config import SEAL_FILE, Settings
+from homing.config import Settings
+from homing.config_guard import SEAL_FILE
 from homing.errors import BadSetting
 from homing.policy.seal import Sealer
 from homing.policy.seal_keys import KEY_BYTES, read_keys

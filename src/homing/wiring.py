@@ -220,6 +220,10 @@ async def running(
             policies=frozenset(settings.schedules),
             refuses=reach.refuses,
             hosts=settings.host_names,
+            quota=settings.quota,
+            tenant_quotas={
+                name: one.quota for name, one in settings.tenants.items() if one.quota is not None
+            },
             settings=_shown(settings, sources or {}),
             more_metrics=_metrics_of(relay),
         )

@@ -10,7 +10,8 @@ import pytest
 
 from homing.cli.checks import Verdict
 from homing.cli.checks_here import check_here
-from homing.config import SEAL_FILE, Settings, load_settings
+from homing.config import Settings, load_settings
+from homing.config_guard import SEAL_FILE
 from homing.errors import BadSetting
 from homing.policy.seal_keys import key_id
 from homing.sealkey import sealer_of

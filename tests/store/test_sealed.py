@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from homing.errors import CannotOpen
 from homing.model import Endpoint, Secret, Subscription
-from homing.policy.seal import MARK, CannotOpen, Sealer
+from homing.policy.seal import MARK, Sealer
 from homing.policy.seal_keys import key_id, read_keys
 from homing.ports import Claim
 from homing.store.admin import Admin

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from homing.cli.output import clock_ms, console, plain, say_json, span
 from homing.cli.trouble import Usage
-from homing.config import DATABASE_FILE, SEAL_FILE, Settings, load_settings
+from homing.config import DATABASE_FILE, Settings, load_settings
+from homing.config_guard import SEAL_FILE
 from homing.errors import DataInUse
 
 if TYPE_CHECKING:

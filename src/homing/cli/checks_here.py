@@ -13,7 +13,8 @@ from homing.cli.adminkey import KEY_FILE
 from homing.cli.backup import size
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import clock_ms, span
-from homing.config import DATABASE_FILE, SEAL_FILE, Settings
+from homing.config import DATABASE_FILE, Settings
+from homing.config_guard import SEAL_FILE
 from homing.errors import StoreUnavailable
 from homing.model import id_time
 from homing.policy.seal_keys import key_id, read_keys

@@ -15,6 +15,7 @@ from homing.cli.where import JsonFlag, KeyFlag, ServerFlag
 from homing.config import ENV_CONFIG, settings_table
 from homing.errors import HomingError
 from homing.policy.health import HealthRules
+from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
 from homing.policy.tables import HEALTH_RANGES, PolicyTable
 from homing.web import problems
@@ -94,8 +95,9 @@ def _tenants() -> Iterator[str]:
     yield "## `[tenants.NAME]`"
     yield ""
     yield (
-        "What a tenant has of its own: `policy` (a name) and a table `health` with those "
-        "numbers that differ from the installation's."
+        "What a tenant has of its own: `policy` (a name), its quotas (`publish_per_second`, "
+        "`pending_max`, `subscriptions_max`), and a table `health` with those numbers that differ "
+        "from the installation's."
     )
 
 
@@ -108,7 +110,9 @@ def api_page() -> str:
         "# API",
         "",
         "JSON over HTTP; the same as OpenAPI 3.1 is served at `/openapi.json`. Every request "
-        "carries `Authorization: Bearer <key>`, except where it says *open*. Unknown fields and "
+        "carries `Authorization: Bearer <key>`, except where it says *open*; whose keys an operation "
+        "takes stands with it (`403` for the others). To a key of one tenant, what is of another "
+        "is not there. Too much at a time is `429` with `Retry-After`. Unknown fields and "
         "parameters are refused. Errors are problem documents (RFC 9457), see "
         "[errors](errors.md).",
         "",
@@ -133,7 +137,8 @@ def api_page() -> str:
 def _operation(operation: Operation) -> Iterator[str]:
     yield f"## {operation.method} {operation.path}"
     yield ""
-    yield operation.summary + (" *Open.*" if operation.open else "")
+    roles = ", ".join(role for role in Role if role in operation.roles)
+    yield f"{operation.summary} " + ("*Open.*" if operation.open else f"*Keys: {roles}.*")
     if operation.params:
         yield ""
         yield "| parameter | meaning |"

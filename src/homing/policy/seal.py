@@ -12,17 +12,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from homing.errors import HomingError
+from homing.errors import CannotOpen
 from homing.policy.seal_keys import KEY_BYTES, key_id
 
 NONCE_BYTES = 12
 MARK = "sealed:1:"
-
-
-class CannotOpen(HomingError):
-    """A secret in the store cannot be opened."""
-
-    code = "cannot_open"
 
 
 class Sealer:

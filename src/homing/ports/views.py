@@ -121,5 +121,11 @@ class ViewStore(BoardStore, Protocol):
 
     async def ledger(self, *, tenant: str | None) -> list[Ledger]: ...
 
+    async def pending_of(self, tenant: str) -> int:
+        """How many of its deliveries are pending, by the sums of the ledger: cheap, and exact."""
+
+    async def subscriptions_of(self, tenant: str, *, limit: int) -> int:
+        """How many subscriptions it has, counted up to ``limit``."""
+
     async def ping(self) -> None:
         """Raises StoreUnavailable when the store does not answer."""

@@ -197,6 +197,20 @@ class Views(BoardViews):
 
         return await self._db.run(work, read=True)
 
+    async def pending_of(self, tenant: str) -> int:
+        async def work(tx: Tx) -> int:
+            row = await tx.one("view_pending_of_tenant", tenant=tenant)
+            return int(row[0]) if row else 0
+
+        return await self._db.run(work, read=True)
+
+    async def subscriptions_of(self, tenant: str, *, limit: int) -> int:
+        async def work(tx: Tx) -> int:
+            row = await tx.one("view_subscription_count", tenant=tenant, limit=limit)
+            return int(row[0]) if row else 0
+
+        return await self._db.run(work, read=True)
+
     async def ping(self) -> None:
         async def work(tx: Tx) -> None:
             await tx.one("ping")

@@ -33,6 +33,7 @@ from homing.web.problems import (
     unexpected_answer,
 )
 from homing.web.query import Query
+from homing.web.quotas import Quotas
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.door import OPERATIONS as DOOR
 
@@ -44,11 +45,13 @@ def create_app(
     engine: Engine, views: ViewStore, admin: AdminStore, ring: KeyRing, options: WebOptions
 ) -> ASGIApp:
     """The whole HTTP side."""
+    quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
     parts = Parts(
         engine=engine,
         views=views,
         admin=admin,
         ring=ring,
+        quotas=quotas,
         options=options,
         started_at=options.now(),
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct, field
 
 from homing.engine.engine import Engine
 from homing.engine.keys import KeyRing
 from homing.model import Target
+from homing.policy.quota import Quota
 from homing.ports import AdminStore, ViewStore
 from homing.web.metrics import More
+from homing.web.quotas import Quotas
 from homing.web.room import Room
 
 
@@ -32,6 +35,8 @@ class WebOptions(Struct, frozen=True):
     policies: frozenset[str]  # names that a subscription may give
     refuses: Callable[[Target], bool]  # whether this target may not be sent to
     hosts: frozenset[str] = frozenset()  # names that the dashboard answers to
+    quota: Quota = Quota()  # of a tenant without one of its own
+    tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
     settings: tuple[SettingShown, ...] = ()  # what is in force, for the system page
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
     more_metrics: More | None = None
@@ -47,6 +52,7 @@ class Parts(Struct, frozen=True):
     views: ViewStore
     admin: AdminStore
     ring: KeyRing
+    quotas: Quotas
     options: WebOptions
     started_at: int = 0
     room: Room = field(default_factory=Room)  # for bodies

@@ -109,3 +109,13 @@ SELECT l.tenant, sum(l.accepted)::bigint, sum(l.delivered)::bigint, sum(l.droppe
 FROM ledger l CROSS JOIN waiting w
 WHERE l.tenant = :tenant
 GROUP BY l.tenant;
+
+-- name: view_pending_of_tenant
+-- One row per process that ever wrote for it; publishing asks this where there is a quota.
+SELECT CAST(coalesce(sum(accepted - delivered - dropped - cancelled), 0) AS BIGINT)
+FROM ledger WHERE tenant = :tenant;
+
+-- name: view_subscription_count
+SELECT count(*) FROM (
+    SELECT 1 FROM subscription WHERE tenant = :tenant AND deleted_at IS NULL LIMIT :limit
+) AS counted;

@@ -61,7 +61,9 @@ async def get(call: Call) -> Answer:
 
 
 async def replay(call: Call) -> Answer:
-    new = await call.parts.engine.replay((await _there(call)).delivery.id)
+    old = (await _there(call)).delivery
+    await call.parts.quotas.pending(old.tenant)
+    new = await call.parts.engine.replay(old.id)
     location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 

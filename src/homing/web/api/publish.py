@@ -46,6 +46,7 @@ class Publish:
 
     def __init__(self, parts: Parts, keys: Keys) -> None:
         self.engine, self._keys, self._room = parts.engine, keys, parts.room
+        self._quotas = parts.quotas if parts.quotas.limits_publishing else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 202 once all is on disk; raises an error of the tree otherwise."""
@@ -71,7 +72,7 @@ class Publish:
         room = self._room
         body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
         try:
-            answer = published(await self.engine.publish(_read(body, kind, who)))
+            answer = published(await self._publish(_read(body, kind, who)))
         finally:
             room.leave(body)
         await send(
@@ -87,9 +88,18 @@ class Publish:
         )
         await send({"type": "http.response.body", "body": answer})
 
+    async def _publish(self, drafts: list[EventDraft]) -> list[Receipt]:
+        quotas = self._quotas
+        if quotas is None:
+            return await self.engine.publish(drafts)
+        await quotas.publish(drafts)
+        receipts = await self.engine.publish(drafts)
+        quotas.published(drafts, receipts)
+        return receipts
+
     def short(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> list[EventDraft] | None:
         """The events of a plain request; None where there is anything to refuse, or to wait for."""
-        if len(body) > SMALL_BYTES or len(headers) > HEADERS_MAX:
+        if len(body) > SMALL_BYTES or len(headers) > HEADERS_MAX or self._quotas is not None:
             return None
         authorization, kind = None, b""
         for name, value in headers:

@@ -22,6 +22,8 @@ async def start(call: Call) -> Answer:
     if given.dry_run:
         count, exact = await call.parts.engine.count_replay(conditions)
         return json_answer(ReplayCount(count, exact))
+    if conditions.tenant is not None:
+        await call.parts.quotas.pending(conditions.tenant)
     job = await call.parts.engine.start_replay(conditions)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_answer(replay_view(job), status=202, headers=((b"location", location),))

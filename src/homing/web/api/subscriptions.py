@@ -56,7 +56,9 @@ async def create(call: Call) -> Answer:
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     call.who.writes(draft.tenant)
-    subscription = await call.parts.engine.subscribe(draft)
+    async with call.parts.patching:  # Two at a time would both find room for one.
+        await call.parts.quotas.subscription(draft.tenant)
+        subscription = await call.parts.engine.subscribe(draft)
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
     location = f"/v1/subscriptions/{view.id}".encode()
