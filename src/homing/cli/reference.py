@@ -110,9 +110,9 @@ def api_page() -> str:
         "# API",
         "",
         "JSON over HTTP; the same as OpenAPI 3.1 is served at `/openapi.json`. Every request "
-        "carries `Authorization: Bearer <key>`, except where it says *open*; whose keys an operation "
-        "takes stands with it (`403` for the others). To a key of one tenant, what is of another "
-        "is not there. Too much at a time is `429` with `Retry-After`. Unknown fields and "
+        "carries `Authorization: Bearer <key>`, except where it says *open*; whose keys an "
+        "operation takes stands with it (`403` for others). To a key of one tenant, what is of "
+        "another is not there. Too much at a time is `429` with `Retry-After`. Unknown fields and "
         "parameters are refused. Errors are problem documents (RFC 9457), see "
         "[errors](errors.md).",
         "",
