@@ -192,13 +192,7 @@ def change_subscription(subscription_id: str, changes: Mapping[str, Any]) -> Cal
 
 
 def delete_subscription(subscription_id: str) -> Call[None]:
-    return Call(
-        method="DELETE",
-        path=f"/v1/subscriptions/{_part(subscription_id)}",
-        read=lambda _: None,
-        again=Again.ALWAYS,
-        gone_is_done=True,
-    )
+    return _delete(f"/v1/subscriptions/{_part(subscription_id)}")
 
 
 def rotate_secret(
@@ -305,13 +299,7 @@ def keys(where: Mapping[str, Any]) -> Listing[Key]:
 
 
 def revoke_key(key_id: str) -> Call[None]:
-    return Call(
-        method="DELETE",
-        path=f"/v1/keys/{_part(key_id)}",
-        read=lambda _: None,
-        again=Again.ALWAYS,
-        gone_is_done=True,
-    )
+    return _delete(f"/v1/keys/{_part(key_id)}")
 
 
 # --- the whole ------------------------------------------------------------------------------
@@ -374,6 +362,12 @@ def _query(where: Mapping[str, Any], cursor: str | None) -> str:
 
 def _get(path: str, kind: type[T]) -> Call[T]:
     return Call(method="GET", path=path, read=lambda body: _decode(body, kind), again=Again.ALWAYS)
+
+
+def _delete(path: str) -> Call[None]:
+    return Call(
+        method="DELETE", path=path, read=lambda _: None, again=Again.ALWAYS, gone_is_done=True
+    )
 
 
 def _post(

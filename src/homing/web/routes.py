@@ -10,8 +10,8 @@ from homing.web.api import (
     filters,
     keys,
     replays,
-    status,
     secrets,
+    status,
     subscriptions,
     whole,
 )

@@ -77,6 +77,7 @@ async def create(call: Call) -> Answer:
         raise in_their_words(error) from None
     async with call.parts.patching:
         refuse_duplicate(draft, await versions.door_subscriptions(call.parts, tenant))
+        await call.parts.quotas.subscription(tenant)
         made = await call.parts.engine.subscribe(draft)
     shown = show_id(SUBSCRIPTION, made.id)
     version = made.workfront.version if made.workfront is not None else ""
