@@ -20,6 +20,7 @@ from bench import letter
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "hk_bench-admin-key"
+SEAL = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 STUCK_S = 60.0  # without any progress
 POLL_S = 0.02
 SETTLED_POLL_S = 0.005
@@ -150,7 +151,11 @@ class Server(Child):
         super().__init__(
             *("-m", *argv, "serve", "--data", str(data)),
             *("--listen", "127.0.0.1:0", "--allow-loopback"),
-            environ={"HOMING_ADMIN_KEY": KEY, "HOMING_DATABASE_URL": database_url},
+            environ={
+                "HOMING_ADMIN_KEY": KEY,
+                "HOMING_DATABASE_URL": database_url,
+                "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
+            },
         )
         self.port = int(self.read().rpartition(":")[2])
 

@@ -39,9 +39,7 @@ DEFAULT_FILE = "homing.toml"
 DATABASE_FILE = "homing.db"  # in the data directory
 MIB = 1024 * 1024
 
-_HIDDEN = frozenset(
-    ("admin_key", "database_url", "listen_url", "outbox_url", "secret_key")
-)  # never repeated in errors or shown
+_HIDDEN = frozenset(("admin_key", "database_url", "listen_url", "outbox_url", "secret_key"))
 _FORMS = {  # of what is not empty
     "database_url": re.compile(r"postgres(ql)?://"),
     "listen_url": re.compile(r"postgres(ql)?://"),

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import msgspec
 import structlog
@@ -23,7 +20,7 @@ import uvicorn
 import uvloop
 from msgspec import Struct
 
-from homing.config import DATABASE_FILE, Settings, settings_table, shown_value
+from homing.config import Settings, settings_table, shown_value
 from homing.engine.engine import Engine
 from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
@@ -32,21 +29,9 @@ from homing.engine.relay import Relay, RelayOptions
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.sender import HttpSender, SenderOptions
-from homing.ports import AdminStore, Clock, FlowStore, KeyStore, SealStore, ViewStore
-from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
-from homing.store.admin import Admin
-from homing.store.flow import Flow
-from homing.store.keys import Keys
-from homing.store.leases import Leases
-from homing.store.notify import PostgresWire
+from homing.ports import Clock
 from homing.store.outbox import open_outbox
-from homing.store.postgres import PostgresDb
-from homing.store.sealed import Envelopes, SealedAdmin, SealedViews
-from homing.store.seals import Seals
-from homing.store.sqlite import MEMORY, SqliteDb
-from homing.store.tx import Db
-from homing.store.views import Views
-from homing.store.writer import Remote, Writer
+from homing.stores import Stores, open_stores
 from homing.web.app import create_app
 from homing.web.limits import WatchedServer
 from homing.web.metrics import More
@@ -56,105 +41,6 @@ from homing.web.relay_metrics import relay_metrics
 from homing.web.short import ShortWay
 
 log = structlog.get_logger("homing")
-
-
-class Stores(Struct, frozen=True):
-    """The ports over one database, and the fleet where there may be many processes."""
-
-    close: Callable[[], Awaitable[None]]
-    flow: FlowStore
-    admin: AdminStore
-    views: ViewStore
-    keys: KeyStore
-    seals: SealStore
-    fleet: FleetParts | None = None
-
-
-async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
-    """All that is secret is sealed on its way in; raises BadSetting where the keys do not fit."""
-    with new_key_only_if_taken(settings):
-        sealer = any_sealer() if in_memory else sealer_of(settings)
-        stores = await _open(settings, in_memory=in_memory)
-        try:
-            await claim(stores.seals, sealer)
-        except BaseException:
-            await stores.close()
-            raise
-    envelopes = Envelopes(sealer)
-    return msgspec.structs.replace(
-        stores,
-        admin=cast("AdminStore", SealedAdmin(stores.admin, envelopes)),
-        views=cast("ViewStore", SealedViews(stores.views, envelopes)),
-    )
-
-
-async def _open(settings: Settings, *, in_memory: bool) -> Stores:
-    """PostgreSQL where a URL is set, otherwise SQLite in the data directory or in memory."""
-    db: Db
-    if in_memory:
-        db = await SqliteDb.open(MEMORY)
-    elif settings.database_url:
-        return await _in_a_fleet(settings)
-    else:
-        file = _database_file(settings)
-        if settings.writer == "process":
-            return await _with_writer_process(file)
-        db = await SqliteDb.open(file, threads=settings.writer == "thread")
-    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db))
-
-
-async def _in_a_fleet(settings: Settings) -> Stores:
-    """On PostgreSQL every process is one of many, also when it is the only one."""
-    name = f"{socket.gethostname()}:{os.getpid()}"
-    db = await PostgresDb.open(settings.database_url, name=f"homing {name}", pooled=settings.pooled)
-    line = settings.listen_url or (None if settings.pooled else settings.database_url)
-    wire, leases = PostgresWire(db, line), Leases(db)
-
-    async def close() -> None:
-        await wire.close()
-        await db.close()
-
-    try:
-        me = await leases.join(
-            name=name,
-            role=settings.role,
-            delivers=settings.role != "api",
-            lease_ms=settings.lease_ms,
-        )
-    except BaseException:
-        await close()
-        raise
-    log.info("joined", process=me.id, node=me.node, role=me.role)
-    fleet = FleetParts(store=leases, wire=wire, me=me, lease_ms=settings.lease_ms)
-    flow, admin = Flow(db, node=me.node), Admin(db, node=me.node)
-    return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), fleet)
-
-
-async def _with_writer_process(file: Path) -> Stores:
-    writer = await Writer.open(file, node=0)
-    reader = SqliteDb.reader(file)
-
-    async def close() -> None:
-        await reader.close()
-        await writer.close()
-
-    return Stores(
-        close,
-        cast("FlowStore", Remote(writer, "flow")),
-        cast("AdminStore", Remote(writer, "admin")),
-        Views(reader),
-        cast("KeyStore", Remote(writer, "keys")),
-        cast("SealStore", Remote(writer, "seals")),
-    )
-
-
-def _database_file(settings: Settings) -> Path:
-    directory = Path(settings.data)
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadSetting(f"data = {settings.data}: {error.strerror}.") from error
-    return directory / DATABASE_FILE
 
 
 def engine_options(settings: Settings) -> EngineOptions:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 KEY = "hk_acceptance-test-key"
+SEAL = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 HONEST = ("-m", "homing.cli.main")
 
 
@@ -92,6 +93,8 @@ class Server:
             **{name: value for name, value in os.environ.items() if "HOMING_" not in name},
             "HOMING_ADMIN_KEY": KEY,
             "HOMING_LOG_LEVEL": "error",
+            # Servers on one PostgreSQL share the key that seals, each with its own data.
+            **({"HOMING_SECRET_KEY": SEAL} if "HOMING_DATABASE_URL" in self.environ else {}),
             **self.environ,
         }
         self.process = await asyncio.create_subprocess_exec(

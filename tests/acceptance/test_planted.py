@@ -45,7 +45,11 @@ async def test_no_secret_is_found_anywhere(
     postgres_or_not: Postgres | None, tmp_path: Path
 ) -> None:
     log = tmp_path / "log.txt"
-    environ = {"HOMING_LOG_LEVEL": "debug", "HOMING_LOG_FORMAT": "json"}
+    environ = {
+        "HOMING_LOG_LEVEL": "debug",
+        "HOMING_LOG_FORMAT": "json",
+        "HOMING_SECRET_KEY": "",  # the file, also on PostgreSQL
+    }
     if postgres_or_not is not None:
         environ["HOMING_DATABASE_URL"] = await postgres_or_not.make()
     server = Server(tmp_path / "data", environ=environ, argv=("-c", _LOGGED, str(log)))

@@ -15,7 +15,7 @@ from homing.config_guard import SEAL_FILE
 from homing.errors import BadSetting
 from homing.policy.seal_keys import key_id
 from homing.sealkey import sealer_of
-from homing.wiring import open_stores
+from homing.stores import open_stores
 
 KEYS = [b64encode(bytes([fill]) * 32).decode() for fill in (1, 2)]
 

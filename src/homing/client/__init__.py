@@ -28,7 +28,7 @@ from homing.client.errors import (
     Unreachable,
 )
 from homing.client.filters import Tried, TriedCondition, Unmatched
-from homing.client.keys import Key, NewKey
+from homing.client.keys import Key, NewKey, RotatedSubscription
 from homing.client.seen import Seen
 from homing.client.status import Gate, ServerStatus
 from homing.client.sync import Homing
@@ -53,7 +53,6 @@ from homing.client.values import (
     ReplayFilter,
     ReplayJob,
     Retry,
-    RotatedSubscription,
     Subscription,
     Transition,
 )

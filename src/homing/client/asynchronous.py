@@ -21,7 +21,7 @@ from homing.client.errors import HomingClientError, Unavailable
 from homing.client.filters import Tried, TryOn
 from homing.client.http1 import Answer, read_site, write_request
 from homing.client.idle import Idle
-from homing.client.keys import Key, NewKey, Role
+from homing.client.keys import Key, NewKey, Role, RotatedSubscription
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
 from homing.client.status import ServerStatus
@@ -45,7 +45,6 @@ from homing.client.values import (
     ReplayCount,
     ReplayJob,
     ReplayWhere,
-    RotatedSubscription,
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,

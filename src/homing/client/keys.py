@@ -1,10 +1,12 @@
-"""Keys of the API, as an admin sees them."""
+"""Keys of the API and rotated secrets: what is shown once."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from msgspec import Struct
+
+from homing.client.values import NewSubscription
 
 Role = Literal["admin", "publisher", "manager", "viewer"]
 
@@ -30,3 +32,7 @@ class NewKey(Key, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"NewKey(id={self.id!r}, name={self.name!r}, key=****)"
+
+
+class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
+    """A subscription with its new secret; ``secrets`` says until when the old ones sign."""

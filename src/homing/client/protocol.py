@@ -17,7 +17,7 @@ from homing.client.effort import Again
 from homing.client.errors import BadAnswer, NotFound, Problem, refusal
 from homing.client.filters import Tried
 from homing.client.http1 import Answer
-from homing.client.keys import Key, NewKey
+from homing.client.keys import Key, NewKey, RotatedSubscription
 from homing.client.status import ServerStatus
 from homing.client.values import (
     Attempt,
@@ -35,7 +35,6 @@ from homing.client.values import (
     Receipt,
     ReplayCount,
     ReplayJob,
-    RotatedSubscription,
     Subscription,
 )
 

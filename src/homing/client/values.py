@@ -140,10 +140,6 @@ class NewSubscription(Subscription, frozen=True, kw_only=True):
         return f"{type(self).__name__}(id={self.id!r}, url={self.url!r}, secret=****)"
 
 
-class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
-    """A subscription with its new secret; ``secrets`` says until when the old ones sign."""
-
-
 class SubscriptionOptions(TypedDict, total=False):
     """What a new subscription may say beside its URL and types."""
 
