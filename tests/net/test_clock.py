@@ -117,3 +117,22 @@ def test_it_never_goes_back_and_never_leaps(moves: list[tuple[int, int]]) -> Non
         assert abs((now - before) * 1_000_000 - passed) <= passed // 2000 + 1_000_000
         assert now >= before
         before = now
+
+
+def test_in_a_fleet_it_begins_with_the_databases_clock_and_is_drawn_after_it() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    clock.begin_at(START_MS + 600_000)  # this machine is ten minutes behind
+    assert clock.now() == START_MS + 600_000
+    hardware.pass_ns(HOUR)
+    assert clock.now() == START_MS + 600_000 + 3_600_000
+    assert clock.stepped_at() is None
+    before = clock.now()
+    clock.follow(1_000)  # the database is a second ahead of us by now
+    hardware.pass_ns(LOOK_EVERY_NS)
+    clock.now()
+    assert clock.now() - before == 250, "it does not leap"
+    for _ in range(3 * 3600):
+        hardware.pass_ns(SECOND)
+        clock.now()
+    assert abs(clock.now() - (before + 250 + 3 * 3_600_000 + 1_000)) <= 1

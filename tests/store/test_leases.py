@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 from msgspec.structs import replace
 
@@ -13,7 +14,10 @@ from homing.ports import Member, SettleBatch
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.leases import NODE_REST_MS, NODES, Leases
+from homing.store.postgres import PostgresDb
 from homing.store.tx import Db
+from homing.store.views import Views
+from postgres import Server
 from store.build import NOW, Maker, put
 from store.scene import Scene, every
 
@@ -254,3 +258,63 @@ async def test_every_change_that_people_make_raises_the_version_of_its_bucket(
     versions = await leases.versions()
     assert versions["keys"] == 1
     assert versions["catalog"] == await Admin(db).catalog_version()
+
+
+async def test_people_see_who_is_there_and_who_holds_what(db: Db) -> None:
+    leases = Leases(db)
+    one = await joined(leases)
+    two = await joined(leases, "b:1", delivers=False)
+    await leases.take(one.id, {3: 0, 4: 0})
+    view = await Views(db).fleet()
+    assert [it.id for it in view.members] == [one.id, two.id]
+    assert view.buckets_of(one.id) == [3, 4]
+    await leases.leave(one.id)
+    view = await Views(db).fleet()
+    assert [it.id for it in view.members] == [two.id]
+    assert view.buckets_of(one.id) == []
+
+
+async def test_a_transaction_left_open_is_seen(store: str, server: Server | None) -> None:
+    if server is None:
+        return  # SQLite has no vacuum to hold back.
+    dsn = await server.make()
+    db = await PostgresDb.open(dsn)
+    other = await asyncpg.connect(dsn, server_settings={"application_name": "a report"})
+    try:
+        await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await other.fetch("SELECT count(*) FROM pending")
+        await other.fetch("SELECT pg_sleep(0.05)")
+        open_ms, whose = await Leases(db).oldest_snapshot()
+        assert open_ms >= 50
+        assert whose == "a report"
+    finally:
+        await other.close()
+        await db.close()
+
+
+async def test_everything_works_without_a_session_of_ones_own(
+    store: str, server: Server | None
+) -> None:
+    """Behind PgBouncer in transaction mode: no prepared statements, settings by transaction."""
+    if server is None:
+        return
+    db = await PostgresDb.open(await server.make(), pooled=True)
+    try:
+        scene = await Scene(db).begin()
+        leases = Leases(db)
+        me = await joined(leases)
+        epochs = await everything(leases, me)
+        event = scene.make.event(scene.sub)
+        await scene.publish([event])
+        assert len((await scene.due()).fresh) == 1
+        bucket = scene.endpoint.bucket
+        batch = SettleBatch(
+            number=scene.number(),
+            fences=((bucket, epochs[bucket]),),
+            finished=(scene.make.finished(event.deliveries[0]),),
+            attempts=(scene.make.attempt(event.deliveries[0]),),
+        )
+        assert await Flow(db).settle(batch) == frozenset()
+        assert await pending_ids(db) == []
+    finally:
+        await db.close()

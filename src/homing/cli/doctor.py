@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from homing.cli.checks import Check, Verdict
+from homing.cli.checks_fleet import check_fleet
 from homing.cli.checks_here import check_here, check_settings
 from homing.cli.checks_server import check_server
 from homing.cli.output import console, dim, plain, row, say_json, table
@@ -33,6 +34,7 @@ def run_doctor(
     rows = list(_settings_rows(settings, sources))
     checks = [check_settings(sources)]
     checks += check_here(settings)
+    checks += check_fleet(settings)
     checks += check_server(settings, server=server, key=key)
     _say(checks, rows, json=json)
     return not any(check.verdict is Verdict.WRONG for check in checks)

@@ -35,6 +35,8 @@ log = structlog.get_logger("homing.fleet")
 LOOK_EVERY_MS = 1_000
 RECENT_EVERY = 2  # looks
 TIDY_EVERY = 5  # looks
+VACUUM_EVERY = 300  # looks
+VACUUM_HELD_MS = 10 * 60_000
 RECENT_MS = 20_000  # what was published so long ago is looked for: a commit takes no longer
 SETTLED_MS = 1_000  # and what was published since is on its way
 PAGE = 20  # endpoints of each bucket in one statement
@@ -315,7 +317,15 @@ class Fleet:
             await self._walk()
         if self._looks % TIDY_EVERY == 0:
             self.on_tidy()
+        if self._looks % VACUUM_EVERY == 0 and self._held.keeps_house:
+            await self._guard_vacuum()
         self._looks += 1
+
+    async def _guard_vacuum(self) -> None:
+        """Dead rows pile up in ``pending`` behind a transaction that somebody left open."""
+        open_ms, whose = await self._store.oldest_snapshot()
+        if open_ms > VACUUM_HELD_MS:
+            log.warning("a long transaction holds back vacuum", minutes=open_ms // 60_000, by=whose)
 
     async def _look_for_recent(self) -> None:
         """What was published a moment ago and is not known here: its word was lost."""

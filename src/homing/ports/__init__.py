@@ -7,7 +7,7 @@ nothing of the call is kept.
 """
 
 from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
-from homing.ports.fleet import FleetStore, Lease, Member, Standing, Wire
+from homing.ports.fleet import FleetStore, FleetView, Lease, Member, Standing, Wire
 from homing.ports.flow import (
     DueAnswer,
     DueAsk,
@@ -38,6 +38,7 @@ __all__ = [
     "EndpointStart",
     "EventRow",
     "FleetStore",
+    "FleetView",
     "FlowStore",
     "HandOver",
     "Handed",

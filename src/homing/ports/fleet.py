@@ -36,6 +36,17 @@ class Standing(Struct, frozen=True):
     leases: tuple[Lease, ...]  # all 256, by bucket
 
 
+class FleetView(Struct, frozen=True):
+    """The fleet for people: live processes and who holds which bucket."""
+
+    now: int  # the database's clock
+    members: tuple[Member, ...]
+    leases: tuple[Lease, ...]
+
+    def buckets_of(self, member_id: int) -> list[int]:
+        return [it.bucket for it in self.leases if it.owner == member_id]
+
+
 class FleetStore(Protocol):
     """Processes and leases. Times are the database's: clocks of machines are not compared."""
 
@@ -61,6 +72,9 @@ class FleetStore(Protocol):
 
     async def versions(self) -> dict[str, int]:
         """Of each topic how often it has changed; "catalog" is among them."""
+
+    async def oldest_snapshot(self) -> tuple[int, str]:
+        """Milliseconds for which somebody's transaction has held back vacuum, and whose."""
 
     async def raise_topic(self, topic: str) -> None:
         """Say that a topic has changed, for those who only look."""

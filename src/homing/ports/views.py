@@ -19,6 +19,7 @@ from homing.model import (
     Transition,
 )
 from homing.ports.board import BoardStore
+from homing.ports.fleet import FleetView
 
 
 class DeliveryRow(Struct, frozen=True):
@@ -118,6 +119,9 @@ class ViewStore(BoardStore, Protocol):
         """Those of them that are kept, wherever each is now."""
 
     async def attempts(self, delivery_id: int) -> list[Attempt]: ...
+
+    async def fleet(self) -> FleetView:
+        """Live processes and the lease map; nobody is there where SQLite serves one process."""
 
     async def ledger(self, *, tenant: str | None) -> list[Ledger]: ...
 

@@ -135,6 +135,14 @@ class Leases:
 
         return await self._db.run(work, look=True)
 
+    async def oldest_snapshot(self) -> tuple[int, str]:
+        async def work(tx: Tx) -> tuple[int, str]:
+            row = await tx.one("oldest_snapshot")
+            assert row is not None
+            return int(row[0]), str(row[1])
+
+        return await self._db.run(work, look=True)
+
     async def raise_topic(self, topic: str) -> None:
         async def work(tx: Tx) -> None:
             await raise_topic(tx, topic)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from homing.model import Attempt, Endpoint, State, Subscription, Transition
 from homing.policy.match import type_matches
-from homing.ports import DeliveryFilter, DeliveryRow, EventRow, Ledger
-from homing.store import lists, rows, tenants
+from homing.ports import DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
+from homing.store import leases, lists, rows, tenants
 from homing.store.board import BoardViews
 from homing.store.lists import LOOK
 from homing.store.tx import Db, Row, Tx
@@ -185,6 +185,16 @@ class Views(BoardViews):
         return await self._db.run(work, read=True)
 
     # --- counts -----------------------------------------------------------------------------
+
+    async def fleet(self) -> FleetView:
+        async def work(tx: Tx) -> FleetView:
+            row = await tx.one("database_now")
+            assert row is not None
+            members = [leases.member(it) for it in await tx.all("processes")]
+            held = tuple(Lease(*it) for it in await tx.all("leases"))
+            return FleetView(row[0], tuple(it for it in members if it.expires_at > row[0]), held)
+
+        return await self._db.run(work, read=True)
 
     async def ledger(self, *, tenant: str | None) -> list[Ledger]:
         async def work(tx: Tx) -> list[Ledger]:

@@ -106,6 +106,16 @@ SELECT bucket, endpoint_id FROM pending
 WHERE id >= :from_id AND id < :upto_id AND part < 2 AND bucket = ANY(:buckets::smallint[])
 GROUP BY bucket, endpoint_id;
 
+-- name: oldest_snapshot [sqlite]
+-- How long the oldest transaction has been open that vacuum must respect, and whose it is.
+SELECT 0, '';
+
+-- name: oldest_snapshot [postgres]
+SELECT coalesce(max((extract(epoch FROM clock_timestamp() - xact_start) * 1000)::bigint), 0),
+    coalesce((array_agg(application_name ORDER BY xact_start))[1], '')
+FROM pg_stat_activity
+WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND xact_start IS NOT NULL;
+
 -- name: news
 -- How often each topic has changed; the row's lock puts the versions in the order of commits.
 SELECT topic, version FROM news UNION ALL SELECT 'catalog', version FROM catalog;
