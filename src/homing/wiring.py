@@ -30,6 +30,7 @@ from homing.errors import BadSetting
 from homing.net.clock import SystemClock
 from homing.net.sender import HttpSender, SenderOptions
 from homing.ports import Clock
+from homing.simulating import Simulator
 from homing.store.outbox import open_outbox
 from homing.stores import Stores, open_stores
 from homing.web.app import create_app
@@ -112,6 +113,7 @@ async def running(
             },
             settings=_shown(settings, sources or {}),
             more_metrics=_metrics_of(relay),
+            simulate=Simulator(settings.schedules, settings.health),
         )
         life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
         ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)

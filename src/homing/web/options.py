@@ -16,6 +16,7 @@ from homing.ports import AdminStore, ViewStore
 from homing.web.metrics import More
 from homing.web.quotas import Quotas
 from homing.web.room import Room
+from homing.web.simulation import Simulate
 
 
 class SettingShown(Struct, frozen=True):
@@ -40,6 +41,7 @@ class WebOptions(Struct, frozen=True):
     settings: tuple[SettingShown, ...] = ()  # what is in force, for the system page
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
     more_metrics: More | None = None
+    simulate: Simulate | None = None  # None: no simulator here
 
     def __repr__(self) -> str:
         return "WebOptions(****)"

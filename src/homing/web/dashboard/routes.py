@@ -8,6 +8,7 @@ from homing.web.dashboard.pages import (
     endpoints,
     events,
     overview,
+    simulator,
     subscriptions,
     system,
 )
@@ -20,5 +21,6 @@ PAGES: tuple[Page, ...] = (
     *bulk.PAGES,
     *events.PAGES,
     *subscriptions.PAGES,
+    *simulator.PAGES,
     *system.PAGES,
 )

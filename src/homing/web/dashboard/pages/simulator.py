@@ -1,0 +1,213 @@
+"""The simulator: what would happen to an endpoint that is down, under one policy or two."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from homing.errors import TooMany, Unavailable
+from homing.model import State
+from homing.policy.explain import explain_change
+from homing.web.dashboard.render import number, span
+from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.problems import NoSuchPath
+from homing.web.simulation import (
+    EVENTS_MOST,
+    RUN_MOST_MS,
+    SimulationAsked,
+    SimulationFigures,
+    SimulationShown,
+)
+
+PERSON = "a person"
+DOES = {
+    "503": "answers 503",
+    "500": "answers 500",
+    "404": "answers 404",
+    "hangs": "hangs",
+    "refuses": "refuses connections",
+}
+DEFAULTS = {
+    "policy": "workfront",
+    "compare": "",
+    "run_for": "24h",
+    "from": "2h",
+    "to": "9h",
+    "does": "503",
+    "percent": "100",
+    "every": "1m",
+    "seed": "7",
+}
+SEED_MOST = 1_000_000_000
+
+_DURATION = re.compile(r"(?:[0-9]{1,6}(?:d|h|m|s))+")
+_PART = re.compile(r"([0-9]+)([dhms])")
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+class Row(Struct, frozen=True):
+    """One figure: as text for each policy."""
+
+    label: str
+    values: tuple[str, ...]
+
+
+class Play(Struct, frozen=True):
+    """One policy's play, as the page shows it."""
+
+    policy: str
+    image: str  # a data: address
+    told: str  # the picture in words
+    changes: tuple[tuple[str, str, str], ...]  # when, the new state, why
+
+
+class _Form:
+    """Reads the fields; what is wrong is kept beside each."""
+
+    def __init__(self, fields: Mapping[str, str], policies: frozenset[str]) -> None:
+        self._fields, self._policies = fields, policies
+        self.problems: dict[str, str] = {}
+
+    def asked(self) -> list[SimulationAsked]:
+        """One question for each policy, on the same seed; empty where something is wrong."""
+        run_for_ms = self._duration("run_for", 60_000, RUN_MOST_MS, "1m to 14d")
+        from_ms = self._duration("from", 0, RUN_MOST_MS, "0s to 14d")
+        to_ms = self._duration("to", 0, RUN_MOST_MS, "0s to 14d")
+        every_ms = self._duration("every", 1_000, RUN_MOST_MS, "1s to 14d")
+        percent = self._whole("percent", 1, 100)
+        seed = self._whole("seed", 0, SEED_MOST)
+        if self._fields["does"] not in DOES:
+            self.problems["does"] = f"Must be one of {', '.join(DOES)}."
+        policies = [self._policy("policy")]
+        if self._fields["compare"]:
+            policies.append(self._policy("compare"))
+        if "from" not in self.problems and "to" not in self.problems and to_ms <= from_ms:
+            self.problems["to"] = "Must lie after the beginning."
+        if not self.problems and -(-run_for_ms // every_ms) > EVENTS_MOST:
+            told = f"That would be {-(-run_for_ms // every_ms):,} events"
+            self.problems["every"] = f"{told}; at most {EVENTS_MOST:,} are simulated here."
+        if self.problems:
+            return []
+        return [
+            SimulationAsked(
+                policy=policy,
+                run_for_ms=run_for_ms,
+                from_ms=from_ms,
+                to_ms=to_ms,
+                does=self._fields["does"],
+                percent=percent,
+                every_ms=every_ms,
+                seed=seed,
+            )
+            for policy in policies
+        ]
+
+    def _duration(self, name: str, least: int, most: int, rule: str) -> int:
+        text = self._fields[name].replace(" ", "").replace("min", "m")
+        if not _DURATION.fullmatch(text):
+            self.problems[name] = "Must be a duration like 90s, 45m, 6h or 1h30m."
+            return least
+        value = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+        if not least <= value <= most:
+            self.problems[name] = f"Must be {rule}."
+        return value
+
+    def _whole(self, name: str, least: int, most: int) -> int:
+        text = self._fields[name]
+        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
+            self.problems[name] = f"Must be a whole number from {least} to {most:,}."
+            return least
+        return int(text)
+
+    def _policy(self, name: str) -> str:
+        if self._fields[name] not in self._policies:
+            self.problems[name] = "There is no such policy."
+        return self._fields[name]
+
+
+async def simulator(visit: Visit) -> Shown:
+    """The form; with its fields in the address also what came of it."""
+    options = visit.parts.options
+    if options.simulate is None:
+        raise NoSuchPath
+    given = visit.query.text("policy") != ""
+    fields = {name: visit.query.text(name) if given else it for name, it in DEFAULTS.items()}
+    form = _Form(fields, options.policies)
+    asked, refused, status = form.asked() if given else [], "", 200
+    shown: list[SimulationShown] = []
+    if form.problems:
+        status = 422
+    elif asked:
+        try:
+            shown = await options.simulate(asked)
+        except (TooMany, Unavailable) as error:
+            refused, status = error.detail, error.http_status
+    return visit.show(
+        "simulator.html",
+        status=200 if visit.partly else status,  # A script shows only what went well.
+        fields=fields,
+        problems=form.problems,
+        refused=refused,
+        does=DOES,
+        policies=sorted(options.policies),
+        plays=[_play(one, it) for one, it in zip(asked, shown, strict=False)],
+        rows=_rows([it.figures for it in shown]),
+    )
+
+
+def _play(asked: SimulationAsked, shown: SimulationShown) -> Play:
+    changes = tuple(
+        (
+            f"{it.at_ms // 3_600_000:02}:{it.at_ms // 60_000 % 60:02}:{it.at_ms // 1000 % 60:02}",
+            it.after,
+            explain_change(
+                State(it.before),
+                State(it.after),
+                it.rule,
+                it.numbers,
+                by=PERSON if it.rule.endswith("_by_person") else "",
+            ),
+        )
+        for it in shown.changes
+    )
+    image = "data:image/svg+xml;base64," + b64encode(shown.svg.encode()).decode()
+    figures = shown.figures
+    told = (
+        f"{asked.policy}: {figures.delivered:,} of {figures.accepted:,} delivered, "
+        f"{sum(figures.dropped.values()):,} dropped, disabled for {span(figures.disabled_ms)}."
+    )
+    return Play(asked.policy, image, told, changes)
+
+
+def _rows(all_: list[SimulationFigures]) -> list[Row]:
+    if not all_:
+        return []
+    counts = {
+        "Accepted": [it.accepted for it in all_],
+        "Delivered": [it.delivered for it in all_],
+        "Delivered late, by over 1 s": [it.late.count for it in all_],
+        "Dropped, exhausted": [it.dropped.get("exhausted", 0) for it in all_],
+        "Dropped, expired": [it.dropped.get("expired", 0) for it in all_],
+        "Still pending at the end": [it.pending for it in all_],
+        "Attempts": [it.attempts for it in all_],
+        "Failed attempts": [it.failed for it in all_],
+        "Probes": [it.probes for it in all_],
+        "Most requests in a second after recovery": [
+            it.peak_per_second_after_recovery for it in all_
+        ],
+    }
+    spans = {
+        "Half of the late ones within": [it.late.p50_ms for it in all_],
+        "The latest": [it.late.max_ms for it in all_],
+        "Time disabled": [it.disabled_ms or None for it in all_],
+        "Time frozen": [it.frozen_ms or None for it in all_],
+    }
+    rows = [Row(label, tuple(number(it) for it in values)) for label, values in counts.items()]
+    rows += [Row(label, tuple(span(it) for it in values)) for label, values in spans.items()]
+    return rows
+
+
+PAGES = (Page(path="/simulator", handler=simulator, right=Right.MANAGE),)

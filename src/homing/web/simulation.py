@@ -1,0 +1,74 @@
+"""What the simulator page asks for, and what it is shown; who plays it is told at start."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+RUN_MOST_MS = 14 * 86_400_000
+EVENTS_MOST = 10_000
+
+
+class SimulationAsked(Struct, frozen=True):
+    """One endpoint with one outage, under one policy."""
+
+    policy: str
+    run_for_ms: int
+    from_ms: int
+    to_ms: int
+    does: str  # what it does in the outage: a status as digits, "hangs" or "refuses"
+    percent: int  # of the requests that the outage hits
+    every_ms: int  # between two events
+    seed: int
+
+    @property
+    def events(self) -> int:
+        return -(-self.run_for_ms // self.every_ms)
+
+
+class Lateness(Struct, frozen=True):
+    """How many came late, and how late."""
+
+    count: int
+    p50_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+
+
+class SimulationFigures(Struct, frozen=True):
+    """What it came to."""
+
+    accepted: int
+    delivered: int
+    late: Lateness
+    dropped: dict[str, int]  # by reason
+    pending: int
+    attempts: int
+    failed: int
+    probes: int
+    disabled_ms: int
+    frozen_ms: int
+    peak_per_second_after_recovery: int
+
+
+class StateChanged(Struct, frozen=True, rename={"before": "from", "after": "to"}):
+    """A change of the endpoint's state: by which rule, with which numbers."""
+
+    at_ms: int
+    before: str
+    after: str
+    rule: str
+    numbers: dict[str, int]
+
+
+class SimulationShown(Struct, frozen=True):
+    """What happened: drawn, in numbers, and change by change."""
+
+    svg: str
+    figures: SimulationFigures
+    changes: tuple[StateChanged, ...]
+
+
+# Raises TooMany while others are played, Unavailable where it fails or takes too long.
+Simulate = Callable[[Sequence[SimulationAsked]], Awaitable[list[SimulationShown]]]
