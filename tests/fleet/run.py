@@ -27,6 +27,7 @@ from typing import Any
 import asyncpg
 
 from fleet.house import AUDIT, LEASE_MS, PROBE_EVERY_MS, Process, Receiver, fetch, log_lines
+from fleet.measure import compare
 from postgres import Server
 
 _LOST = (OSError, EOFError, asyncpg.PostgresError, asyncpg.InterfaceError)
@@ -329,6 +330,7 @@ def say(count: Count, scale: Scale, seed: int, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the short form")
+    parser.add_argument("--measure", action="store_true", help="1, 2 and 4 processes instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", help="keep the processes' logs in this directory")
     asked = parser.parse_args()
@@ -339,6 +341,9 @@ def main() -> None:
         server = Server(Path(place) / "pg")
         began = time.monotonic()
         try:
+            if asked.measure:
+                asyncio.run(compare(server, folder))
+                return
             count = asyncio.run(run(scale, server, folder, asked.seed))
         finally:
             server.stop()
