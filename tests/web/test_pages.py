@@ -110,6 +110,24 @@ def test_a_person_subscribes_publishes_and_finds_the_delivery(person: Person) ->
     person.see(subscription, status=404)
 
 
+def test_a_secret_is_rotated_and_shown_once(server: HomingServer, person: Person) -> None:
+    made = server.client.subscribe(f"{REFUSING}/rotated", ["rotated.*"])
+    page = f"/subscriptions/{made.id}"
+    answer, shown = person.do(page, f"{page}/rotate")
+    assert answer.status == 200
+    found = re.search(r"whsec_[A-Za-z0-9+/=]{32,}", shown)
+    assert found is not None
+    assert found[0] != made.secret
+    after = person.see(page)
+    assert "whsec_" not in after
+    assert "one until" in after, "the old one signs beside it for a while"
+    key = server.client.create_key("looker", "viewer", tenant="default").key
+    viewer = Person(server, key)
+    assert "Rotate" not in viewer.see(page)
+    answer, _ = viewer.do(page, f"{page}/rotate")
+    assert answer.status == 403
+
+
 def test_a_form_comes_back_with_every_reason_beside_its_field(person: Person) -> None:
     answer, page = person.do(
         "/subscriptions/new",

@@ -13,6 +13,7 @@ from homing.model import Connector, Format, Subscription, read_id, show_id
 from homing.policy.admission import DEFAULT_TENANT, SubscriptionDraft, check_subscription
 from homing.policy.filters import Filters, read_filters
 from homing.policy.filters_run import Verdict, read_data, run
+from homing.policy.rotation import OVERLAP_MS
 from homing.web.answer import Answer
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 from homing.web.query import show_cursor
@@ -246,6 +247,18 @@ async def delete(visit: Visit) -> Answer:
     return visit.done("Deleted; what was pending is cancelled.", to="/subscriptions")
 
 
+async def rotate(visit: Visit) -> Shown:
+    async with visit.parts.patching:
+        before = await there(visit)
+        after = await visit.parts.engine.rotate(before.id, None, overlap_ms=OVERLAP_MS)
+    endpoint = await visit.parts.views.endpoint(after.endpoint_id)
+    filters = msgspec.json.format(after.filters, indent=2) if after.filters != "[]" else ""
+    secret = after.secrets[0].value
+    return visit.show(
+        "subscription.html", it=after, endpoint=endpoint, filters=filters, secret=secret
+    )
+
+
 async def test(visit: Visit) -> Answer:
     found = await there(visit)
     attempt = await visit.parts.engine.test_send(found.id)
@@ -299,5 +312,6 @@ PAGES = (
     Page(path=_ONE, handler=change, method="POST", right=Right.MANAGE),
     Page(path=_ONE + "/edit", handler=edit, right=Right.MANAGE),
     Page(path=_ONE + "/delete", handler=delete, method="POST", right=Right.MANAGE),
+    Page(path=_ONE + "/rotate", handler=rotate, method="POST", right=Right.MANAGE),
     Page(path=_ONE + "/test", handler=test, method="POST", right=Right.MANAGE),
 )
