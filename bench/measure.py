@@ -99,7 +99,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "g": f"c with {sizes.backlog:,} other deliveries pending",
         "h": f"{sizes.due_urls:,} URLs with one retry each, due at once",
         "i": "one match among 10,000 subscriptions",
-        "j": f"a list page with {sizes.rows:,} rows, slowest p50",
+        "j": f"a page of a list or the dashboard with {sizes.rows:,} rows, slowest p50",
     }
 
 

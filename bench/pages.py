@@ -1,10 +1,11 @@
-"""Part j: how long a page of a list takes, over HTTP, page after page."""
+"""Part j: how long a page of a list, and of the dashboard, takes over HTTP."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import time
+from urllib.parse import urlencode
 
 from bench.backlog import OTHERS
 from bench.measure import percentile
@@ -27,7 +28,50 @@ def list_pages(server: Server, endpoints: list[int], *, pages: int) -> dict[str,
         "of the tenant": f"&tenant={OTHERS}",
         "of the tenant, dropped": f"&tenant={OTHERS}&status=dropped",
     }
-    return {name: _walk(server.port, terms, pages) for name, terms in lists.items()}
+    found = {name: _walk(server.port, terms, pages) for name, terms in lists.items()}
+    board = {
+        "dashboard": "/",
+        "dashboard, its chart": "/chart.json?span=30d",
+        "dashboard, endpoints": "/endpoints?sort=failing",
+        "dashboard, the busiest endpoint": f"/endpoints/{busy}",
+        "dashboard, deliveries": "/deliveries",
+        "dashboard, system": "/system",
+    }
+    cookie = _sign_in(server.port)
+    return found | {name: _look(server.port, path, cookie, pages) for name, path in board.items()}
+
+
+def _sign_in(port: int) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/sign-in", body=urlencode({"key": KEY}), headers=form)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    if answer.status != 303:
+        raise BenchFailed(f"/sign-in: {answer.status}")
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def _look(port: int, path: str, cookie: str, times_most: int) -> dict[str, float]:
+    """The same page of the dashboard again and again."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    times: list[float] = []
+    for _ in range(times_most):
+        began = time.perf_counter()
+        connection.request("GET", path, headers={"cookie": cookie})
+        answer = connection.getresponse()
+        content = answer.read()
+        times.append((time.perf_counter() - began) * 1000)
+        if answer.status != 200:
+            raise BenchFailed(f"{path}: {answer.status} {content[:400]!r}")
+    connection.close()
+    return {
+        "p50_ms": percentile(times, 0.5),
+        "p99_ms": percentile(times, 0.99),
+        "pages": len(times),
+        "rows": 0,
+    }
 
 
 def _walk(port: int, terms: str, pages: int) -> dict[str, float]:

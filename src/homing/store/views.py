@@ -196,14 +196,15 @@ class Views(BoardViews):
 
         return await self._db.run(work, read=True)
 
-    async def ledger(self, *, tenant: str | None) -> list[Ledger]:
+    async def ledger(self, *, tenant: str | None, look: int | None = None) -> list[Ledger]:
         async def work(tx: Tx) -> list[Ledger]:
-            bound = LEDGER_ROWS_MAX + 1
+            most = LEDGER_ROWS_MAX if look is None else look
+            bound = most + 1
             if tenant is None:
                 found = await tx.all("view_ledger", limit=bound)
             else:
                 found = await tx.all("view_ledger_of_tenant", tenant=tenant, limit=bound)
-            return [_ledger(row) for row in found]
+            return [_ledger(row, most) for row in found]
 
         return await self._db.run(work, read=True)
 
@@ -264,9 +265,9 @@ def _event_row(row: Row) -> EventRow:
     return EventRow(rows.event(row), deliveries=row[7])
 
 
-def _ledger(row: Row) -> Ledger:
+def _ledger(row: Row, look: int) -> Ledger:
     tenant, accepted, delivered, dropped, cancelled, pending, looked = row
-    counted = looked <= LEDGER_ROWS_MAX
+    counted = looked <= look
     return Ledger(
         tenant=tenant,
         accepted=accepted,

@@ -33,7 +33,7 @@ async def overview(visit: Visit) -> Shown:
         )
     return visit.show(
         "overview.html",
-        ledger=_sum(await views.ledger(tenant=tenant)),
+        ledger=_sum(await views.ledger(tenant=tenant, look=1)),
         crowd=await views.crowd(tenant=tenant, limit=COUNT_MOST),
         last=last,
         p50=percentile_ms(last.took, 0.5),

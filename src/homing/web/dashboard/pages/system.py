@@ -12,6 +12,7 @@ from homing.ports import Member, Standing
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 
 BUCKETS = 256
+PENDING_LOOK = 10_000  # pending rows counted for the ledger
 ROW = 32  # buckets in a row of the map
 
 
@@ -66,7 +67,7 @@ async def system(visit: Visit) -> Shown:
         named=settings,
         store="PostgreSQL" if url is not None and url.value else "SQLite",
         store_bytes=await views.store_bytes(),
-        ledgers=await views.ledger(tenant=None),
+        ledgers=await views.ledger(tenant=None, look=PENDING_LOOK),
         python=platform.python_version(),
         started_at=visit.parts.started_at,
         buckets=BUCKETS,
