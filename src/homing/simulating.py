@@ -19,6 +19,7 @@ import structlog
 
 from homing.errors import TooMany, Unavailable
 from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS
 from homing.policy.retry import Schedule
 from homing.web.simulation import (
     SimulationAsked,
@@ -109,6 +110,7 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
     outage = {"answers": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
     hit = {**outage, "fails": asked.percent / 100} if asked.percent < 100 else outage
     told = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
+    preset = PRESETS.get(schedule.name) == schedule
     policy = {
         "delays_ms": list(schedule.delays_ms),
         "anchor": schedule.anchor.value,
@@ -121,10 +123,8 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
             f"title = {_value(asked.policy)}",
             f"seed = {asked.seed}",
             f'run_for = "{asked.run_for_ms}ms"',
-            "[policy]",
-            *(f"{name} = {_value(value)}" for name, value in policy.items()),
-            "[health]",
-            *(f"{name} = {value}" for name, value in msgspec.structs.asdict(rules).items()),
+            *([f"policy = {_value(schedule.name)}"] if preset else _table("policy", policy)),
+            *_table("health", msgspec.structs.asdict(rules)),
             "[[endpoints]]",
             'name = "the endpoint"',
             "latency_ms = 40",
@@ -135,6 +135,10 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
             "",
         ]
     )
+
+
+def _table(name: str, values: Mapping[str, object]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_value(value)}" for key, value in values.items())]
 
 
 def _value(value: object) -> str:

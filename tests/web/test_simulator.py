@@ -16,7 +16,7 @@ import pytest
 from homing.config import Settings
 from homing.errors import TooMany, Unavailable
 from homing.policy.health import HealthRules
-from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.presets import PRESETS
 from homing.policy.retry import Anchor, Schedule
 from homing.sim.read import read_scenario
 from homing.simulating import Simulator, scenario_text
@@ -113,10 +113,11 @@ def test_every_question_is_a_scenario(does: str, percent: int) -> None:
     assert scenario.events == ASKED.events
 
 
-def test_a_preset_is_played_under_its_name() -> None:
-    text = scenario_text(ASKED, WORKFRONT, HealthRules())
-    assert tomllib.loads(text)["title"] == "workfront"
-    assert read_scenario(text, source="asked").schedule == WORKFRONT
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_played_under_its_name(name: str) -> None:
+    text = scenario_text(_with(policy=name), PRESETS[name], HealthRules())
+    assert tomllib.loads(text)["title"] == name
+    assert read_scenario(text, source="asked").schedule == PRESETS[name]
 
 
 def test_only_one_is_played_at_a_time_and_not_for_long() -> None:
