@@ -241,6 +241,10 @@ def test_a_person_plays_an_outage_and_shares_its_address(
     expect(picture).to_be_visible(timeout=PLAY_MS)
     assert picture.evaluate("it => it.naturalWidth") > 1000, "the picture can be drawn"
     person.sees("What it came to")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.reload()
+    expect(page.get_by_role("link", name="Simulator", exact=True)).to_be_in_viewport(ratio=1)
+    person.sees("Disabled (was enabled)")
     address = page.url
     assert "to=4h" in address
     page.goto(address)

@@ -17,6 +17,9 @@ if (document.querySelector("[data-chart]")) {
   import("./charts.js").then((charts) => charts.startCharts());
 }
 
+// On a narrow screen the pages stand in one line that scrolls: the current one is in sight.
+document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // What htmx puts on the page has times too, and the chosen row stays chosen.
 document.body.addEventListener("htmx:afterSwap", (event) => {
   showTimes(event.detail.elt.parentElement || document);
