@@ -38,6 +38,8 @@ def cell(dice: random.Random, table: Table, column: str, kind: str, number: int)
         return 1
     if kind == "INTEGER":
         return number if column in table.key else dice.choice((0, 1, 7, 30_000))
+    if kind == "REAL":
+        return number / 8  # exact in both
     if kind == "BLOB":
         return dice.randbytes(dice.randrange(40))
     return f"{dice.choice(TEXTS)}{number}"
