@@ -13,7 +13,7 @@ from postgres import Server
 def test_a_fleet_lives_through_kills_stops_and_restarts(tmp_path: Path) -> None:
     """On a server of its own: it is crashed, and others must not notice."""
     with tempfile.TemporaryDirectory(prefix="homing-fleet-") as place:
-        server = await asyncio.to_thread(Server, Path(place))  # It has a loop of its own.
+        server = Server(Path(place))
         try:
             count = asyncio.run(run(SHORT, server, tmp_path, seed=7))
         finally:
