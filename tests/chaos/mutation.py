@@ -34,8 +34,8 @@ SUBJECTS = ("policy/*.py", "engine/settle.py", "engine/decide.py", "net/guard.py
 FIRST = {  # the tests that know a module best; all others follow
     "guard": ("tests/net/test_guard.py",),
     "settle": ("tests/engine",),
-    "decide": ("tests/engine",),
-    "tables": ("tests/test_config.py", "tests/policy/test_health.py", "tests/policy/test_retry.py"),
+    "decide": ("tests/engine/test_decide.py", "tests/engine"),
+    "tables": ("tests/policy/test_tables.py", "tests/test_config.py"),
 }
 SIMULATED = ("settle", "decide", "health", "retry")  # also judged by the first seeds …
 SEEDS, DELIVERIES = 6, 100  # … of those that every test run simulates
