@@ -331,11 +331,7 @@ BUGS = [
     ),
     _bug(
         "a change whose reply was lost is not read again",
-        ("homing.engine.operate:Operator.change", "with self._in_doubt():", "if True:"),
-    ),
-    _bug(
-        "a move whose reply was lost is not looked for",
-        (f"{SWEEP}._step", "moved = True", "moved = False"),
+        ("homing.engine.operate:Operator._replace", "with self._in_doubt():", "if True:"),
     ),
     _bug(
         "what has expired is polled for",

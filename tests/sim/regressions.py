@@ -1,4 +1,4 @@
-"""Seeds that fail when the fix of a fault that the simulation has found is taken back."""
+"""Seeds by which the simulation has found a fault, each with what it was."""
 
 from __future__ import annotations
 
