@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from browser.person import Person
 from homing.testing import HomingServer, running_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "build" / "screenshots"
+PATIENCE_MS = 20_000  # The machine may be busy.
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """For one module: while it is there its thread has a loop, and no other test could run one."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("NO CHROMIUM: the dashboard is not looked at (apt-get install chromium)")
@@ -42,7 +44,8 @@ def person(
 ) -> Iterator[Person]:
     """Somebody at a desk, not signed in yet; what the page complains of fails the test."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, locale="en-GB")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
     name = re.sub(r"[^\w-]+", "-", request.node.name)
     person = Person(context.new_page(), server, shots=SHOTS, name=name)
     yield person

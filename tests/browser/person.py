@@ -61,8 +61,8 @@ class Person:
         self._shots.mkdir(parents=True, exist_ok=True)
         for width in (1440, 390):
             self.page.set_viewport_size({"width": width, "height": 900})
-            wide = self.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"{what} is {wide} pixels wide in a window of {width}"
+            # Charts follow the width of the window a moment later.
+            self.page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
             for scheme in ("light", "dark"):
                 self.page.emulate_media(color_scheme=scheme)
                 file = self._shots / f"{what}-{width}-{scheme}.png"
