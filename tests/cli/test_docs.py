@@ -77,7 +77,9 @@ class Reader:
 
     def _stop(self, process: subprocess.Popen[str]) -> None:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            # Where a shell runs us in its background, a plain program ignores SIGINT.
+            ours = "homing" in str(process.args)
+            process.send_signal(signal.SIGINT if ours else signal.SIGTERM)
             process.communicate(timeout=60)
 
 
