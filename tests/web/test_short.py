@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from homing.engine.publish import Publisher, Told
+from homing.errors import TooLarge
 from homing.testing import KEY, HomingServer, running_server
 from homing.web.short import ShortWay
 
@@ -133,6 +135,22 @@ def test_a_connection_that_shall_close_is_closed_after_the_answer(
         line.sendall(post(GOOD, more=f"connection: close\r\n{more}"))
         got = read_one(line)
         assert b"\r\nconnection: close\r\n" in got
+        assert line.recv(1) == b""
+
+
+@pytest.mark.parametrize("more", ["", LONG])
+def test_a_refusal_that_ends_the_connection_ends_it_on_both_ways(
+    server: HomingServer, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    def refuse(_self: Publisher, _drafts: object, tell: Callable[[Told], None]) -> None:
+        tell(TooLarge("It would make too many deliveries."))
+
+    monkeypatch.setattr(Publisher, "publish_then", refuse)
+    with connect(server) as line:
+        line.sendall(post(GOOD, more=more))
+        got = read_one(line)
+        assert got.startswith(b"HTTP/1.1 413 ")
+        assert got.count(b"connection: close\r\n") == 1
         assert line.recv(1) == b""
 
 

@@ -1,14 +1,17 @@
-"""A delivery as people want to know it: why it is where it is, what was tried, what is ahead."""
+"""What people want to know: why a delivery is where it is, and why an event went nowhere else."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from homing.model import Attempt, Endpoint, Status, Subscription
+from homing.model import Attempt, Endpoint, Event, Status, Subscription
 from homing.policy.explain import Facts, explain
+from homing.policy.filters_run import read_data
 from homing.policy.retry import remaining
+from homing.policy.wants import why_unmatched
 from homing.ports import DeliveryRow
 from homing.web.options import Parts
+from homing.web.query import LIMIT_MOST
 
 
 class Described(Struct, frozen=True):
@@ -49,3 +52,27 @@ async def describe(parts: Parts, row: DeliveryRow, *, now: int) -> Described:
         endpoint=endpoint,
         subscription=subscription,
     )
+
+
+async def unmatched(
+    parts: Parts, event: Event, rows: list[DeliveryRow], *, now: int
+) -> tuple[list[tuple[Subscription, str]], bool]:
+    """Why the newest subscriptions of its tenant do not get this event; whether there are more.
+
+    ``rows`` are its deliveries, more than LIMIT_MOST of them where some are left out.
+    """
+    found, after = await parts.views.subscriptions(
+        tenant=event.tenant, before_id=None, limit=LIMIT_MOST
+    )
+    reached = {row.delivery.subscription_id for row in rows}
+    others = [one for one in found if one.id not in reached]
+    data = read_data(event.data) if others else None
+    told: list[tuple[Subscription, str]] = []
+    for one in others:
+        reason = why_unmatched(one, event, data, now=now)
+        if reason is None and len(rows) > LIMIT_MOST:
+            continue  # It is among the deliveries that are not shown.
+        told.append(
+            (one, reason or "The event is about its endpoint: such a one never goes there.")
+        )
+    return told, after is not None

@@ -59,9 +59,12 @@ class _Post:
         else:
             body = published(told)
             head = _ACCEPTED % len(body)
-        close = b"" if self.keep_alive else _CLOSE
+        if _CLOSE in head:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            head += _CLOSE
         protocol = self._protocol
-        protocol.transport.write(b"%b%b\r\n%b" % (head, close, body))
+        protocol.transport.write(b"%b\r\n%b" % (head, body))
         self.response_complete = True
         if not self.keep_alive:
             protocol.transport.close()

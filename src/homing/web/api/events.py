@@ -10,14 +10,12 @@ from homing.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from homing.model import Event, show_id
+from homing.model import show_id
 from homing.policy.admission import is_key
-from homing.policy.filters_run import read_data
-from homing.policy.wants import why_unmatched
-from homing.ports import DeliveryRow
 from homing.web.answer import Answer, json_answer
 from homing.web.api.publish import NDJSON
 from homing.web.auth import PUBLISHERS, READERS
+from homing.web.describe import unmatched
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
 from homing.web.query import LIMIT_MOST, show_cursor
 from homing.web.schemas import EventDetail, EventIn, EventPage, Published
@@ -42,35 +40,15 @@ async def get_event(call: Call) -> Answer:
     if row is None:
         raise NotFound("The tenant has no such event.")
     rows = await call.parts.views.event_deliveries(row.event.id, limit=LIMIT_MOST + 1)
-    unmatched, unmatched_more = await _unmatched(call, row.event, rows)
+    others, others_more = await unmatched(call.parts, row.event, rows, now=call.now)
     detail = event_detail(
         row.event,
         rows[:LIMIT_MOST],
-        unmatched,
+        [UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, why) for one, why in others],
         more=len(rows) > LIMIT_MOST,
-        unmatched_more=unmatched_more,
+        unmatched_more=others_more,
     )
     return json_answer(detail)
-
-
-async def _unmatched(
-    call: Call, event: Event, rows: list[DeliveryRow]
-) -> tuple[list[UnmatchedView], bool]:
-    """Why the newest subscriptions of its tenant do not get this event."""
-    found, after = await call.parts.views.subscriptions(
-        tenant=event.tenant, before_id=None, limit=LIMIT_MOST
-    )
-    reached = {row.delivery.subscription_id for row in rows}
-    others = [one for one in found if one.id not in reached]
-    data = read_data(event.data) if others else None
-    unmatched: list[UnmatchedView] = []
-    for one in others:
-        reason = why_unmatched(one, event, data, now=call.now)
-        if reason is None and len(rows) > LIMIT_MOST:
-            continue  # It is among the deliveries that are not shown.
-        told = reason or "The event is about its endpoint: such a one never goes there."
-        unmatched.append(UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, told))
-    return unmatched, after is not None
 
 
 OPERATIONS = (

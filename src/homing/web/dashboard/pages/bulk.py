@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from homing.errors import AlreadyFinished, FieldProblem, Invalid, NotFound
 from homing.model import Status, show_id
+from homing.ports import ReplayJob
 from homing.web.answer import Answer
 from homing.web.dashboard.pages.deliveries import searched
 from homing.web.dashboard.search import Search, find
@@ -65,17 +66,20 @@ async def replay(visit: Visit) -> Answer:
     return visit.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
-async def job(visit: Visit) -> Shown:
+async def _there(visit: Visit) -> ReplayJob:
+    """One that goes over all tenants is there for those only who see all."""
     found = await visit.parts.engine.replay_job(visit.number(REPLAY))
     if visit.who.tenant is not None and visit.who.tenant != found.filter.tenant:
         raise NotFound
-    return visit.show("replay.html", job=found)
+    return found
+
+
+async def job(visit: Visit) -> Shown:
+    return visit.show("replay.html", job=await _there(visit))
 
 
 async def stop(visit: Visit) -> Answer:
-    found = await visit.parts.engine.replay_job(visit.number(REPLAY))
-    if visit.who.tenant is not None and visit.who.tenant != found.filter.tenant:
-        raise NotFound
+    found = await _there(visit)
     await visit.parts.engine.cancel_replay(found.id)
     said = "Stopped: what was replayed stays."
     return visit.done(said, to=f"/replays/{show_id(REPLAY, found.id)}")

@@ -6,13 +6,12 @@ from urllib.parse import quote, urlencode
 
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.policy.admission import DEFAULT_TENANT, EventDraft, check_events, is_key, is_type
-from homing.policy.filters_run import read_data
-from homing.policy.wants import why_unmatched
 from homing.ports import EventRow
 from homing.web.answer import Answer
 from homing.web.api.publish import read_drafts
 from homing.web.dashboard.pages.deliveries import pretty
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.describe import unmatched
 from homing.web.query import LIMIT_MOST, show_cursor
 
 ROWS = 50
@@ -52,22 +51,13 @@ async def event(visit: Visit) -> Shown:
     if row is None:
         raise NotFound("The tenant has no such event, or it is past retention.")
     rows = await visit.parts.views.event_deliveries(row.event.id, limit=LIMIT_MOST + 1)
-    found, _ = await visit.parts.views.subscriptions(
-        tenant=tenant, before_id=None, limit=LIMIT_MOST
-    )
-    reached = {it.delivery.subscription_id for it in rows}
-    data = read_data(row.event.data)
-    unmatched = [
-        (one, why_unmatched(one, row.event, data, now=visit.now))
-        for one in found
-        if one.id not in reached
-    ]
+    others, _ = await unmatched(visit.parts, row.event, rows, now=visit.now)
     return visit.show(
         "event.html",
         it=row.event,
         rows=rows[:LIMIT_MOST],
         more=len(rows) > LIMIT_MOST,
-        unmatched=[(one, why) for one, why in unmatched if why is not None],
+        unmatched=others,
         pretty=pretty(row.event.data),
         raw=row.event.data.decode("utf-8", "replace"),
     )
