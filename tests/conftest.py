@@ -10,6 +10,7 @@ pytest_plugins = ["postgres", "stores"]
 
 _ran: Counter[str] = Counter()
 _browser: Counter[str] = Counter()
+_no_island: list[str] = []
 
 
 @pytest.fixture
@@ -23,6 +24,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
     if report.nodeid.startswith("tests/browser/") and (report.when == "call" or report.skipped):
         _browser["skipped" if report.skipped else "ran"] += 1
+    if report.nodeid.startswith("tests/security/test_cutoff") and report.skipped:
+        _no_island.append(report.nodeid)
     if report.when != "call" or report.skipped:
         return
     for store in STORES:
@@ -41,6 +44,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(said, red=True, bold=True)
     elif _browser["ran"]:
         terminalreporter.write_line(f"browser tests: {_browser['ran']}")
+    if _no_island:
+        from security.outages import NO_ISLAND
+
+        terminalreporter.write_line(NO_ISLAND, red=True, bold=True)
 
 
 def _whole_run(config: pytest.Config) -> bool:

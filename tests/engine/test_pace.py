@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from engine.fleet_world import FleetWorld, fleet
 from engine.world import MINUTE, SECOND, World, balanced, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Status
@@ -127,3 +128,20 @@ def test_a_rate_spends_nothing_when_the_receiver_fails() -> None:
             assert (row.delivery.attempts, row.delivery.retry) == (1, 0)
 
     live(story)
+
+
+def test_in_a_fleet_deliveries_wait_their_turn_too() -> None:
+    async def story(world: FleetWorld) -> None:
+        await world.join()
+        await world.join()
+        await world.wait(5 * SECOND)
+        await world.subscribe(URL, rate_per_second=5)
+        await world.wait(2 * SECOND)
+        for _ in range(20):
+            await world.publish()
+        await world.wait(10 * SECOND)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert len(world.all_hits(URL)) == 20
+        await balanced(world)
+
+    fleet(story)

@@ -1,8 +1,8 @@
-"""Scoreboard 11 in its in-process form: our own network down in every way, on virtual time.
+"""Scoreboard 11: our own network down in every way, on an island and on virtual time.
 
-The engine, the store and the gate are the real ones; the network between us and the receivers is a
-script. A form with a network namespace and a DNS server of its own is still to come: this one says
-nothing of the sender and the resolver.
+On an island (``cutoff``) everything is real. In-process the engine, the store and the gate are the
+real ones and the network between us and the receivers is a script: it says nothing of the sender
+and the resolver, and is all there is where a machine allows no network namespaces.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from engine.world import MINUTE, World
 from homing.model import State, Status
 from homing.policy.gate import GateRules
 from homing.sim.loop import run_virtual
+from security.cutoff import BLAMES, KINDS, Spec, cut_off
+from security.island import way_in
 from security.part import Part, Toll
 
+NO_ISLAND = (
+    "NO NETWORK NAMESPACES ON THIS MACHINE (root, or user namespaces; unshare, ip and mount): "
+    "scoreboard 11 runs in-process only, and says nothing of the sender and the resolver."
+)
 DEAF = GateRules(endpoints_min=1_000_000)  # a gate that never judges
 
 
@@ -27,13 +33,17 @@ def outage_parts(*, quick: bool, seed: int) -> list[Part]:
     """11 of the scoreboard."""
     del seed
     urls = 100 if quick else 2_000
+    short = partial(_run, urls, GateRules())
+    deaf = partial(_run, 100, DEAF)
+    if way_in() is None:
+        print(NO_ISLAND)
+        return [Part("11", "our network down, NOT FOR REAL", short, control=deaf)]
+    kinds = ("no route", "NXDOMAIN") if quick else tuple(KINDS)
+    whole = Spec(urls=urls, kinds=kinds, out_s=5 if quick else 30)
+    blames = Spec(urls=50, kinds=("no route",), out_s=3, healed_within_s=5, argv=BLAMES)
     return [
-        Part(
-            "11",
-            "our network down, in-process",
-            partial(_run, urls, GateRules()),
-            control=partial(_run, 100, DEAF),
-        )
+        Part("11", "our network down", lambda _: cut_off(whole), lambda _: cut_off(blames)),
+        Part("11", "our network down, in-process", short, control=deaf),
     ]
 
 

@@ -133,7 +133,7 @@ class Settler:
             match item:
                 case Made():
                     ours = item.epoch == epochs[item.work.delivery.bucket]
-                case Ended() | Stray():
+                case Ended() | Stray() | Later():
                     ours = bool(epochs[item.delivery.bucket])
                 case Report():
                     ours = item.endpoint_id in stations

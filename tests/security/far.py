@@ -1,0 +1,184 @@
+"""The far side: a receiver in a process of its own, which keeps books and does as it is told.
+
+How it answers is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
+``/hang/…`` never, ``/ill/…`` with 500 until it is told ``heal``. Orders come on standard input and
+are answered on standard output, a line of JSON each; it ends when its standard input does. Data
+with ``tag`` and ``at`` (seconds of the monotonic clock, which all processes of a machine share) is
+booked with the time it took to get here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from functools import partial
+from typing import Any
+
+import uvloop
+
+OK = b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n"
+ILL = b"HTTP/1.1 500 Ill\r\ncontent-length: 0\r\n\r\n"
+
+
+class Ramp:
+    """What one URL has in flight, against what slow start allows for the answers it has given."""
+
+    def __init__(self, most: int, probes: int) -> None:
+        self._most = most
+        self.flying = self.peak = self.over = 0
+        self.answered = -probes
+        self.seconds: Counter[int] = Counter()
+
+    def arrives(self) -> None:
+        self.flying += 1
+        self.peak = max(self.peak, self.flying)
+        allowed = 1
+        while allowed < self._most and self.answered >= 2 * allowed - 1:
+            allowed *= 2
+        self.over += self.flying > allowed
+        self.seconds[int(time.monotonic())] += 1
+
+    def leaves(self) -> None:
+        self.flying -= 1
+        self.answered += 1
+
+    @property
+    def told(self) -> dict[str, int]:
+        busiest = max(self.seconds.values(), default=0)
+        told = {"peak": self.peak, "over": self.over, "answered": self.answered}
+        return {**told, "flying": self.flying, "second": busiest}
+
+
+class Books:
+    """What has come, and what is to be done with it."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.02
+        self.ill = True
+        self.slots = 16
+        self.probes = 0  # so many come before the ramp begins
+        self.hanging = 0
+        self.open: set[asyncio.StreamWriter] = set()
+        self.forget()
+
+    def forget(self) -> None:
+        self.ids: set[str] = set()
+        self.requests = 0
+        self.lags: defaultdict[str, list[float]] = defaultdict(list)
+        self.ramps: dict[str, Ramp] = {}
+
+    def note(self, headers: dict[str, str], body: bytes) -> None:
+        self.requests += 1
+        self.ids.add(headers["webhook-id"])
+        data = json.loads(body)["data"]
+        if isinstance(data, dict) and "tag" in data:
+            self.lags[data["tag"]].append((time.monotonic() - data["at"]) * 1000)
+
+    def ramp(self, path: str) -> Ramp:
+        return self.ramps.setdefault(path, Ramp(self.slots, self.probes))
+
+
+async def _answer(books: Books, path: str, reader: asyncio.StreamReader) -> bytes:
+    """What to say, when it is time; nothing: the other side has had enough."""
+    kind = path.split("/")[1]
+    if kind == "ok":
+        return OK
+    if kind == "hang":
+        books.hanging += 1
+        try:
+            await reader.read(1)
+        finally:
+            books.hanging -= 1
+        return b""
+    if kind == "ill" and books.ill:
+        return ILL
+    ramp = books.ramp(path)
+    ramp.arrives()
+    await asyncio.sleep(books.delay_s)
+    ramp.leaves()
+    return OK
+
+
+async def _serve(books: Books, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    books.open.add(writer)
+    with contextlib.suppress(OSError, EOFError):
+        answer = OK
+        while answer:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = dict(line.split(": ", 1) for line in head[1:] if line)
+            books.note(headers, await reader.readexactly(int(headers["content-length"])))
+            answer = await _answer(books, head[0].split(" ")[1], reader)
+            writer.write(answer)
+    books.open.discard(writer)
+    writer.close()
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+class Orders:
+    """What it may be told."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def link(self, network: str, here: str) -> None:
+        """The cable is plugged in: all addresses of a network are ours."""
+        _ip("link", "set", "lo", "up")
+        _ip("addr", "add", f"{here}/24", "dev", "far")
+        _ip("link", "set", "far", "up")
+        _ip("route", "add", "local", network, "dev", "lo")
+
+    def deaf(self, to: str) -> None:
+        """What comes from there is not answered: nothing finds its way back."""
+        _ip("route", "add", "blackhole", f"{to}/32")
+
+    def hear(self, to: str) -> None:
+        _ip("route", "del", "blackhole", f"{to}/32")
+
+    def set(self, **values: Any) -> None:
+        for name, value in values.items():
+            assert hasattr(self._books, name), name
+            setattr(self._books, name, value)
+
+    def hang_up(self) -> None:
+        for writer in list(self._books.open):
+            writer.close()
+
+    def forget(self) -> None:
+        self._books.forget()
+
+    def lags(self, tag: str) -> list[float]:
+        return self._books.lags.pop(tag, [])
+
+    def books(self) -> dict[str, Any]:
+        books = self._books
+        return {
+            "distinct": len(books.ids),
+            "requests": books.requests,
+            "hanging": books.hanging,
+            "ramps": {path: ramp.told for path, ramp in books.ramps.items()},
+        }
+
+
+async def main(host: str, port: int) -> None:
+    books = Books()
+    told = Orders(books)
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(partial(_serve, books), host, port, backlog=4096)
+    print(json.dumps(server.sockets[0].getsockname()[1]), flush=True)
+    orders = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    while line := await orders.readline():
+        order = json.loads(line)
+        print(json.dumps(getattr(told, order.pop("do"))(**order)), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], int(sys.argv[2])))
