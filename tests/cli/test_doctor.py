@@ -7,6 +7,8 @@ from typing import Any
 
 from acceptance.running import free_port
 from cli.terminal import Done, Terminal
+from homing.testing import KEY, running_server
+from web.outage import close_gate
 
 
 def verdicts(done: Done) -> dict[str, str]:
@@ -43,6 +45,17 @@ def test_held_endpoints_are_worth_a_look(terminal: Terminal) -> None:
     terminal.well("endpoints", "freeze", url)
     done = terminal.well("doctor", "--json")
     assert verdicts(done)["frozen"] == "look"
+
+
+def test_a_closed_gate_is_wrong_and_says_since_when_and_why(tmp_path: Path) -> None:
+    with running_server() as server:
+        close_gate(server, lambda: server.client.status().gate.state == "closed")
+        asked = Terminal(tmp_path).run("doctor", "--server", server.url, "--key", KEY, "--json")
+    assert asked.code == 1
+    (gate,) = [one for one in asked.document["checks"] if one["name"] == "gate"]
+    assert gate["verdict"] == "wrong"
+    assert "our own outage" in gate["sentence"]
+    assert "hosts that were healthy fail to connect" in gate["sentence"]
 
 
 def test_without_a_server_the_rest_is_still_looked_at(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from homing.model import Failure
 from homing.net.resolver import Resolver
-from homing.net.sender import HttpSender, SenderOptions
+from homing.net.sender import TOLD_MOST, HttpSender, SenderOptions
 from homing.policy.reach import Reach
+from homing.ports import Answer
 from net.receiver import (
     OK,
     Call,
@@ -44,6 +46,38 @@ async def test_the_deadline_is_total(sender: HttpSender) -> None:
     assert {answer.failure for answer in answers} == {Failure.TIMEOUT}
     assert all("did not end within 300 ms" in answer.detail for answer in answers)
     assert 300_000 <= min(answer.phases.total_us for answer in answers) <= 600_000
+
+
+async def test_many_that_are_late_at_once_are_told_a_few_at_a_time(sender: HttpSender) -> None:
+    """What two hundred failures cause at once would hold up everybody else."""
+    loop, told = asyncio.get_running_loop(), list[int]()
+    portion, ended = 0, asyncio.Event()
+
+    def done(answer: Answer) -> None:
+        nonlocal portion
+        assert answer.failure is Failure.TIMEOUT
+        assert answer.phases.total_us >= 200_000
+        if not told or told[-1] != portion:
+            loop.call_soon(next_portion)
+        told.append(portion)
+        if len(told) == 200:
+            ended.set()
+
+    def next_portion() -> None:
+        nonlocal portion
+        portion += 1
+
+    async def hang(call: Call) -> None:
+        await call.gone()
+
+    async with receiver(hang) as peer:
+        for n in range(200):
+            request = a_request(a_target(peer.port), deadline_ms=200, pool_key=n)
+            sender.send(request, done)
+        async with asyncio.timeout(30):
+            await ended.wait()
+    assert max(Counter(told).values()) <= TOLD_MOST
+    assert len(told) == 200
 
 
 async def test_a_slow_body_ends_with_the_deadline_and_keeps_its_code(sender: HttpSender) -> None:

@@ -19,12 +19,18 @@ from pathlib import Path
 import structlog
 
 from security.doors import door_parts
+from security.neighbours import neighbour_parts
 from security.outages import outage_parts
 from security.part import Part, Toll
 from security.receivers import receiver_parts
 
 # Whoever has long forms of their own adds their function here.
-PARTS: tuple[Callable[..., list[Part]], ...] = (receiver_parts, door_parts, outage_parts)
+PARTS: tuple[Callable[..., list[Part]], ...] = (
+    neighbour_parts,
+    receiver_parts,
+    door_parts,
+    outage_parts,
+)
 
 
 def _do(part: Part) -> tuple[bool, str, float]:

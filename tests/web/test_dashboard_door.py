@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from jinja2 import UndefinedError
 from starlette.routing import Route
 
 from homing.web.dashboard.files import Files
+from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.sessions import LIFE_MS, Session, Sessions
 from homing.web.dashboard.shield import WrongHost, check_host
 from web.asgi import KEY
@@ -48,6 +52,34 @@ def test_a_session_ends_by_time_by_sign_out_and_by_another_admin_key() -> None:
         out = await browser.form("/", "/sign-out")
         assert (out.status, out.headers["location"]) == (303, "/sign-in")
         assert (await browser.get("/")).status == 303
+
+    live(story)
+
+
+@pytest.mark.parametrize("broken", [("overview.html",), ("overview.html", "error.html")])
+def test_a_template_that_fails_is_told_as_a_page(
+    broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render = Renderer.render
+
+    def failing(self: Renderer, template: str, values: dict[str, Any]) -> bytes:
+        if template in broken:
+            raise UndefinedError("'secret' is undefined")
+        return render(self, template, values)
+
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        monkeypatch.setattr(Renderer, "render", failing)
+        got = await browser.get("/")
+        assert got.status == 500
+        assert got.headers["content-type"].startswith("text/html")
+        assert "content-security-policy" in got.headers
+        assert "Something went wrong on our side." in text(got)
+        assert "secret" not in text(got)
+        partly = await browser.get("/", ("hx-request", "true"))
+        assert partly.status == 500
+        assert not partly.body.startswith(b"{")
 
     live(story)
 

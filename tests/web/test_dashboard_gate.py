@@ -1,64 +1,16 @@
-"""An outage of our own is told on every page: real receivers that all go away at once."""
+"""An outage of our own is told on every page."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import sleep
-
 from homing.testing import running_server
+from web.outage import close_gate
 from web.test_pages import Person
-
-HOSTS = [f"127.0.0.{number}" for number in range(1, 6)]
-
-
-class _Fine(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def receivers() -> Iterator[list[str]]:
-    """One for each host; the URLs of two endpoints at each."""
-    servers = [ThreadingHTTPServer((host, 0), _Fine) for host in HOSTS]
-    for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield [
-            f"http://{host}:{server.server_port}/{name}"
-            for host, server in zip(HOSTS, servers, strict=True)
-            for name in "ab"
-        ]
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
 
 
 def test_a_closed_gate_is_told_on_the_overview_and_changes_no_endpoint() -> None:
     with running_server() as server:
         person = Person(server)
-        with receivers() as urls:
-            for url in urls:
-                server.client.subscribe(url, ["*"])
-            server.client.publish("before", 1)
-            server.settle()
-            assert "the outage is ours" not in person.see("/")
-        server.client.publish("meanwhile", 2)
-        for _ in range(300):  # It judges for some seconds.
-            server.clock.advance(0.1)
-            page = person.see("/")
-            if "the outage is ours" in page:
-                break
-            sleep(0.1)
-        assert "healthy" in page
-        assert "the outage is ours" in page
+        close_gate(server, lambda: "the outage is ours" in person.see("/"))
+        assert "healthy" in person.see("/")
         states = {it.state for it in server.client.endpoints()}
         assert states == {"enabled"}

@@ -221,7 +221,7 @@ class Dispatcher(Shelf):
 
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""
-        work = station.queue(lane).popleft()
+        work = station.take(lane)
         self._count(work, -1)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
@@ -369,10 +369,13 @@ class Dispatcher(Shelf):
         if station.closed:
             return
         if station.enabled:
-            for queue, works in ((station.fresh, answer.fresh), (station.retry, answer.retry)):
+            for put, works in (
+                (station.fresh.append, answer.fresh),
+                (station.put_due, answer.retry),
+            ):
                 for work in works:
                     if work.delivery.id not in known:
-                        queue.append(work)
+                        put(work)
                         self._count(work, +1)
         elif answer.fresh or answer.retry:
             station.more_fresh = True

@@ -160,5 +160,5 @@ def _ask(station: Station) -> DueAsk:
         bucket=station.endpoint.bucket,
         enabled_since=station.endpoint.health.enabled_since,
         fresh=want + here + len(station.fresh) if station.more_fresh else 0,
-        retry=want + here + len(station.retry),
+        retry=want + here + len(station.retry) + station.paced,
     )

@@ -1,8 +1,8 @@
 """Keeps deliveries to the rate of their subscription, and of the host over all tenants.
 
 A delivery whose turn is later gets that time as its due time, in the store: it holds no slot and
-no memory, the others of its endpoint go on, and a restart finds it where it was. Having waited, it
-goes in the retry lane: first attempts that need not wait are never behind it.
+no memory, the others of its endpoint go on, and a restart finds it where it was. When its turn has
+come it goes in the lane that it belongs to, a first attempt in the fresh one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from homing.engine.held import Held
 from homing.engine.options import EngineOptions
@@ -33,12 +32,6 @@ class Shelf:
 
     def _room(self) -> int:
         return self._options.ready_bytes_max - self.ready_bytes
-
-    def _queue(self, queue: deque[Work], works: Sequence[Work], known: set[int]) -> None:
-        for work in works:
-            if work.delivery.id not in known:
-                queue.append(work)
-                self._count(work, +1)
 
     # --- what is no longer there -------------------------------------------------------------
 

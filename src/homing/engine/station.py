@@ -29,6 +29,12 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
     return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
 
 
+def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
+    """Never attempted, not a replay, accepted since: it is fresh, whatever its due time."""
+    first = not (delivery.attempts or delivery.replay)
+    return first and delivery.accepted_at >= enabled_since
+
+
 class Station:
     """One endpoint at work."""
 
@@ -43,6 +49,7 @@ class Station:
         "loading",
         "more_fresh",
         "next_due",
+        "paced",
         "probing",
         "ramp",
         "read_upto",
@@ -60,6 +67,7 @@ class Station:
         self.ramp = Ramp()
         self.fresh: deque[Work] = deque()
         self.retry: deque[Work] = deque()
+        self.paced = 0  # of ``fresh``: they waited their turn in the store, and were due
         self.in_flight: dict[int, Lane] = {}  # delivery id → how it went out
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
         self.probing = False  # a probe is being taken or is in flight
@@ -115,7 +123,8 @@ class Station:
         low = self.ramp.slots
         if self.more_fresh and len(self.fresh) < low:
             return True
-        return self.next_due is not None and self.next_due <= now and len(self.retry) < low
+        due = self.next_due is not None and self.next_due <= now
+        return due and len(self.retry) + self.paced < low
 
     def due_later(self, at: int) -> None:
         """A delivery in the store falls due then."""
@@ -128,6 +137,21 @@ class Station:
             self.more_fresh = True
         self.due_later(delivery.due_at)
         self.expire_at = min(self.expire_at, delivery.expires_at)
+
+    def put_due(self, work: Work) -> None:
+        """Queue what was due in the store: in the fresh lane if it only waited its turn."""
+        if waited_its_turn(work.delivery, enabled_since=self.endpoint.health.enabled_since):
+            self.fresh.append(work)
+            self.paced += 1
+        else:
+            self.retry.append(work)
+
+    def take(self, lane: Lane) -> Work:
+        """The next of a queue."""
+        work = self.queue(lane).popleft()
+        if self.paced and lane is Lane.FRESH and work.delivery.part != PART_FIRST:
+            self.paced -= 1
+        return work
 
     def known(self) -> set[int]:
         ids = set(self.in_flight)
@@ -161,6 +185,7 @@ class Station:
             self.left_in_store(work.delivery)
         self.fresh.clear()
         self.retry.clear()
+        self.paced = 0
         self.stale = self.stale or self.loading  # A load that leaves them out as known is void.
         return works
 
@@ -172,6 +197,8 @@ class Station:
             kept = [work for work in queue if keep(work)]
             queue.clear()
             queue.extend(kept)
+            if lane is Lane.FRESH:
+                self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
         return gone
 
     def next_time(self, now: int, *, report_every_ms: int) -> int | None:

@@ -23,7 +23,9 @@ Only dialling uses a task.
 Deadlines are kept by one sweep every 50 ms over what is in flight, not by a timer per request. With
 nothing in flight and nothing in the pool no timer runs. A sweep that comes late itself (the process
 was stopped, or the loop was busy) first lets the loop read what has arrived meanwhile: our own
-pause is not the receiver's timeout.
+pause is not the receiver's timeout. Hundreds that hang were mostly asked at once, so they are late
+at once: all are judged by that sweep, and told a few at a time. What each causes (a settle, the
+next attempt, a new connection) together would hold up the attempts of everybody else.
 
 A request is never sent twice by ourselves. Why, and what keeps an innocent keep-alive timeout from
 looking like a failure, is written at the top of ``pool``.
@@ -33,6 +35,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import assert_never
@@ -55,6 +58,9 @@ from homing.ports import Answer, Request
 
 SWEEP_S = 0.05
 SWEEP_LATE_S = 0.1  # a sweep this late gives the loop a turn before it judges
+TOLD_MOST = 4  # of those that were late at once, at a time; more if it would take long
+TOLD_EVERY_S = 0.01
+TOLD_IN_PORTIONS = 100  # at most: the last is told a second late
 JOINED_BODY_BYTES_MAX = 64 * 1024  # beyond it, copying costs more than a second write
 PREFIXES_MAX = 4096
 SHED_COUNT = 32
@@ -104,6 +110,9 @@ class HttpSender:
         self._sweep_at = 0.0
         self._gave_way = False  # the last sweep came late and let the loop read first
         self._closed = False
+        self._late: deque[tuple[Flight, Answer]] = deque()  # judged, and yet to be told
+        self._portion = TOLD_MOST
+        self._telling = False
 
     # --- for the engine -----------------------------------------------------------------------
 
@@ -238,14 +247,16 @@ class HttpSender:
             return
         self._flights.remove(flight)
         flight.connection = flight.task = None
+        self._tell(flight, answer)
+
+    def _tell(self, flight: Flight, answer: Answer) -> None:
         try:
             flight.done(answer)
         except Exception as error:  # noqa: BLE001 - the caller's error must not end the sender
             self._report("the callback of an attempt failed", error)
 
     def _fail(self, flight: Flight, why: Trouble) -> None:
-        phases = flight.phases(self._monotonic())
-        self._finish(flight, Answer(None, why.failure, why.detail, flight.address, phases))
+        self._finish(flight, _no_answer(flight, why, self._monotonic()))
 
     def _fault(self, flight: Flight, error: Exception) -> None:
         self._report("unexpected error in the sender", error)
@@ -278,6 +289,10 @@ class HttpSender:
                 self._expire(flight, now)
             except Exception as error:  # noqa: BLE001 - one flight must not end the sweep
                 self._fault(flight, error)
+        if self._late:
+            self._portion = max(TOLD_MOST, -(-len(self._late) // TOLD_IN_PORTIONS))
+            if not self._telling:
+                self._tell_late()
         next_expiry = self._pool.expire(now)
         if self._flights:
             self._sweeping = True
@@ -290,17 +305,24 @@ class HttpSender:
 
     def _expire(self, flight: Flight, now: float) -> None:
         connection = flight.connection
-        if connection is None:
-            if flight.task is not None:
-                flight.task.cancel()
-            self._fail(flight, _why_late(flight))
-        elif connection.reader.code is not None:  # The code is in; only its body is late.
-            answer = _answer(connection, flight, now)
-            connection.drop()
-            self._finish(flight, answer)
+        if connection is not None and connection.reader.code is not None:
+            answer = _answer(connection, flight, now)  # The code is in; only its body is late.
         else:
+            answer = _no_answer(flight, _why_late(flight), now)
+        if connection is not None:
             connection.drop()
-            self._fail(flight, _why_late(flight))
+        elif flight.task is not None:
+            flight.task.cancel()
+        self._flights.remove(flight)
+        flight.connection = flight.task = None
+        self._late.append((flight, answer))
+
+    def _tell_late(self) -> None:
+        for _ in range(min(self._portion, len(self._late))):
+            self._tell(*self._late.popleft())
+        self._telling = bool(self._late)
+        if self._telling:
+            self._loop.call_later(TOLD_EVERY_S, self._tell_late)
 
 
 def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
@@ -315,6 +337,10 @@ def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
         reader.excerpt,
         reader.retry_after,
     )
+
+
+def _no_answer(flight: Flight, why: Trouble, now: float) -> Answer:
+    return Answer(None, why.failure, why.detail, flight.address, flight.phases(now))
 
 
 def _why_lost(connection: Connection, error: Exception | None) -> Trouble:

@@ -63,7 +63,8 @@ class DueAnswer(Struct, frozen=True, gc=False):
     """Rows in the order they should go; more rows than due may be there: see ``next_due``.
 
     ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance.
-    ``retry``: due by now, by due time. ``next_due``: the earliest due time after those, or None.
+    ``retry``: due by now, by due time; first attempts that waited their turn are among them.
+    ``next_due``: the earliest due time after those, or None.
     ``more_fresh``: there are further fresh rows.
     """
 

@@ -44,6 +44,8 @@ from homing.web.query import PARAMETERS_MOST, Query
 
 SIGN_IN = "/sign-in"
 FIELDS_MOST = 200
+IN_LOG = "It is in the server's log."
+NO_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {IN_LOG}".encode()
 ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
 
 
@@ -113,9 +115,20 @@ class Desk:
     # --- answers -----------------------------------------------------------------------------
 
     async def say(self, send: Send, answer: Answer | Shown, visit: Visit) -> None:
-        if isinstance(answer, Answer):
-            await send_answer(send, answer, shield=HEADERS)
-            return
+        await send_answer(send, self._rendered(answer, visit), shield=HEADERS)
+
+    def _rendered(self, answer: Answer | Shown, visit: Visit) -> Answer:
+        """A template that fails is told as a page too."""
+        for shown in (answer, self.refused(Unexpected(IN_LOG), visit)):
+            if isinstance(shown, Answer):
+                return shown
+            try:
+                return self._render(shown, visit)
+            except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+                log_unexpected(error, method="", path=visit.target)
+        return Answer(500, NO_PAGE, HTML)
+
+    def _render(self, answer: Shown, visit: Visit) -> Answer:
         headers = answer.headers
         said = _cookie(visit.headers, SAID)
         if said and not visit.partly:
@@ -131,7 +144,7 @@ class Desk:
             **answer.values,
         }
         body = self._renderer.render(answer.template, values)
-        await send_answer(send, Answer(answer.status, body, HTML, headers), shield=HEADERS)
+        return Answer(answer.status, body, HTML, headers)
 
     def refused(self, error: HomingError, visit: Visit) -> Answer | Shown:
         """The answer to what went wrong."""
@@ -192,7 +205,7 @@ class Desk:
             answer = self.refused(error, visit)
         except Exception as error:  # noqa: BLE001 - what went wrong is for our log
             log_unexpected(error, method=scope["method"], path=scope["path"])
-            answer = self.refused(Unexpected("It is in the server's log."), visit)
+            answer = self.refused(Unexpected(IN_LOG), visit)
         await self.say(send, answer, visit)
 
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,0 +1,16 @@
+"""A deliberately broken build: no slow start, and a hanging URL takes as many slots as it likes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from homing.cli.main import main
+from homing.engine import dispatch, settle, station
+from homing.policy.health import Ramp
+
+ALL = 16
+for module, name in ((dispatch, "Ramp"), (station, "Ramp"), (settle, "ramp_reset")):
+    setattr(module, name, partial(Ramp, ALL))
+
+if __name__ == "__main__":
+    main()
