@@ -1,7 +1,8 @@
 """The far side: a receiver in a process of its own, which keeps books and does as it is told.
 
 How it answers is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
-``/hang/…`` never, ``/ill/…`` with 500 until it is told ``heal``. Orders come on standard input and
+``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until it is
+told otherwise. Orders come on standard input and
 are answered on standard output, a line of JSON each; it ends when its standard input does. Data
 with ``tag`` and ``at`` (seconds of the monotonic clock, which all processes of a machine share) is
 booked with the time it took to get here.
@@ -22,6 +23,7 @@ from typing import Any
 import uvloop
 
 OK = b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n"
+DRIP_EVERY_S = 1.0
 ILL = b"HTTP/1.1 500 Ill\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -63,17 +65,20 @@ class Books:
         self.slots = 16
         self.probes = 0  # so many come before the ramp begins
         self.hanging = 0
+        self.longest_s = 0.0  # that one of those hung
         self.open: set[asyncio.StreamWriter] = set()
         self.forget()
 
     def forget(self) -> None:
         self.ids: set[str] = set()
         self.requests = 0
+        self.last_at = 0.0
         self.lags: defaultdict[str, list[float]] = defaultdict(list)
         self.ramps: dict[str, Ramp] = {}
 
     def note(self, headers: dict[str, str], body: bytes) -> None:
         self.requests += 1
+        self.last_at = time.monotonic()
         self.ids.add(headers["webhook-id"])
         data = json.loads(body)["data"]
         if isinstance(data, dict) and "tag" in data:
@@ -83,17 +88,37 @@ class Books:
         return self.ramps.setdefault(path, Ramp(self.slots, self.probes))
 
 
-async def _answer(books: Books, path: str, reader: asyncio.StreamReader) -> bytes:
+async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nx: ")
+    while not reader.at_eof() and not writer.is_closing():
+        writer.write(b"y")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRIP_EVERY_S):
+                await reader.read(1)
+
+
+async def _hold(
+    books: Books, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Until the other side has had enough."""
+    books.hanging += 1
+    began = time.monotonic()
+    try:
+        await (_drip(reader, writer) if kind == "drip" else reader.read(1))
+    finally:
+        books.hanging -= 1
+        books.longest_s = max(books.longest_s, time.monotonic() - began)
+
+
+async def _answer(
+    books: Books, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bytes:
     """What to say, when it is time; nothing: the other side has had enough."""
     kind = path.split("/")[1]
     if kind == "ok":
         return OK
-    if kind == "hang":
-        books.hanging += 1
-        try:
-            await reader.read(1)
-        finally:
-            books.hanging -= 1
+    if kind in {"hang", "drip"}:
+        await _hold(books, kind, reader, writer)
         return b""
     if kind == "ill" and books.ill:
         return ILL
@@ -112,7 +137,7 @@ async def _serve(books: Books, reader: asyncio.StreamReader, writer: asyncio.Str
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
             books.note(headers, await reader.readexactly(int(headers["content-length"])))
-            answer = await _answer(books, head[0].split(" ")[1], reader)
+            answer = await _answer(books, head[0].split(" ")[1], reader, writer)
             writer.write(answer)
     books.open.discard(writer)
     writer.close()
@@ -162,7 +187,9 @@ class Orders:
         return {
             "distinct": len(books.ids),
             "requests": books.requests,
+            "last_at": books.last_at,
             "hanging": books.hanging,
+            "longest_s": books.longest_s,
             "ramps": {path: ramp.told for path, ramp in books.ramps.items()},
         }
 

@@ -23,6 +23,7 @@ from security.neighbours import neighbour_parts
 from security.outages import outage_parts
 from security.part import Part, Toll
 from security.receivers import receiver_parts
+from security.signatures import signature_parts
 
 # Whoever has long forms of their own adds their function here.
 PARTS: tuple[Callable[..., list[Part]], ...] = (
@@ -30,6 +31,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     receiver_parts,
     door_parts,
     outage_parts,
+    signature_parts,
 )
 
 
