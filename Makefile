@@ -57,6 +57,7 @@ simulate: setup  ## 1,000 seeds of faults, then every planted bug; about half an
 
 fleet: setup  ## many processes on one PostgreSQL, killed and stopped; ARGS=--quick in a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)
+	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --controls
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --measure
 
 docs: setup  ## write the reference pages that are made from the code

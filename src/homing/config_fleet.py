@@ -16,6 +16,7 @@ class FleetSettings(ReachSettings, frozen=True, kw_only=True):
         Literal["both", "api", "deliver"],
         Meta(
             description="What this process does; on PostgreSQL any number of each share the work."
+            " One that only delivers serves its health and metrics and no API."
         ),
     ] = "both"
     lease_ms: Annotated[

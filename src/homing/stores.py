@@ -18,6 +18,7 @@ from msgspec import Struct
 from homing.config import DATABASE_FILE, Settings
 from homing.engine.fleet import FleetParts
 from homing.errors import BadSetting
+from homing.net.clock import monotonic
 from homing.ports import AdminStore, FlowStore, KeyStore, SealStore, ViewStore
 from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
 from homing.store.admin import Admin
@@ -86,10 +87,12 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     name = f"{socket.gethostname()}:{os.getpid()}"
     db = await PostgresDb.open(settings.database_url, name=f"homing {name}", pooled=settings.pooled)
     line = settings.listen_url or (None if settings.pooled else settings.database_url)
-    wire, leases = PostgresWire(db, line), Leases(db)
+    beside = db.beside()
+    wire, leases = PostgresWire(db, line), Leases(beside)
 
     async def close() -> None:
         await wire.close()
+        await beside.close()
         await db.close()
 
     try:
@@ -103,7 +106,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         await close()
         raise
     log.info("joined", process=me.id, node=me.node, role=me.role)
-    fleet = FleetParts(store=leases, wire=wire, me=me, lease_ms=settings.lease_ms)
+    fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
     flow, admin = Flow(db, node=me.node), Admin(db, node=me.node)
     return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), fleet)
 

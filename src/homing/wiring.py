@@ -27,19 +27,22 @@ from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay, RelayOptions
 from homing.errors import BadSetting
-from homing.net.clock import SystemClock
+from homing.net.clock import SystemClock, monotonic
 from homing.net.sender import HttpSender, SenderOptions
+from homing.patience import until_there
 from homing.ports import Clock
 from homing.simulating import Simulator
 from homing.store.outbox import open_outbox
 from homing.stores import Stores, open_stores
 from homing.web.app import create_app
+from homing.web.cork import CorkedProtocol
 from homing.web.limits import WatchedServer
 from homing.web.metrics import More
 from homing.web.options import SettingShown, WebOptions
 from homing.web.relay import publish_here
 from homing.web.relay_metrics import relay_metrics
 from homing.web.short import ShortWay
+from homing.web.waiting import waiting
 
 log = structlog.get_logger("homing")
 
@@ -114,6 +117,7 @@ async def running(
             settings=_shown(settings, sources or {}),
             more_metrics=_metrics_of(relay),
             simulate=Simulator(settings.schedules, settings.health),
+            api=settings.role != "deliver",
         )
         life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
         ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
@@ -142,8 +146,8 @@ def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown
 
 
 def _relay(settings: Settings, engine: Engine, clock: Clock) -> Relay | None:
-    """The relay of the application's outbox, if there is one."""
-    if not settings.outbox_url:
+    """The relay of the application's outbox, if there is one: who takes events relays."""
+    if not settings.outbox_url or settings.role == "deliver":
         return None
     return Relay(
         open_outbox(settings.outbox_url),
@@ -177,7 +181,8 @@ def _system_clock(fleet: FleetParts | None) -> tuple[Clock, FleetParts | None]:
     """In a fleet all clocks follow the database's."""
     clock = SystemClock()
     if fleet is not None:
-        clock.begin_at(fleet.me.started_at)
+        since_ms = round((monotonic() - fleet.joined_s) * 1000)  # The database may have been slow.
+        clock.begin_at(fleet.me.started_at + since_ms)
         fleet = msgspec.structs.replace(fleet, on_clock=clock.follow, on_expelled=_end_ourselves)
     return clock, fleet
 
@@ -188,9 +193,15 @@ def _end_ourselves() -> None:
 
 
 def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
+    config = _plain_config(app, http=ShortWay if settings.role != "deliver" else CorkedProtocol)
+    config.timeout_graceful_shutdown = max(settings.grace_ms // 1000, 1)
+    return config
+
+
+def _plain_config(app: object, *, http: type[CorkedProtocol] = CorkedProtocol) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=ShortWay,
+        http=http,
         ws="none",
         lifespan="off",
         access_log=False,
@@ -198,7 +209,7 @@ def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=max(settings.grace_ms // 1000, 1),
+        timeout_graceful_shutdown=1,
     )
 
 
@@ -222,7 +233,7 @@ class _Guest(_House):
         yield
 
 
-class _Server(_House):
+class _Doorman(WatchedServer):
     """Uvicorn, with the signals left to us: it would end the process by the signal itself."""
 
     @contextlib.contextmanager
@@ -235,6 +246,10 @@ class _Server(_House):
     def _end(self) -> None:
         log.info("stopping: no new requests, what is in flight is finished")
         self.should_exit = True
+
+
+class _Server(_House, _Doorman):
+    """A house with a doorman."""
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -274,11 +289,22 @@ async def _serve(
     ready: Callable[[str], None],
     sources: Mapping[str, str] | None,
 ) -> None:
-    with _listen(settings) as listener:
-        async with running(settings, admin_key=admin_key, sources=sources) as house:
-            _spare_the_collector()
-            ready(_address(listener))
-            await _Server(house).serve(sockets=[listener])
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(_listen(settings))
+
+        async def begin() -> Running:
+            house = running(settings, admin_key=admin_key, sources=sources)
+            return await stack.enter_async_context(house)
+
+        if settings.database_url:
+            house = await until_there(begin, listener, lambda: _Doorman(_plain_config(waiting)))
+        else:
+            house = await begin()
+        if house is None:
+            return
+        _spare_the_collector()
+        ready(_address(listener))
+        await _Server(house).serve(sockets=[listener])
 
 
 def _spare_the_collector() -> None:

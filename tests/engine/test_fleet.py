@@ -6,7 +6,9 @@ import pytest
 
 from engine.fleet_world import LEASE_MS, FleetWorld, Machine, fleet
 from engine.world import MINUTE, SECOND, always, balanced
+from homing.errors import StoreUnavailable
 from homing.model import Endpoint, State, Status
+from homing.ports import SettleBatch
 
 URL = "https://a.example/"
 
@@ -101,6 +103,55 @@ def test_a_hand_over_waits_for_what_is_in_flight_and_doubles_nothing() -> None:
     fleet(story)
 
 
+def test_nothing_is_handed_to_one_that_has_fallen_silent() -> None:
+    async def story(world: FleetWorld) -> None:
+        one = await world.join()
+        urls = [f"https://{n}.example/" for n in range(40)]
+        for url in urls:
+            world.sender.scripts[url] = always(200, latency_ms=4_000)
+            await world.subscribe(url)
+        await world.publish()
+        await world.wait(SECOND)
+        other = await world.join()
+        other.beats.silent = True  # As if it had been killed, before anything was its own.
+        joined_at = world.clock.now()
+        await world.wait(500)
+        assert len(one.buckets) < 256  # They are being handed over.
+        while len(one.buckets) < 256:
+            await world.wait(100)
+        assert world.clock.now() < joined_at + LEASE_MS * 9 // 10  # Before its lease has ended.
+        await world.publish()
+        await world.wait(30 * SECOND)
+        assert [len(one.hits(url)) for url in urls] == [2] * 40
+        assert one.engine._settler.late == 0
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_nothing_starts_once_the_lease_is_over_even_in_the_middle_of_a_round() -> None:
+    async def story(world: FleetWorld) -> None:
+        one = await world.join()
+        urls = [f"https://{n}.example/" for n in range(10)]
+        held = one.engine._core.held
+
+        def stopped_for_long(hit: object) -> object:
+            held.good_until = world.clock.now()  # Here it is stopped: the rest would be late.
+            return always(200)(hit)  # type: ignore[arg-type]
+
+        for url in urls:
+            world.sender.scripts[url] = stopped_for_long  # type: ignore[assignment]
+            await world.subscribe(url)
+        await world.publish()
+        await world.wait(10)
+        assert len(one.sender.hits) < 10
+        world.sender.scripts.clear()
+        await world.wait(10 * SECOND)
+        assert [len(one.hits(url)) for url in urls] == [1] * 10
+
+    fleet(story)
+
+
 def test_one_that_cannot_renew_stops_before_its_lease_ends_and_the_other_takes_over() -> None:
     async def story(world: FleetWorld) -> None:
         await two(world)
@@ -155,6 +206,44 @@ def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settl
         assert owner.engine._settler.late == 1
         assert owner.engine._dispatcher.airborne == 0
         assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_one_whose_settle_failed_and_then_lost_its_lease_goes_on_with_what_it_gets_next() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        settle, broken = owner.engine._settler._flow.settle, [True]
+
+        async def settles(batch: SettleBatch) -> frozenset[int]:
+            if broken:
+                raise StoreUnavailable
+            return await settle(batch)
+
+        owner.engine._settler._flow.settle = settles  # type: ignore[method-assign]
+        world.engine = owner.engine
+        await world.publish()
+        await world.wait(100)
+        assert not owner.engine.pulse().store_ok
+        await owner.beats.give(owner.me.id, list(owner.buckets))
+        owner.beats.silent = True
+        other.engine.fleet._wake.set()  # type: ignore[union-attr]
+        await world.wait(SECOND)
+        broken.clear()
+        await world.wait(5 * SECOND)
+        assert owner.engine._settler.late == 1
+        assert owner.engine.pulse().store_ok
+        owner.beats.silent = False
+        await world.wait(20 * SECOND)
+        assert len(owner.buckets) == 128
+        before = len(owner.sender.hits)
+        for number in range(20):
+            await world.subscribe(f"https://{number}.example/")
+        await world.publish()
+        await world.wait(5 * SECOND)
+        assert len(owner.sender.hits) > before
         await balanced(world)
 
     fleet(story)

@@ -1,4 +1,4 @@
-"""A fleet of real processes on a real PostgreSQL, and a receiver that counts."""
+"""A fleet of real processes on a real PostgreSQL, and a receiver that writes down what it gets."""
 
 from __future__ import annotations
 
@@ -9,91 +9,72 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
-from acceptance.running import KEY, Line, free_port
+from acceptance.running import KEY, SEAL, Line, free_port
+from fleet.build import HONEST, MARK, argv
+from fleet.judge import Arrival
 
-LEASE_MS = 3_000
+LEASE_MS = 4_000
 PROBE_EVERY_MS = 5_000
-
-# Who deletes a pending row must hold its bucket at that moment, by the lease table itself.
-AUDIT = """
-CREATE TABLE audit (at timestamptz DEFAULT clock_timestamp(), who text, bucket integer);
-CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO audit (who, bucket)
-    SELECT current_setting('application_name'), gone.bucket FROM gone
-    JOIN lease l ON l.bucket = gone.bucket LEFT JOIN process p ON p.id = l.owner
-    WHERE 'homing ' || p.name IS DISTINCT FROM current_setting('application_name');
-    RETURN NULL;
-END $$;
-CREATE TRIGGER audited AFTER DELETE ON pending
-REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION audited();
-"""
 
 
 @dataclass(eq=False)
 class Process:
-    """``homing serve`` in one role."""
+    """``homing serve`` in one role; started again it has a new name."""
 
     dsn: str
     folder: Path
     role: str
     number: int
+    build: str = HONEST
+    environ: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: asyncio.subprocess.Process | None = None
     stopped: bool = False
-    ends: list[float] = field(default_factory=list)  # when it was killed or stopped
-    pids: list[int] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)  # label → pid, one for each start
 
     @property
-    def log(self) -> Path:
-        return self.folder / f"{self.role}-{self.number}.log"
+    def label(self) -> str:
+        return f"{self.role}-{self.number}.{len(self.names)}"
 
     async def start(self) -> None:
-        """Until it is ready; tried again while the database is away."""
+        """Until it is ready; while the database is away it waits by itself."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "homing.toml"
-        config.write_text(f"[health]\nprobe_every_ms = {PROBE_EVERY_MS}\n")
+        if not config.exists():
+            config.write_text(f"[health]\nprobe_every_ms = {PROBE_EVERY_MS}\n")
         environ = {
             **{name: value for name, value in os.environ.items() if "HOMING_" not in name},
             "HOMING_ADMIN_KEY": KEY,
+            "HOMING_SECRET_KEY": SEAL,
+            "HOMING_CONFIG": str(config),
             "HOMING_DATABASE_URL": self.dsn,
             "HOMING_LOG_FORMAT": "json",
-            "HOMING_LOG_LEVEL": "info",
+            "HOMING_LEASE_MS": str(LEASE_MS),
+            **self.environ,
         }
-        words: tuple[str, ...] = (
-            "serve",
-            "--config",
-            str(config),
-            "--listen",
-            f"127.0.0.1:{self.port}",
-        )
-        words += ("--allow-loopback", "--role", self.role, "--lease-ms", str(LEASE_MS))
-        while True:
-            with self.log.open("ab") as log:
-                self.process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "homing.cli.main",
-                    *words,
-                    "--data",
-                    str(self.folder / "data"),
-                    env=environ,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=log,
-                )
-            assert self.process.stdout is not None
-            if await self.process.stdout.readline():
-                self.pids.append(self.process.pid)
-                self.stopped = False
-                return
-            await self.process.wait()
-            await asyncio.sleep(0.3)
+        data = str(self.folder / f"{self.role}-{self.number}")
+        words = ("serve", "--listen", f"127.0.0.1:{self.port}", "--role", self.role)
+        with (self.folder / f"{self.role}-{self.number}.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *argv(self.build, self.label),
+                *words,
+                *("--allow-loopback", "--data", data),
+                env=environ,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        self.names[self.label] = self.process.pid
+        assert self.process.stdout is not None
+        await self.process.stdout.readline()
+        self.stopped = False
 
     @property
     def up(self) -> bool:
@@ -102,8 +83,6 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
-        if number in {signal.SIGKILL, signal.SIGSTOP}:
-            self.ends.append(time.time())
         self.process.send_signal(number)
 
     async def end(self) -> int:
@@ -125,49 +104,38 @@ class Process:
 class Receiver:
     """Answers every path; ``/dead`` with 500."""
 
-    delay_s: float = 0.01
-    in_flight: int = 0
-    arrivals: dict[str, list[float]] = field(default_factory=dict)
-    dead: list[float] = field(default_factory=list)
+    delay_s: float = 0.02
+    arrivals: list[Arrival] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)  # of the events that have arrived
     port: int = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
-                (length,) = [it[16:] for it in head if it.startswith("content-length: ")]
-                body = json.loads(await reader.readexactly(int(length)))
-                dead = "/dead" in head[0]
-                if dead:
-                    self.dead.append(time.time())
-                else:
-                    self.arrivals.setdefault(body["id"], []).append(time.time())
-                self.in_flight += 1
-                try:
-                    await asyncio.sleep(self.delay_s)
-                finally:
-                    self.in_flight -= 1
-                status = b"500 No" if dead else b"200 OK"
+                lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                path = lines[0].split(" ")[1]
+                head = dict(line.split(": ", 1) for line in lines[1:] if line)
+                body = json.loads(await reader.readexactly(int(head["content-length"])))
+                who, sent = head[MARK].split(" ")
+                delivery, number = head["homing-delivery"], int(head["homing-attempt"])
+                at = time.time()
+                self.arrivals.append(
+                    Arrival(body["id"], body["data"], delivery, number, path, who, float(sent), at)
+                )
+                self.keys.add(body["id"])
+                await asyncio.sleep(self.delay_s)
+                status = b"500 No" if path == "/dead" else b"200 OK"
                 writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n")
         writer.close()
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[Receiver]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1_000)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
             server.close()
-
-
-def log_lines(processes: list[Process]) -> Iterator[tuple[Process, dict[str, Any]]]:
-    for one in processes:
-        for line in one.log.read_text().splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                found = json.loads(line)
-                if "time" in found:
-                    yield one, found
 
 
 async def fetch(dsn: str, text: str) -> list[Any]:

@@ -212,11 +212,11 @@ class Dispatcher(Shelf):
         if self.shut:
             return
         for lane in LANES:
-            turns, now = self._turns[lane], self._clock.now()
+            turns = self._turns[lane]
             while self.flying[lane] < self.slots[lane]:
-                station = turns.next()
-                if station is None:
-                    break
+                station, now = turns.next(), self._clock.now()
+                if station is None or now >= self._held.good_until:
+                    break  # Looked at each time: we may have been stopped on the way.
                 self.start(station, lane, now)
 
     def start(self, station: Station, lane: Lane, now: int) -> None:
@@ -241,14 +241,15 @@ class Dispatcher(Shelf):
         else:
             station.flying[lane] += 1
             self.flying[lane] += 1
-            self.send(station, work, lane, subscription)
+            self.send(station, work, lane, subscription, now)
         if not station.ready(lane, now):
             self.look(station)
 
-    def send(self, station: Station, work: Work, lane: Lane, subscription: Subscription) -> None:
+    def send(
+        self, station: Station, work: Work, lane: Lane, subscription: Subscription, now: int
+    ) -> None:
         """Make one attempt; its answer goes to ``on_made``."""
         delivery = work.delivery
-        now = self._clock.now()
         number = delivery.attempts + 1
         station.in_flight[delivery.id] = lane
         self.airborne += 1

@@ -43,6 +43,7 @@ PAGE = 20  # endpoints of each bucket in one statement
 WALK = 32  # buckets in one step of the slow round
 AGAIN_MS = 500
 QUIET_MS = 20
+ROUND_MOST_MS = 1_000  # an answer that took longer tells nothing of the database's clock
 
 
 class FleetParts(Struct, frozen=True):
@@ -52,6 +53,7 @@ class FleetParts(Struct, frozen=True):
     wire: Wire
     me: Member
     lease_ms: int
+    joined_s: float = 0.0  # monotonic: when ``me.started_at`` was the database's time
     on_clock: Callable[[int], None] = lambda _ahead_ms: None  # the database's clock, ahead of ours
     on_expelled: Callable[[], None] = lambda: None  # our node has gone to another process
 
@@ -67,7 +69,7 @@ class Fleet:
         self._store, self._me = parts.store, parts.me.id
         self._delivers = parts.me.delivers
         self._past = [0] * BUCKETS  # the highest epoch that we no longer have
-        self._closing: set[int] = set()  # being handed over
+        self._closing: dict[int, int] = {}  # being handed over, and until when it may take
         self._unread: set[int] = set()  # taken, their endpoints not read yet
         self._changing = asyncio.Lock()  # a heartbeat's answer and a letting go do not mix
         self._reading = asyncio.Lock()
@@ -125,7 +127,8 @@ class Fleet:
             if standing is None:
                 self._expelled()
                 return
-            self._parts.on_clock(standing.now - (asked_at + self._clock.now()) // 2)
+            if (heard_at := self._clock.now()) - asked_at <= ROUND_MOST_MS:
+                self._parts.on_clock(standing.now - (asked_at + heard_at) // 2)
             self._stand(standing)
             self._held.good_until = asked_at + self._parts.lease_ms * 9 // 10
             await self._share(standing)
@@ -150,12 +153,15 @@ class Fleet:
 
     async def _share(self, standing: Standing) -> None:
         alive = {it.id for it in standing.members}
-        members = [it.id for it in standing.members if it.delivers]
+        # One whose heartbeat is overdue keeps what it has, and nobody waits for it to take more.
+        heard_of = standing.now + self._parts.lease_ms // 2
+        members = [it.id for it in standing.members if it.delivers and it.expires_at > heard_of]
         owners = [it.owner if it.owner in alive else None for it in standing.leases]
         wanted = plan(self._me, members, owners)
-        if give := set(wanted.give) - self._closing:
+        self._reopen(self._closing.keys() - set(wanted.give))
+        if give := set(wanted.give) - self._closing.keys():
             self._close(give)
-            self._spawn(self._hand_over(give))
+            self._spawn(self._hand_over())
         if wanted.take:
             seen: dict[int, Lease] = {it.bucket: it for it in standing.leases}
             self._gain(await self._store.take(self._me, {it: seen[it].epoch for it in wanted.take}))
@@ -188,23 +194,32 @@ class Fleet:
         for bucket in buckets:
             self._past[bucket] = max(self._past[bucket], held.epochs[bucket])
             held.mine[bucket] = held.epochs[bucket] = 0
-        self._closing -= buckets
+            self._closing.pop(bucket, None)
         self._unread -= buckets
         self._dispatcher.drop(buckets)
 
     def _close(self, buckets: set[int]) -> None:
-        self._closing |= buckets
+        self._closing |= dict.fromkeys(buckets, self._clock.now() + self._parts.lease_ms)
         for bucket in buckets:
             self._held.mine[bucket] = 0
         self._dispatcher.close(buckets)
 
-    async def _hand_over(self, buckets: set[int]) -> None:
+    def _reopen(self, buckets: set[int]) -> None:
+        """Whoever was to have them is gone."""
+        if not buckets:
+            return
+        for bucket in buckets:
+            del self._closing[bucket]
+            self._held.mine[bucket] = self._held.epochs[bucket]
+        self._dispatcher.reopen(buckets)
+        self._unread |= buckets  # What was published meanwhile went unheard.
+        log.info("buckets kept", buckets=_ranges(buckets))
+
+    async def _hand_over(self) -> None:
         """Let each go as soon as nothing is in flight there, and the last ones in any case."""
-        until = self._clock.now() + self._parts.lease_ms
-        while left := buckets & self._closing:
-            late = self._clock.now() >= until
-            quiet = left if late else left - self._dispatcher.busy(left)
-            if quiet:
+        while closing := dict(self._closing):
+            now, busy = self._clock.now(), self._dispatcher.busy(closing)
+            if quiet := {it for it, until in closing.items() if it not in busy or now >= until}:
                 try:
                     await self._give(quiet)
                 except HomingError as error:
@@ -215,7 +230,9 @@ class Fleet:
 
     async def _give(self, buckets: set[int]) -> None:
         async with self._changing:
-            buckets &= self._closing
+            buckets &= self._closing.keys()
+            if not buckets:
+                return
             await self._store.give(self._me, sorted(buckets))
             self._forget(buckets)
         log.info("buckets handed over", buckets=_ranges(buckets))

@@ -69,12 +69,13 @@ class Prober:
         except HomingError as error:
             log.warning("no probe could be taken", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
-        if found is None or station.closed:
+        now = self._clock.now()
+        if found is None or station.closed or now >= self._held.good_until:
             station.probing = False
             self._dispatcher.look(station)
         else:
             work, subscription = found
-            self._dispatcher.send(station, work, Lane.PROBE, subscription)
+            self._dispatcher.send(station, work, Lane.PROBE, subscription, now)
 
     async def _choose(self, station: Station) -> tuple[Work, Subscription] | None:
         """A delivery that can be sent; those of deleted subscriptions are cancelled on the way."""

@@ -93,14 +93,17 @@ class Settler:
             except StaleEndpoints as stale:
                 batch = None
                 self._stale = stale.endpoint_ids
+                self._worked()
             except LostLeases as lost:  # Their part is refused; the rest goes through.
                 batch = None
                 self.on_lost(lost.buckets)
+                self._worked()  # Perhaps nothing is left to settle: nobody else would say so.
             except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
                 self._failed(error, first=failures == 0)
                 await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
                 failures += 1
             else:
+                self.commits += 1
                 self._worked()
                 self._apply(items, decision, batch, gone)
                 return
@@ -117,7 +120,6 @@ class Settler:
             )
 
     def _worked(self) -> None:
-        self.commits += 1
         if not self.store_ok:
             self.store_ok = True
             log.info("the store settles again")

@@ -102,6 +102,12 @@ class Shelf:
             for lane in LANES:
                 self._turns[lane].discard(station.endpoint.tenant, station)
 
+    def reopen(self, buckets: Iterable[int]) -> None:
+        """They stay here after all."""
+        for station in self.in_buckets(buckets):
+            station.closed = False
+            self.look(station)
+
     def busy(self, buckets: Iterable[int]) -> set[int]:
         """Of these the ones where something is in flight or under way."""
         return {

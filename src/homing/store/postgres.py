@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
-from homing.errors import StoreUnavailable
+from homing.errors import BadSetting, StoreUnavailable
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
 from homing.store.pool import Pool
@@ -36,8 +36,9 @@ COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSER
 PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
 HOT_CONNECTIONS = 6
 VIEW_CONNECTIONS = 4
+FLEET_CONNECTIONS = 2
 # A process that stops in the middle of a transaction must not hold up who takes its buckets over.
-STUCK_AFTER = "4s"
+STUCK_AFTER = "2s"
 
 _SESSION = {
     "application_name": "homing",
@@ -93,6 +94,8 @@ _REFUSED = (
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
 )
+# At a start these do not pass by themselves.
+_WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
 # What is worth another try at once.
 _PASSING = (
@@ -183,10 +186,18 @@ class PostgresDb:
 
     dialect: Dialect = "postgres"
 
-    def __init__(self, dsn: str, *, name: str = "homing", pooled: bool = False) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        name: str = "homing",
+        pooled: bool = False,
+        hot: int = HOT_CONNECTIONS,
+    ) -> None:
         self.count = 0
         named = {"application_name": name}
-        self._hot = Pool(dsn, size=HOT_CONNECTIONS, settings=_HOT | named, pooled=pooled)
+        self._at = (dsn, name, pooled)
+        self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
         self._inserts: dict[str, str] = {}
         # What is written as a mark: callers' numbers may begin again with a process, these do not.
@@ -207,10 +218,20 @@ class PostgresDb:
             await migrate(db, moving=moving)
             db._inserts = _insert_texts(await db.raw(lambda run: run(_TYPES, list(COLUMNS))))
             await ensure_days(db)
-        except BaseException:
+        except BaseException as error:
             await db.close()
+            if isinstance(error.__cause__, _WRONG):
+                told = type(error.__cause__).__name__
+                raise BadSetting(f"database_url: PostgreSQL does not let us in: {told}.") from error
             raise
         return db
+
+    def beside(self) -> PostgresDb:
+        """The same on connections of its own: a heartbeat waits for nobody's work."""
+        dsn, name, pooled = self._at
+        other = PostgresDb(dsn, name=name, pooled=pooled, hot=FLEET_CONNECTIONS)
+        other._inserts = self._inserts
+        return other
 
     @property
     def statements(self) -> int:

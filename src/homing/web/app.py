@@ -29,6 +29,7 @@ from homing.web.operation import Call, Operation
 from homing.web.options import Parts, WebOptions
 from homing.web.problems import (
     MethodNotAllowed,
+    NoSuchPath,
     refusal,
     unexpected_answer,
 )
@@ -39,6 +40,10 @@ from homing.web.workfront.door import OPERATIONS as DOOR
 
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
+# What every process tells of itself, whatever its role.
+OF_EVERYONE = tuple(
+    it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
+)
 
 
 def create_app(
@@ -56,8 +61,12 @@ def create_app(
         started_at=options.now(),
     )
     keys = Keys(options.admin_key, ring, options.now)
+    if not options.api:
+        routes = [*_routes(parts, keys, OF_EVERYONE)]
+        return Front(None, Router(routes=routes, redirect_slashes=False, default=_elsewhere))
     desk = Desk(parts, keys)
-    routes = [*_routes(parts, keys), *desk.routes()]
+    routes = [*_routes(parts, keys, (*OPERATIONS, *DOOR)), *desk.routes()]
+    routes.append(Route(OPENAPI_PATH, _Document(encode(openapi(OPERATIONS)))))
     router = Router(routes=routes, redirect_slashes=False, default=desk.missing)
     return Front(Publish(parts, keys), router)
 
@@ -65,8 +74,14 @@ def create_app(
 class Front:
     """Publishing or the router; errors become problem documents."""
 
-    def __init__(self, publish: Publish, router: ASGIApp) -> None:
-        self.publish, self._router = publish, router
+    def __init__(self, publish: Publish | None, router: ASGIApp) -> None:
+        self._publish, self._router = publish, router
+
+    @property
+    def publish(self) -> Publish:
+        """Of a process that takes events."""
+        assert self._publish is not None
+        return self._publish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,8 +97,12 @@ class Front:
         try:
             if len(scope["headers"]) > HEADERS_MAX:
                 await _too_many_headers(scope, receive, watched_send)
-            elif scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
-                await self.publish(scope, receive, watched_send)
+            elif (
+                scope["path"] == PUBLISH_PATH
+                and scope["method"] == "POST"
+                and self._publish is not None
+            ):
+                await self._publish(scope, receive, watched_send)
             else:
                 await self._router(scope, receive, watched_send)
         except ClientGone:
@@ -103,15 +122,18 @@ async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> No
     raise TooManyHeaders(f"It may have {HEADERS_MAX}.")
 
 
-def _routes(parts: Parts, keys: Keys) -> Iterator[BaseRoute]:
+async def _elsewhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise NoSuchPath("This process only delivers: ask one whose role is api or both.")
+
+
+def _routes(parts: Parts, keys: Keys, table: Sequence[Operation]) -> Iterator[BaseRoute]:
     by_path: dict[str, list[Operation]] = {}
-    for operation in (*OPERATIONS, *DOOR):
+    for operation in table:
         by_path.setdefault(operation.path, []).append(operation)
     for path, operations in by_path.items():
         # An event's id may hold a slash.
         shown = path.replace("{id}", "{id:path}") if path.startswith("/v1/events/") else path
         yield Route(shown, _Resource(parts, keys, operations))
-    yield Route(OPENAPI_PATH, _Document(encode(openapi(OPERATIONS))))
 
 
 class _Resource:

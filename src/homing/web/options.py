@@ -42,6 +42,7 @@ class WebOptions(Struct, frozen=True):
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
     more_metrics: More | None = None
     simulate: Simulate | None = None  # None: no simulator here
+    api: bool = True  # False: this process only delivers, and tells how it is
 
     def __repr__(self) -> str:
         return "WebOptions(****)"

@@ -1,0 +1,98 @@
+"""``homing serve`` as a fleet's run starts it: each request says who sent it, and when.
+
+Also deliberately broken builds, as controls: a run that does not find its own has found nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from homing.cli.main import main
+from homing.engine.fleet import Fleet
+from homing.engine.held import FOR_EVER, Held
+from homing.engine.publish import Publisher, Told
+from homing.net.sender import HttpSender
+from homing.policy.admission import EventDraft
+from homing.ports import Answer, Receipt, Request
+from homing.store import leases
+
+MARK = "x-fleet"
+HONEST = "honest"
+
+
+def mark(label: str) -> None:
+    """A header with the name of this process and the moment at which the attempt began."""
+    honest = HttpSender.send
+
+    def send(self: HttpSender, request: Request, done: Callable[[Answer], None]) -> None:
+        line = f"{MARK}: {label} {time.time():.6f}\r\n".encode()
+        honest(self, replace(request, header_block=request.header_block + line), done)
+
+    HttpSender.send = send  # type: ignore[method-assign]
+
+
+def acks_early() -> None:
+    """Answers 202 before the commit."""
+    honest = Publisher.publish_then
+
+    def early(self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+        asyncio.get_running_loop().call_later(0.5, honest, self, drafts, lambda _: None)
+        tell([Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts])
+
+    Publisher.publish_then = early  # type: ignore[method-assign]
+
+
+def asks_for_no_epoch() -> None:
+    """The store takes what is written under any epoch."""
+
+    async def hold(_tx: Any, _fences: Any) -> None:
+        return
+
+    setattr(leases, "hold", hold)  # noqa: B010
+
+
+def settles_unfenced() -> None:
+    """A settle does not say under which leases it was made."""
+
+    def fences(self: Held, buckets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    Held.fences = fences  # type: ignore[method-assign]
+
+
+def never_lapses() -> None:
+    """Goes on sending when its heartbeats do not get through."""
+    honest = Fleet._beat_once
+
+    async def beat_once(self: Fleet) -> None:
+        await honest(self)
+        self._held.good_until = FOR_EVER
+
+    Fleet._beat_once = beat_once  # type: ignore[method-assign]
+
+
+BUILDS: dict[str, Callable[[], None]] = {
+    it.__name__: it for it in (acks_early, asks_for_no_epoch, settles_unfenced, never_lapses)
+}
+
+
+def argv(build: str, label: str) -> tuple[str, ...]:
+    """What to run."""
+    assert build == HONEST or build in BUILDS, build
+    return (str(Path(__file__).resolve()), build, label)
+
+
+if __name__ == "__main__":
+    chosen, name = sys.argv[1:3]
+    del sys.argv[1:3]
+    if chosen != HONEST:
+        BUILDS[chosen]()
+    mark(name)
+    main()

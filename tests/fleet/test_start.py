@@ -1,0 +1,135 @@
+"""How a process of a fleet starts: it waits for its database, and serves what its role serves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.running import Reply
+from fleet.house import Process
+from postgres import Server, fast_folder
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One that may be stopped."""
+    with tempfile.TemporaryDirectory(prefix="homing-start-", dir=fast_folder()) as place:
+        server = Server(Path(place))
+        yield server
+        server.stop()
+
+
+async def _asked(process: Process, method: str, path: str, document: object = None) -> Reply:
+    line = process.line()
+    try:
+        return await line.ask(method, path, document)
+    finally:
+        line.close()
+
+
+async def _open(process: Process) -> None:
+    """Until its door is open; it may not be ready."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await _asked(process, "GET", "/healthz")
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def _waits_until_it_is_there(server: Server, folder: Path) -> None:
+    process = Process(await server.make(), folder, "both", 0)
+    await server.halt()
+    started = asyncio.create_task(process.start())
+    try:
+        await _open(process)
+        ready = await _asked(process, "GET", "/readyz")
+        published = await _asked(process, "POST", "/v1/events", {"type": "a", "data": 1})
+        assert (ready.status, published.status) == (503, 503)
+        assert published.json["code"] == "store_unavailable"
+        assert published.headers["retry-after"] == "2"
+        assert not started.done()
+
+        await server.resume()
+        await asyncio.wait_for(started, 60)
+        assert (await _asked(process, "GET", "/readyz")).status == 200
+        published = await _asked(process, "POST", "/v1/events", {"type": "a", "data": 1})
+        assert published.status == 202
+        log = (folder / "both-0.log").read_text()
+        assert "waiting for the database: it does not answer" in log
+        assert "the database is there" in log
+    finally:
+        assert await process.end() == 0
+
+
+def test_it_waits_for_a_database_that_is_not_there_yet(server: Server, tmp_path: Path) -> None:
+    asyncio.run(_waits_until_it_is_there(server, tmp_path))
+
+
+async def _ends_while_it_waits(server: Server, folder: Path) -> int:
+    process = Process(await server.make(), folder, "both", 0)
+    await server.halt()
+    started = asyncio.create_task(process.start())
+    try:
+        await _open(process)
+        return await process.end()
+    finally:
+        await started
+        await server.resume()
+
+
+def test_sigterm_ends_the_wait_in_good_order(server: Server, tmp_path: Path) -> None:
+    assert asyncio.run(_ends_while_it_waits(server, tmp_path)) == 0
+
+
+async def _no_such_database(server: Server, folder: Path) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "homing.cli.main", "serve", "--listen", "127.0.0.1:0", "--data", str(folder)),
+        env={**os.environ, "HOMING_DATABASE_URL": server.dsn("nobody-made-this")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, errors.decode()
+
+
+def test_a_database_that_nobody_made_is_a_wrong_setting(server: Server, tmp_path: Path) -> None:
+    code, said = asyncio.run(_no_such_database(server, tmp_path))
+
+    assert code == 2
+    assert "database_url" in said
+    assert "InvalidCatalogNameError" in said
+
+
+async def _only_tells_how_it_is(server: Server, folder: Path) -> None:
+    process = Process(await server.make(), folder, "deliver", 0)
+    await process.start()
+    try:
+        for path in ("/healthz", "/readyz", "/metrics", "/v1/status"):
+            assert (await _asked(process, "GET", path)).status == 200, path
+        for method, path in (
+            ("POST", "/v1/events"),
+            ("GET", "/v1/subscriptions"),
+            ("GET", "/"),
+            ("GET", "/openapi.json"),
+        ):
+            reply = await _asked(process, method, path, {"type": "a", "data": 1})
+            assert (reply.status, reply.json["code"]) == (404, "no_such_path"), path
+            assert "only delivers" in reply.json["detail"]
+    finally:
+        assert await process.end() == 0
+
+
+def test_one_that_delivers_serves_its_health_and_nothing_else(
+    server: Server, tmp_path: Path
+) -> None:
+    asyncio.run(_only_tells_how_it_is(server, tmp_path))
