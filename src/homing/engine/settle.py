@@ -43,6 +43,7 @@ class Settler:
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
         self._log = log.bind()  # Bound once: an attempt that is not told costs next to nothing.
         self._tells_all = self._log.is_enabled_for(logging.DEBUG)
+        self._tells = self._tells_all or self._log.is_enabled_for(logging.INFO)
         self.store_ok = True
         self.commits = 0
         self.finished: Counter[str] = Counter()
@@ -189,7 +190,8 @@ class Settler:
         for attempt in batch.attempts:
             self.attempts[attempt.lane, attempt.outcome] += 1
             if attempt.outcome is not Outcome.DELIVERED:
-                self._log.info("attempt", **_told(attempt))
+                if self._tells:
+                    self._log.info("attempt", **_told(attempt))
             elif self._tells_all:
                 self._log.debug("attempt", **_told(attempt))
         for change in batch.transitions:
