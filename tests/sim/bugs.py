@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sim.found import FOUND
-from sim.planting import Bug, Patch
+from sim.bugs_gate import GATE_BUGS
+from sim.planting import bug as _bug
 
 HEALTH = "homing.policy.health"
 RETRY = "homing.policy.retry"
@@ -15,11 +15,8 @@ SWEEP = "homing.engine.sweep:Sweeper"
 FLOW = "homing.store.flow"
 
 
-def _bug(name: str, *patches: tuple[str, str, str]) -> Bug:
-    return Bug(name, tuple(Patch(*patch) for patch in patches), FOUND.get(name, -1))
-
-
 BUGS = [
+    *GATE_BUGS,
     # --- the rules of health
     _bug(
         "the rate is looked at one attempt too early",

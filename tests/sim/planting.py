@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from homing.store.statements import statements
+from sim.found import FOUND
 
 LINES_MOST = 5
 _FLAGS = __future__.annotations.compiler_flag
@@ -45,6 +46,11 @@ class Bug:
     @property
     def lines(self) -> int:
         return sum(patch.lines for patch in self.patches)
+
+
+def bug(name: str, *patches: tuple[str, str, str]) -> Bug:
+    """A bug with the seed that ``found`` has for it; -1: none yet."""
+    return Bug(name, tuple(Patch(*patch) for patch in patches), FOUND.get(name, -1))
 
 
 def _function(place: str) -> FunctionType:

@@ -213,11 +213,14 @@ class Dispatcher(Shelf):
             return
         for lane in LANES:
             turns = self._turns[lane]
-            while self.flying[lane] < self.slots[lane]:
+            while self.has_slot(lane):
                 station, now = turns.next(), self._clock.now()
                 if station is None or now >= self._held.good_until:
                     break  # Looked at each time: we may have been stopped on the way.
                 self.start(station, lane, now)
+
+    def has_slot(self, lane: Lane) -> bool:
+        return self.flying[lane] < self.slots[lane]
 
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""

@@ -294,8 +294,9 @@ class Gate:
         self._counted_at = now - COUNT_EVERY_MS
         self._canaries.clear()
         self._view = GateView(state=GateState.OPEN, since=now)
-        for station in self._dispatcher.stations.values():
+        for station in list(self._dispatcher.stations.values()):
             station.ramp = Ramp()
+            self._dispatcher.look(station)  # A canary in flight may be all that it has room for.
         self._dispatcher.shut = False
         self.on_open()
 
@@ -309,7 +310,7 @@ class Gate:
         for station, lane in self._ready(now):
             if len(flying) >= self._rules.canaries:
                 return
-            if station.host in hosts:
+            if station.host in hosts or not self._dispatcher.has_slot(lane):
                 continue
             hosts.add(station.host)
             flying[station.queue(lane)[0].delivery.id] = station

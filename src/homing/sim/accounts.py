@@ -15,6 +15,7 @@ from homing.model import Delivery, Endpoint, Subscription, Work
 from homing.policy.admission import EventDraft
 from homing.ports import Answer, NewEvent, Receipt, ReplayJob
 from homing.sim.books import Books, Fact, Slots, Sub, name
+from homing.sim.gate_watch import GateWatch
 from homing.sim.health_model import DeliveryModel
 from homing.sim.requests import Requests
 from homing.sim.settlements import Settlements, compare_changes, compare_endpoint
@@ -33,6 +34,9 @@ class Accounts(Watch):
         self._settlements = Settlements(books)
         self.asked: dict[tuple[str, int], int] = {}  # what receivers asked for by Retry-After
         self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
+
+    def watch_gate(self, gate: GateWatch) -> None:
+        self._requests.gate = self._settlements.gate = self.gate = gate
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -238,7 +242,8 @@ class Accounts(Watch):
         )
         books.must(
             more["skip_expired"] == (now >= books.quiet_until)
-            or abs(now - books.quiet_until) < START_SLACK_MS,
+            or abs(now - books.quiet_until) < START_SLACK_MS
+            or (not more["skip_expired"] and now < books.maybe_quiet_until),
             "S14",
             lambda: f"a probe of {model.url} is wrong about the quiet hour",
         )

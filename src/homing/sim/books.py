@@ -16,6 +16,7 @@ from homing.sim.health_model import DeliveryModel, EndpointModel
 from homing.sim.mix import Mix
 
 LAST_LINES = 30
+QUIET_MS = 3_600_000
 
 
 class Trace:
@@ -105,6 +106,10 @@ class Flight:
     code: int | None = None
     failure: str | None = None
     asked: int | None = None  # the time that Retry-After asked for
+    maybe_ours: bool = False  # so many failed then that it may be called our own outage
+    maybe_closed: bool = False  # the gate may have been closed then
+    surely_ours: bool = False  # it was our own outage
+    maybe_theirs: bool = False  # called ours for so long that it may be the host's after all
 
 
 @dataclass
@@ -126,6 +131,9 @@ class Books:
     life_at: int = 0
     stepped_at: int = 0
     clock_jumped: bool = False  # between two lives
+    stopping: bool = False  # in good order
+    paused_until: int = 0  # the end of an outage of our own
+    maybe_paused_at: int = 0  # the gate may have been closed at this time
     violations: list[Violation] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     subs: dict[int, Sub] = field(default_factory=dict)
@@ -197,6 +205,8 @@ class Books:
     def begin_life(self, number: int) -> None:
         """Memory is gone: what the engine knows is what is stored."""
         self.life, self.life_at = number, self.clock()
+        self.stopping = False
+        self.paused_until = self.maybe_paused_at = 0
         self.stepped_at = self.life_at  # A new clock has seen no step.
         self.flights.clear()
         self.taken.clear()
@@ -214,7 +224,12 @@ class Books:
     @property
     def quiet_until(self) -> int:
         """Nothing expires before this time."""
-        return max(self.life_at, self.stepped_at) + 3_600_000
+        return max(self.life_at, self.stepped_at, self.paused_until) + QUIET_MS
+
+    @property
+    def maybe_quiet_until(self) -> int:
+        """Nothing need expire before this time."""
+        return max(self.quiet_until, self.maybe_paused_at + QUIET_MS)
 
 
 def name(delivery_id: int) -> str:

@@ -6,10 +6,13 @@ the others, so that combinations come up that an even mix would never reach.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+import msgspec
+
 from homing.engine.options import EngineOptions
+from homing.policy.gate import GateRules
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
 from homing.policy.retry import Anchor, Schedule
@@ -65,6 +68,8 @@ class Mix:
     tables: dict[str, Timetable]
     policy: str
     tenant_policies: dict[str, str]
+    cuts: int  # outages of our own; with them every URL has a host of its own
+    cut_kinds: tuple[str, ...]
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -112,6 +117,18 @@ ACTIONS = (
 )
 
 
+CUTS = (
+    "unreachable",
+    "refused",
+    "dns",
+    "silence",
+    "broken",
+    "our_dns",
+    "our_network",
+    "our_limits",
+)
+
+
 def _some(chance: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
     return tuple(chance.sample(things, chance.randint(least, len(things))))
 
@@ -126,7 +143,7 @@ def draw(seed: int, deliveries: int) -> Mix:
     numbers = {tenant: _numbers(chance) for tenant in tenants}
     policy = chance.choice(("workfront", "workfront", chance.choice(names)))
     tenant_policies = {it: chance.choice(names) for it in tenants if chance.random() < 0.3}
-    return Mix(
+    mix = Mix(
         seed=seed,
         deliveries=deliveries,
         run_for_ms=run_for_ms,
@@ -146,6 +163,23 @@ def draw(seed: int, deliveries: int) -> Mix:
         tables=tables,
         policy=policy,
         tenant_policies=tenant_policies,
+        cuts=0,
+        cut_kinds=(),
+    )
+    return _with_cuts(mix, Random(f"cuts {seed}")) if seed % 3 == 1 and seed > 1 else mix
+
+
+def _with_cuts(mix: Mix, chance: Random) -> Mix:
+    """Every third seed has outages of our own, and a gate that few endpoints can close."""
+    endpoints = chance.randint(2, 4)
+    gate = GateRules(endpoints_min=endpoints, hosts_min=chance.randint(2, endpoints))
+    return replace(
+        mix,
+        cuts=chance.randint(1, 3),
+        cut_kinds=_some(chance, CUTS),
+        urls_each=max(mix.urls_each, 6),
+        subscriptions_each=max(mix.subscriptions_each, 4),
+        options=msgspec.structs.replace(mix.options, gate=gate, stations_max=20_000),
     )
 
 

@@ -67,7 +67,8 @@ class People:
         """One of few: subscriptions of a tenant share endpoints, tenants share URLs."""
         n = self._chance.randint(1, self._mix.urls_each)
         owner = tenant if self._chance.random() < 0.8 else "all"
-        return f"https://{owner}.example/{n}"
+        host = f"{owner}-{n}" if self._mix.cuts else owner
+        return f"https://{host}.example/{n}"
 
     async def _subscribe(self, tenant: str, types: tuple[str, ...] = ()) -> None:
         chance = self._chance

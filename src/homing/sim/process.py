@@ -86,6 +86,7 @@ class Process:
             if not self._world.up:
                 continue
             self._faults.fire("stop")
+            self._books.stopping = True
             life, began = self._world.life, self._books.clock()
             try:
                 await self._world.ask(lambda engine: engine.stop(grace_ms=GRACE_MS))

@@ -51,6 +51,12 @@ class Publishers:
         if not self.over and self._accounts.books.counts["deliveries"] < self._mix.deliveries:
             await self.publish_something()
 
+    async def round(self) -> None:
+        """Something for everybody: it matches all that people subscribe for."""
+        for tenant in self._mix.tenants:
+            draft = msgspec.structs.replace(self._draft(), tenant=tenant, type=TYPES[0])
+            await self._until_told([draft])
+
     async def publish_something(self) -> None:
         chance = self._chance
         drafts = [self._draft() for _ in range(chance.choice((1, 1, 1, 2, 5)))]

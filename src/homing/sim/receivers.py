@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 
+import msgspec
+
 from homing.model import Failure
 from homing.sim.health_model import HOUR
 from homing.sim.mix import Mix
@@ -26,6 +28,21 @@ class Spell:
     part: float  # of the requests that meet it
 
 
+def cut_off(kind: str, hit: Hit, chance: Random) -> Reply:
+    """What comes of a request while we are cut off."""
+    dialled = chance.random() < 0.5
+    match kind:
+        case "silence":  # Kept connections hang, new ones are never made.
+            failure = Failure.CONNECT_TIMEOUT if dialled else Failure.TIMEOUT
+            return Reply(None, failure, latency_ms=min(hit.deadline_ms, 2_000), dialled=dialled)
+        case "broken":
+            failure = Failure.UNREACHABLE if dialled else Failure.RESET
+            return Reply(None, failure, latency_ms=chance.choice((0, 3)), dialled=dialled)
+        case _:
+            latency_ms = chance.choice((0, 3, 40))
+            return Reply(None, Failure(kind), latency_ms=latency_ms, dialled=True)
+
+
 class Receivers:
     """Answers every request; ``heal`` ends all trouble."""
 
@@ -40,9 +57,20 @@ class Receivers:
         self._mix, self._chance = mix, chance
         self._fire, self._asked = fire, asked
         self._diaries: dict[str, list[Spell]] = {}
+        self._dials = Random(f"dials {mix.seed}")
         self.healed = False
+        self.calm = False  # all is well for a while
+        self.cut: str | None = None  # so we are cut off
 
     def reply(self, hit: Hit) -> Reply:
+        if not self._mix.cuts:
+            return self._reply(hit)
+        if self.cut is not None and not self.healed:
+            return cut_off(self.cut, hit, self._dials)
+        reply = Reply(latency_ms=self._dials.choice((0, 3))) if self.calm else self._reply(hit)
+        return msgspec.structs.replace(reply, dialled=self._dials.random() < 0.5)
+
+    def _reply(self, hit: Hit) -> Reply:
         if self.healed:
             return Reply(latency_ms=10)
         trouble = self._trouble(hit.url, round(asyncio.get_running_loop().time() * 1000))

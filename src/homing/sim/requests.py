@@ -14,6 +14,7 @@ import json
 from homing.model import read_id
 from homing.ports import Answer
 from homing.sim.books import Books, Fact, Flight, Slots, Sub, name
+from homing.sim.gate_watch import GateWatch, host_of
 from homing.sim.health_model import HOLD_MOST_MS, DeliveryModel, EndpointModel
 from homing.sim.world import Hit
 
@@ -47,6 +48,7 @@ class Requests:
         self._books = books
         self._order: dict[tuple[int, int], DeliveryModel] = {}  # the last first attempt
         self._signed: dict[str, str] = {}
+        self.gate: GateWatch
 
     def sent(self, hit: Hit) -> None:
         books = self._books
@@ -75,6 +77,7 @@ class Requests:
         else:
             self._ordinary(hit, delivery, endpoint)
             self._slots(endpoint, lane)
+        self.gate.sent(probe=probe)
         if lane == "fresh":
             self._in_order(delivery, endpoint)
         books.flights[delivery.id] = Flight(
@@ -152,7 +155,7 @@ class Requests:
         )
         late = delivery.expires <= min(known.enabled_since, endpoint.enabled_since, hit.at)
         books.must(
-            not late or hit.at < books.quiet_until,
+            not late or hit.at < books.maybe_quiet_until,
             "S8",
             lambda: f"{hit.delivery} was held back beyond its window and is attempted",
         )
@@ -212,3 +215,5 @@ class Requests:
         flight.code = answer.code
         flight.failure = answer.failure.value if answer.failure is not None else None
         flight.asked = asked
+        dialled = answer.phases.connect_us is not None
+        self.gate.answered(flight, host_of(hit.url), dialled=dialled)

@@ -17,13 +17,16 @@ from dataclasses import dataclass, field
 import structlog
 
 from homing.net.clock import monotonic
-from homing.sim.mix import ACTIONS, TROUBLES
+from homing.sim.mix import ACTIONS, CUTS, TROUBLES
 from homing.sim.seed import Verdict, run_seed
 
 KINDS = frozenset(
     {
         *(f"receiver_{trouble}" for trouble in TROUBLES),
         *(f"person_{action}" for action in ACTIONS),
+        *(f"cut_{kind}" for kind in CUTS),
+        "gate_closed",
+        "gate_opened",
         "store_refused",
         "store_outage",
         "reply_lost",

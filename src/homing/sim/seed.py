@@ -10,7 +10,9 @@ from random import Random
 
 from homing.sim.accounts import Accounts
 from homing.sim.books import Books, Violation
+from homing.sim.cuts import Cuts
 from homing.sim.faults import Faults, FaultyWorld
+from homing.sim.gate_watch import GateWatch
 from homing.sim.invariants import SLACK_MS, Balance, Healing
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.mix import Mix, Rates, draw
@@ -63,7 +65,7 @@ class Seed:
         self.mix = mix
         self.faults = faults = Faults(mix.rates, chance("store"), accounts)
         self.world = world = FaultyWorld(db, mix.options, accounts)
-        world.faults, world.on_life = faults, books.begin_life
+        world.faults, world.on_life = faults, self._begin_life
         faults.kill = world.die
         self.receivers = Receivers(
             mix,
@@ -76,6 +78,21 @@ class Seed:
         self.people = People(world, mix, chance("people"), accounts, faults.fire)
         self.publishers = Publishers(world, mix, chance("publishers"), accounts, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
+        self.gate = GateWatch(books, faults.fire)
+        accounts.watch_gate(self.gate)
+        self.cuts = Cuts(
+            mix,
+            chance("cuts"),
+            books=books,
+            faults=faults,
+            receivers=self.receivers,
+            publishers=self.publishers,
+            watch=self.gate,
+        )
+
+    def _begin_life(self, number: int) -> None:
+        self.books.begin_life(number)
+        self.gate.begin_life()
 
     def _now(self) -> int:
         return self.world.clock.now()  # Of the life of now.
@@ -109,11 +126,13 @@ class Seed:
         each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
         process = self.process
         others = [process.kills(), process.stops(), process.outages(), process.steps()]
-        return [asyncio.ensure_future(it) for it in (*each, *others, self.people.act())]
+        others += [self.people.act(), self.cuts.act()]
+        return [asyncio.ensure_future(it) for it in (*each, *others)]
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
         self.books.say("all heals")
-        self.process.over = self.people.over = self.publishers.over = True
+        self.process.over = self.people.over = self.publishers.over = self.cuts.over = True
+        self.gate.end()
         self.receivers.healed = True
         self.faults.heal()
         await self.world.is_up.wait()

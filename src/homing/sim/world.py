@@ -82,6 +82,7 @@ class Reply(Struct, frozen=True):
     failure: Failure | None = None
     latency_ms: int = 0
     retry_after: str | None = None
+    dialled: bool = False  # a connection was made for it, or tried
 
 
 Script = Callable[[Hit], Reply]
@@ -126,7 +127,7 @@ class ScriptedSender:
             failure=reply.failure if in_time else Failure.TIMEOUT,
             detail="",
             address=_ADDRESS,
-            phases=Phases(total_us=latency_ms * 1000),
+            phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency_ms * 1000),
             retry_after=reply.retry_after if in_time else None,
         )
 

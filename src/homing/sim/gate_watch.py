@@ -1,0 +1,219 @@
+"""What is seen of our own outages from outside: when failures may be ours, and when they must be.
+
+It is lenient where only the engine can know (whether the gate closed is not seen), and strict
+where everybody can: in an outage that the simulation made itself, with enough endpoints healthy
+before it and most of them tried in it, nothing may count for a receiver (S10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from homing.policy.gate import GateRules
+from homing.sim.books import Books, Flight
+
+HOST_ALONE_MS = 600_000
+LONG_AGO_MS = 3 * 3_600_000
+
+
+def host_of(url: str) -> str:
+    return url.split("/")[2]
+
+
+@dataclass
+class Cut:
+    """An outage of ours: nothing gets through while it lasts."""
+
+    life: int
+    healthy: set[int]  # endpoints just before it
+    need: int  # so many of them failing are most of all that the engine may call healthy
+    first_at: int | None = None  # a healthy one failed
+    failing: set[int] = field(default_factory=set)
+    waiting: list[Flight] = field(default_factory=list)  # failed since then
+    proven_at: int | None = None  # most of the healthy ones have failed, in time
+    disturbed: bool = False  # something was answered before that
+    over: bool = False
+
+
+@dataclass
+class _Trouble:
+    """A host with failures that are called ours."""
+
+    since: int
+    others: bool = False  # something was answered elsewhere meanwhile
+
+
+class GateWatch:
+    """Hears of every answer; marks flights that may, or must, be called ours."""
+
+    def __init__(self, books: Books, fire: Callable[[str], None]) -> None:
+        self._books, self._fire = books, fire
+        self._rules: GateRules = books.mix.options.gate
+        self._suspects: dict[int, tuple[str, int]] = {}
+        self._failed: list[Flight] = []  # without an answer, a short time ago
+        self._evidence_at: int | None = None
+        self._fades_at: int | None = None
+        self._hosts: dict[str, _Trouble] = {}
+        self._answered_at = 0
+        self._canaries = 0
+        self.cut: Cut | None = None
+
+    # --- outages that we make ----------------------------------------------------------------
+
+    def begin(self, round_at: int, life: int) -> None:
+        """Nothing gets through from now on; who succeeded since the round is healthy."""
+        books, now = self._books, self._books.clock()
+        known = books.endpoints.values()
+        recent = sum((it.last_success_at or 0) >= now - LONG_AGO_MS for it in known)
+        healthy = {
+            it.id
+            for it in known
+            if it.state == books.known[it.id].state == "enabled"
+            and (it.last_success_at or 0) >= round_at
+            and it.hold_until <= now
+        }
+        hosts = {host_of(books.endpoints[it].url) for it in healthy}
+        rules = self._rules
+        enough = len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
+        self.cut, self._canaries = None, 0
+        if enough and books.life == life and not self._suspects:
+            self.cut = Cut(life, healthy, recent // 2 + 1)
+
+    def end(self) -> None:
+        if self.cut is not None:
+            self.cut.over = True
+
+    def begin_life(self) -> None:
+        """Memory is gone, and with it what waited for a verdict."""
+        self._suspects.clear()
+        self._failed.clear()
+        self._hosts.clear()
+        self._evidence_at = self._fades_at = self.cut = None
+        self._canaries = 0
+
+    @property
+    def surely_closed(self) -> bool:
+        """Our own outage was proven, and since then nothing was answered that began after it."""
+        cut = self.cut
+        if cut is None or cut.proven_at is None or cut.life != self._books.life:
+            return False
+        return self._books.clock() >= cut.proven_at + 3 * self._rules.quiet_ms
+
+    @property
+    def maybe_closed(self) -> bool:
+        return self._evidence_at is not None
+
+    # --- what is seen ------------------------------------------------------------------------
+
+    def sent(self, *, probe: bool) -> None:
+        """While the gate is closed a few canaries go out, and nothing else."""
+        if not self.surely_closed:
+            return
+        books, rules = self._books, self._rules
+        assert self.cut is not None
+        assert self.cut.proven_at is not None
+        self._canaries += 1
+        closed_ms = books.clock() - self.cut.proven_at
+        most = rules.canaries * (1 + closed_ms // rules.canary_first_ms)
+        books.must(not probe, "S10", lambda: "a probe in an outage of our own")
+        books.must(
+            self._canaries <= most,
+            "S10",
+            lambda: f"{self._canaries} attempts in {closed_ms} ms of an outage of our own",
+        )
+
+    def answered(self, flight: Flight, host: str, *, dialled: bool) -> None:
+        """An attempt has its code, or has failed without one."""
+        now = self._books.clock()
+        self._fade(now)
+        if flight.code is not None:
+            self._code(flight, host, now, dialled=dialled)
+            return
+        failure = flight.failure or ""
+        if failure.startswith("our_"):
+            self._hosts.setdefault(host, _Trouble(now))
+            alone = self._hosts[host]
+            flight.maybe_theirs = alone.others and now - alone.since >= HOST_ALONE_MS
+        self._suspects[flight.endpoint_id] = (host, now)
+        self._failed.append(flight)
+        self._look(now)
+        if self._evidence_at is not None:
+            flight.maybe_ours = flight.maybe_closed = True
+        self._in_cut(flight, now)
+
+    def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
+        self._answered_at = now
+        self._hosts.pop(host, None)
+        for trouble in self._hosts.values():
+            trouble.others = True
+        evidence = self._evidence_at
+        if evidence is None or dialled:
+            if dialled or not self._suspects:
+                self._suspects.clear()
+            if evidence is not None and flight.at >= evidence:
+                self._evidence_at = None
+        elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
+            self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
+        cut = self.cut
+        if cut is None or cut.life != flight.life:
+            return
+        if cut.proven_at is None:
+            cut.disturbed = cut.disturbed or cut.first_at is not None
+        elif self.surely_closed and flight.at >= cut.proven_at + 3 * self._rules.quiet_ms:
+            self._opens(now)
+
+    def _opens(self, now: int) -> None:
+        """A canary got through: all resumes, with slow start."""
+        self._fire("gate_opened")
+        self._books.paused_until = now
+        self._books.slots.clear()
+        self._books.say("the gate opens")
+        self.cut, self._canaries = None, 0
+
+    def _fade(self, now: int) -> None:
+        if self._fades_at is not None and now >= self._fades_at:
+            self._evidence_at = self._fades_at = None
+            self._suspects.clear()
+        if self._evidence_at is not None:
+            self._books.maybe_paused_at = now
+
+    def _look(self, now: int) -> None:
+        """So many without an answer in so short a time that it may be us."""
+        rules = self._rules
+        since = now - 2 * rules.judge_ms
+        if self._evidence_at is None:
+            self._failed = [it for it in self._failed if (it.finished_at or 0) >= since]
+            self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
+        hosts = {host for host, _ in self._suspects.values()}
+        need = rules.endpoints_min // 2 + 1
+        if len(self._suspects) >= need and len(hosts) >= min(rules.hosts_min // 2 + 1, need):
+            if self._evidence_at is None:
+                self._evidence_at = now
+                for flight in self._failed:  # They have waited for it.
+                    flight.maybe_ours = True
+            self._fades_at = None
+            self._books.maybe_paused_at = now
+
+    def _in_cut(self, flight: Flight, now: int) -> None:
+        cut = self.cut
+        if cut is None or cut.over or cut.disturbed or cut.life != flight.life:
+            return
+        if flight.endpoint_id in cut.healthy:
+            cut.first_at = cut.first_at or now
+            cut.failing.add(flight.endpoint_id)
+        if cut.first_at is None:
+            return
+        if cut.proven_at is not None:
+            flight.surely_ours = True
+            return
+        cut.waiting.append(flight)
+        hosts = {host_of(self._books.endpoints[it].url) for it in cut.failing}
+        if now - cut.first_at >= self._rules.judge_ms:
+            cut.disturbed = True
+        elif len(cut.failing) >= cut.need and len(hosts) >= self._rules.hosts_min:
+            cut.proven_at = now
+            self._fire("gate_closed")
+            self._books.say("our own outage is proven")
+            for one in cut.waiting:
+                one.surely_ours = True

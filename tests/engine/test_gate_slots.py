@@ -1,0 +1,61 @@
+"""The gate keeps to slots: canaries take no more than there are, and opening begins with one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.outages import OUTAGES, STRICT, URLS, Net
+from engine.world import MINUTE, SECOND, Hit, Reply, World, live
+from homing.policy.gate import GateState
+
+
+def test_an_endpoint_whose_canary_is_in_flight_when_the_gate_opens_gets_no_second_attempt() -> None:
+    async def story(world: World) -> None:
+        net = Net(world)
+        await net.connect()
+        for _ in range(60):  # Every endpoint has many slots.
+            await world.publish()
+        await world.wait(SECOND)
+        net.out = OUTAGES["out of descriptors"]
+        for _ in range(50):
+            await world.publish()
+        await world.wait(6 * SECOND)
+        assert world.engine.pulse().gate.state is GateState.CLOSED
+        net.out, net.reply = None, Reply(latency_ms=4_000)
+        quick = 0
+
+        def first_is_quick(hit: Hit) -> Reply:
+            nonlocal quick
+            quick += 1
+            return Reply() if quick == 1 else net.reply
+
+        for url in URLS:
+            world.sender.scripts[url] = first_is_quick
+        world.sender.most_flying.clear()
+        while world.engine.pulse().gate.state is GateState.CLOSED:
+            await world.wait(100)
+        await world.wait(2 * SECOND)
+        slots = sorted(world.sender.most_flying.values())
+        assert slots[-2] == 1  # There was no room but where the canary got through.
+
+    live(story, STRICT)
+
+
+def test_canaries_keep_to_the_slots_of_their_lane() -> None:
+    async def story(world: World) -> None:
+        net = Net(world)
+        await net.connect()
+        net.out = OUTAGES["connects dropped"]
+        await world.publish()
+        await world.wait(10 * SECOND)
+        assert world.engine.pulse().gate.state is GateState.CLOSED
+        most = 0
+        for _ in range(100):
+            await world.wait(SECOND)
+            most = max(most, world.engine.pulse().in_flight["retry"])
+        assert most == 1
+        net.out = None
+        await world.wait(10 * MINUTE)
+        await net.unharmed()
+
+    live(story, msgspec.structs.replace(STRICT, retry_slots=1))

@@ -1,0 +1,72 @@
+"""Planted bugs of the gate: our own trouble, and whose fault it is."""
+
+from __future__ import annotations
+
+from sim.planting import bug
+
+GATE = "homing.engine.gate:Gate"
+DISPATCH = "homing.engine.dispatch:Dispatcher"
+SWEEP = "homing.engine.sweep:Sweeper"
+
+GATE_BUGS = [
+    bug(
+        "what fails in our own outage counts for the receivers",
+        (
+            f"{GATE}._no_answer",
+            "self.settle(_ours(replace(made, work=_rested(made.work))))",
+            "self.settle(made)",
+        ),
+    ),
+    bug(
+        "what waited for the verdict counts for the receivers",
+        (f"{GATE}._release", "_ours(made) if ours else made", "made"),
+    ),
+    bug(
+        "what waited for the verdict is forgotten",
+        (f"{GATE}._release", "for made in held:", "for made in held[1:]:"),
+    ),
+    bug(
+        "the gate never opens",
+        (f"{GATE}._answered", "if made.started_at >= self.closed_at:", "if False:"),
+    ),
+    bug(
+        "probes go out while the gate is closed",
+        ("homing.engine.probe:Prober.go_on", "and self.may_send()", ""),
+    ),
+    bug(
+        "a closed gate lets everything out",
+        (f"{DISPATCH}.pump", "if self.shut:", "if False:"),
+    ),
+    bug(
+        "one receiver that falls silent is called our outage",
+        (
+            "homing.policy.gate:verdict",
+            "if failing >= need.endpoints and hosts >= need.hosts:",
+            "if failing >= 1:",
+        ),
+    ),
+    bug(
+        "no slow start when the gate opens",
+        (f"{GATE}._open", "station.ramp = Ramp()", "pass"),
+    ),
+    bug(
+        "a canary takes a slot that is not there",
+        (f"{GATE}._send_canaries", " or not self._dispatcher.has_slot(lane)", ""),
+    ),
+    bug(
+        "a station is not looked at when the gate opens",
+        (f"{GATE}._open", "self._dispatcher.look(station)", "pass"),
+    ),
+    bug(
+        "things expire after a pause of our own",
+        (
+            f"{SWEEP}.quiet_until",
+            "since = max(since, self._paused(self._clock.now()))",
+            "pass",
+        ),
+    ),
+    bug(
+        "a host in our trouble is blamed while nobody gets through",
+        ("homing.policy.gate:host_again", "if through_at < trouble.seen_at:", "if False:"),
+    ),
+]
