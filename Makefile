@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit chromium bench profile chaos security mutation simulate fleet docs clean
+.PHONY: help setup run test lint unit chromium pgbouncer bench profile chaos security mutation simulate fleet docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +25,7 @@ lint: setup  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup chromium
+unit: setup chromium pgbouncer
 	$(BIN)/pytest -n 2 --dist worksteal
 
 # The dashboard is looked at in a real browser, where the machine lets us have one.
@@ -33,6 +33,12 @@ chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y chromium >/dev/null 2>&1; } \
 	|| echo "NO CHROMIUM: the browser tests will be skipped"
+
+# So is a real PgBouncer put in front of a fleet.
+pgbouncer:
+	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y pgbouncer >/dev/null 2>&1; } \
+	|| echo "NO PGBOUNCER: the tests behind a pooler will be skipped"
 
 test: lint unit  ## all of it, as CI runs it
 

@@ -44,7 +44,7 @@ class Server:
         admin = await asyncpg.connect(self.dsn("postgres"))
         for setting in settings:
             name, value = setting.split("=")
-            await admin.execute(f"ALTER SYSTEM SET {name} = {value}")
+            await admin.execute(f"ALTER SYSTEM SET {name} = '{value}'")
         await admin.execute("SELECT pg_reload_conf()")
         await admin.close()
 

@@ -19,6 +19,7 @@ import structlog
 import uvicorn
 import uvloop
 from msgspec import Struct
+from prometheus_client.core import Metric
 
 from homing.config import Settings, settings_table, shown_value
 from homing.engine.engine import Engine
@@ -36,6 +37,7 @@ from homing.store.outbox import open_outbox
 from homing.stores import Stores, open_stores
 from homing.web.app import create_app
 from homing.web.cork import CorkedProtocol
+from homing.web.fleet_metrics import fleet_metrics
 from homing.web.limits import WatchedServer
 from homing.web.metrics import More
 from homing.web.options import SettingShown, WebOptions
@@ -115,7 +117,7 @@ async def running(
                 name: one.quota for name, one in settings.tenants.items() if one.quota is not None
             },
             settings=_shown(settings, sources or {}),
-            more_metrics=_metrics_of(relay),
+            more_metrics=_metrics_of(engine, relay),
             simulate=Simulator(settings.schedules, settings.health),
             api=settings.role != "deliver",
         )
@@ -158,8 +160,14 @@ def _relay(settings: Settings, engine: Engine, clock: Clock) -> Relay | None:
     )
 
 
-def _metrics_of(relay: Relay | None) -> More | None:
-    return None if relay is None else lambda now: relay_metrics(relay.pulse(), now=now)
+def _metrics_of(engine: Engine, relay: Relay | None) -> More:
+    def more(now: int) -> Iterator[Metric]:
+        if (fleet := engine.fleet_pulse()) is not None:
+            yield from fleet_metrics(fleet)
+        if relay is not None:
+            yield from relay_metrics(relay.pulse(), now=now)
+
+    return more
 
 
 @contextlib.asynccontextmanager

@@ -116,6 +116,12 @@ async def _only_tells_how_it_is(server: Server, folder: Path) -> None:
     try:
         for path in ("/healthz", "/readyz", "/metrics", "/v1/status"):
             assert (await _asked(process, "GET", path)).status == 200, path
+        told = (await _asked(process, "GET", "/metrics")).body.decode()
+        assert "homing_buckets 256.0" in told
+        assert "homing_buckets_lost_total 0.0" in told
+        assert "homing_fleet_processes 1.0" in told
+        age = next(it for it in told.splitlines() if it.startswith("homing_heartbeat_age_seconds"))
+        assert 0 <= float(age.split()[1]) < 60
         for method, path in (
             ("POST", "/v1/events"),
             ("GET", "/v1/subscriptions"),

@@ -41,7 +41,7 @@ def test_an_installation_goes_on_on_postgresql(postgres: Server, tmp_path: Path)
         assert (last.status, detail.attempts[0].code) == ("pending", 500)
         assert client.ledger() == before
         busy = terminal.run("move", "--from", address, "--to", "sqlite:elsewhere")
-        assert (busy.code, "stop it first" in busy.err) == (2, True)
+        assert (busy.code, "Stop them first" in busy.err) == (2, True)
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

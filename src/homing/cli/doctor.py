@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from homing.cli.checks import Check, Verdict
 from homing.cli.checks_fleet import check_fleet
 from homing.cli.checks_here import check_here, check_settings
+from homing.cli.checks_outbox import check_outbox
 from homing.cli.checks_server import check_server
 from homing.cli.output import console, dim, plain, row, say_json, table
 from homing.config import Settings, settings_and_sources, settings_table
@@ -18,7 +19,7 @@ _MARKS = {
     Verdict.WRONG: ("✗", "bold red"),
     Verdict.UNKNOWN: ("·", "dim"),
 }
-_HIDDEN = frozenset(("admin_key", "database_url", "listen_url", "secret_key"))
+_HIDDEN = frozenset(("admin_key", "database_url", "listen_url", "outbox_url", "secret_key"))
 
 
 def run_doctor(
@@ -35,6 +36,7 @@ def run_doctor(
     checks = [check_settings(sources)]
     checks += check_here(settings)
     checks += check_fleet(settings)
+    checks += check_outbox(settings)
     checks += check_server(settings, server=server, key=key)
     _say(checks, rows, json=json)
     return not any(check.verdict is Verdict.WRONG for check in checks)

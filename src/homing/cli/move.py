@@ -83,7 +83,7 @@ async def _move(origin: str, goal: str, *, quiet: bool) -> Moved:
 
 async def _opened(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
     """A database that nobody else is at work on; raises Usage or DataInUse."""
-    from homing.store.move_tables import sessions_at
+    from homing.store.move_tables import at_work
     from homing.store.postgres import PostgresDb
     from homing.store.sqlite import SqliteDb
 
@@ -97,9 +97,11 @@ async def _opened(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
         return await SqliteDb.open(file, moving=not must_exist)
     if not address.startswith(("postgresql://", "postgres://")):
         raise Usage(f"A database is given as {_FORMS}.")
-    count = await sessions_at(address)
-    if count:
-        raise Usage(f"A server is at work on that PostgreSQL ({count} sessions): stop it first.")
+    if found := await at_work(address):
+        raise Usage(
+            f"At work on that PostgreSQL: {', '.join(found)}. Stop them first; one that was killed"
+            " is gone when its lease has ended."
+        )
     return await PostgresDb.open(address, moving=not must_exist)
 
 

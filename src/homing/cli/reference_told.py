@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from homing.engine.engine import Pulse
+from homing.engine.fleet_pulse import FleetPulse
 from homing.engine.notices import Notices
 from homing.engine.relay import RelayPulse
 from homing.engine.stage import Stage
 from homing.model import Endpoint, Health, State
 from homing.policy.admission import EventDraft
 from homing.policy.health import Change, HalfWay
+from homing.web.fleet_metrics import fleet_metrics
 from homing.web.metrics import metric_families
 from homing.web.relay_metrics import relay_metrics
 
@@ -114,7 +116,8 @@ def metrics_page(made: str) -> str:
         "# Metrics",
         "",
         "`GET /metrics` answers in the text format of Prometheus, with the key of the API. No "
-        "label holds a URL, a tenant or an id. Those of the outbox are there where one is relayed "
+        "label holds a URL, a tenant or an id. Each process of a fleet has its own; those of "
+        "buckets and heartbeats are there on PostgreSQL, those of the outbox where one is relayed "
         "(`homing relay --metrics PORT` has them alone). Beside these there are the usual "
         "`process_…` ones.",
         "",
@@ -122,7 +125,8 @@ def metrics_page(made: str) -> str:
         "|---|---|---|---|",
     ]
     relay = relay_metrics(RelayPulse(), now=_AT)  # Only where an outbox is relayed.
-    for family in (*metric_families(_pulse(), now=_AT), *relay):
+    fleet = fleet_metrics(FleetPulse())  # Only on PostgreSQL.
+    for family in (*metric_families(_pulse(), now=_AT), *fleet, *relay):
         end = "_total" if family.type == "counter" else ""
         labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
         lines.append(

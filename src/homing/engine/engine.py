@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Report
 from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet import Fleet, FleetParts
+from homing.engine.fleet_pulse import FleetPulse
 from homing.engine.gate import Gate, GateView
 from homing.engine.held import Held
 from homing.engine.notices import Notices
@@ -183,6 +185,12 @@ class Engine:
             await self._fleet.leave()
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
+
+    def fleet_pulse(self) -> FleetPulse | None:
+        """How this process stands among the others; None where there are none."""
+        if self._fleet is None:
+            return None
+        return replace(self._fleet.pulse(), late=self._settler.late)
 
     def wake(self) -> int | None:
         """The clock was moved by hand: what is due goes now. When there is next something to do."""

@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
+from homing.engine.fleet_pulse import FleetPulse
 from homing.engine.news import News
 from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
-from homing.policy.shares import BUCKETS, plan
+from homing.policy.shares import BUCKETS, plan, ranges
 from homing.ports import FleetStore, Lease, Member, Standing, Wire
 
 log = structlog.get_logger("homing.fleet")
@@ -79,6 +80,7 @@ class Fleet:
         self._looks = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.standing: Standing | None = None
+        self.lost = 0  # buckets that others took from us
         self.topics: dict[str, Callable[[], None]] = {}  # who wants to hear of what
         self.on_gained: Callable[[], None] = lambda: None
         self.on_tidy: Callable[[], None] = lambda: None
@@ -180,14 +182,15 @@ class Fleet:
         for bucket, epoch in epochs.items():
             self._held.mine[bucket] = self._held.epochs[bucket] = epoch
         self._unread.update(epochs)
-        log.info("buckets taken", buckets=_ranges(epochs), epochs=epochs)
+        log.info("buckets taken", buckets=ranges(epochs), epochs=epochs)
 
     def lose(self, buckets: Iterable[int]) -> None:
         """They are another's by now: forget them at once."""
         lost = {it for it in buckets if self._held.epochs[it]}
         self._forget(lost)
+        self.lost += len(lost)
         if lost:
-            log.warning("buckets lost", buckets=_ranges(lost))
+            log.warning("buckets lost", buckets=ranges(lost))
 
     def _forget(self, buckets: set[int]) -> None:
         held = self._held
@@ -206,14 +209,13 @@ class Fleet:
 
     def _reopen(self, buckets: set[int]) -> None:
         """Whoever was to have them is gone."""
-        if not buckets:
-            return
         for bucket in buckets:
             del self._closing[bucket]
             self._held.mine[bucket] = self._held.epochs[bucket]
         self._dispatcher.reopen(buckets)
         self._unread |= buckets  # What was published meanwhile went unheard.
-        log.info("buckets kept", buckets=_ranges(buckets))
+        if buckets:
+            log.info("buckets kept", buckets=ranges(buckets))
 
     async def _hand_over(self) -> None:
         """Let each go as soon as nothing is in flight there, and the last ones in any case."""
@@ -235,7 +237,7 @@ class Fleet:
                 return
             await self._store.give(self._me, sorted(buckets))
             self._forget(buckets)
-        log.info("buckets handed over", buckets=_ranges(buckets))
+        log.info("buckets handed over", buckets=ranges(buckets))
         self._news.topic("leases")
 
     # --- reading what was taken ----------------------------------------------------------------
@@ -367,6 +369,17 @@ class Fleet:
     def _mine(self) -> list[int]:
         return [bucket for bucket, epoch in enumerate(self._held.mine) if epoch]
 
+    def pulse(self) -> FleetPulse:
+        beat_at = self._held.good_until - self._parts.lease_ms * 9 // 10
+        return FleetPulse(
+            buckets=sum(map(bool, self._held.epochs)),
+            closing=len(self._closing),
+            lost=self.lost,
+            processes=len(self.standing.members) if self.standing else 0,
+            heartbeat_age_ms=max(self._clock.now() - beat_at, 0),
+            wire_live=self._parts.wire.live,
+        )
+
     # --- leaving -------------------------------------------------------------------------------
 
     def begin_to_leave(self) -> None:
@@ -385,14 +398,3 @@ class Fleet:
         self._forget({it for it in range(BUCKETS) if self._held.epochs[it]})
         self._news.topic("leases")
         await self._news.told()
-
-
-def _ranges(buckets: Iterable[int]) -> str:
-    """``0-3,7``."""
-    parts: list[list[int]] = []
-    for bucket in sorted(buckets):
-        if parts and bucket == parts[-1][-1] + 1:
-            parts[-1][1:] = [bucket]
-        else:
-            parts.append([bucket])
-    return ",".join("-".join(map(str, part)) for part in parts)

@@ -7,7 +7,7 @@ the number of live delivering processes, the odd ones to those that hold the mos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -49,3 +49,14 @@ def plan(me: int, members: Sequence[int], owners: Sequence[int | None]) -> Plan:
         if member == me:
             return Plan(take=tuple(dealt))
     return Plan()
+
+
+def ranges(buckets: Iterable[int]) -> str:
+    """``0-3,7``."""
+    parts: list[list[int]] = []
+    for bucket in sorted(buckets):
+        if parts and bucket == parts[-1][-1] + 1:
+            parts[-1][1:] = [bucket]
+        else:
+            parts.append([bucket])
+    return ",".join("-".join(map(str, part)) for part in parts)

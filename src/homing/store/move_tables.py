@@ -27,8 +27,13 @@ _POSTGRES_COLUMNS = """
 """
 
 
+# Behind a pooler a session has no name of ours: the heartbeat tells.
+_PROCESSES = """
+    SELECT name FROM process
+    WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint ORDER BY id
+"""
 _SESSIONS = """
-    SELECT count(*) FROM pg_stat_activity
+    SELECT DISTINCT application_name FROM pg_stat_activity
     WHERE datname = current_database() AND application_name LIKE 'homing%'
     AND pid <> pg_backend_pid()
 """
@@ -60,12 +65,16 @@ async def tables_of(ground: Ground) -> dict[str, Table]:
     return await ground.raw(look)
 
 
-async def sessions_at(dsn: str) -> int:
-    """How many sessions of Homing are at work in this PostgreSQL database."""
+async def at_work(dsn: str) -> list[str]:
+    """The processes of Homing in this PostgreSQL, by their heartbeats; else by their sessions."""
     try:
-        connection = await asyncpg.connect(dsn, timeout=5)
+        connection = await asyncpg.connect(dsn, timeout=5, statement_cache_size=0)
         try:
-            return int(await connection.fetchval(_SESSIONS))
+            if await connection.fetchval("SELECT to_regclass('process') IS NOT NULL"):
+                found = [str(row[0]) for row in await connection.fetch(_PROCESSES)]
+                if found:
+                    return found
+            return [str(row[0]) for row in await connection.fetch(_SESSIONS)]
         finally:
             await connection.close(timeout=5)
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
