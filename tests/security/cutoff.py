@@ -42,6 +42,7 @@ class Spec(Struct, frozen=True):
     kinds: tuple[str, ...]
     out_s: float
     healed_within_s: float = HEALED_WITHIN_S
+    warm: bool = True  # kept connections are there when it begins
     argv: tuple[str, ...] = HONEST
 
 
@@ -149,6 +150,8 @@ class Run:
         if not await self.drained(self._spec.healed_within_s):
             self.toll.blame(f"before {kind}: {await self.undelivered()} are not delivered")
         assert self._server.process is not None
+        if not self._spec.warm:
+            await self._at.far.tell("hang_up")
         began = int(time.time() * 1000)
         async with KINDS[kind](self._at, self._server.process.pid):
             for _ in range(2):

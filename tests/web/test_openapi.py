@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from homing.web.openapi import openapi
-from homing.web.routes import OPERATIONS
+from homing.web.routes import OPERATIONS as OURS
+from homing.web.workfront.door import OPERATIONS as DOOR
 from web.house import House, live
 
+OPERATIONS = (*OURS, *DOOR)
 DOCUMENT = openapi(OPERATIONS)
 
 
@@ -83,3 +85,13 @@ def test_only_the_two_health_checks_need_no_key() -> None:
     }
     assert free == {"/healthz", "/readyz"}
     assert DOCUMENT["security"] == [{"key": []}]
+
+
+def test_the_workfront_door_takes_keys_and_refuses_in_its_own_way() -> None:
+    schemes = DOCUMENT["components"]["securitySchemes"]
+    assert set(schemes) == {"key", "sessionID", "X-User-Token"}
+    for operation in DOOR:
+        entry = DOCUMENT["paths"][operation.path][operation.method.lower()]
+        assert entry["security"] == [{name: []} for name in schemes]
+        (refused,) = entry["responses"]["401"]["content"].values()
+        assert refused["schema"] == {"$ref": "#/components/schemas/DoorProblem"}

@@ -65,8 +65,9 @@ def create_app(
         routes = [*_routes(parts, keys, OF_EVERYONE)]
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_elsewhere))
     desk = Desk(parts, keys)
-    routes = [*_routes(parts, keys, (*OPERATIONS, *DOOR)), *desk.routes()]
-    routes.append(Route(OPENAPI_PATH, _Document(encode(openapi(OPERATIONS)))))
+    every = (*OPERATIONS, *DOOR)
+    routes = [*_routes(parts, keys, every), *desk.routes()]
+    routes.append(Route(OPENAPI_PATH, _Document(encode(openapi(every)))))
     router = Router(routes=routes, redirect_slashes=False, default=desk.missing)
     return Front(Publish(parts, keys), router)
 

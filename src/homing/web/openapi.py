@@ -39,7 +39,13 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                **{
+                    name: {"type": "apiKey", "in": "header", "name": name}
+                    for name in _key_headers(operations)
+                },
+            },
         },
         "security": [{"key": []}],
     }
@@ -48,10 +54,21 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
 def _kinds(operations: Sequence[Operation]) -> list[type[Struct]]:
     found: dict[type[Struct], None] = {Problem: None}
     for operation in operations:
-        for kind in (operation.request, operation.answer, *operation.also.values()):
+        kinds = (operation.request, operation.answer, operation.each, *operation.also.values())
+        for kind in (*kinds, _problem(operation)):
             if kind is not None:
                 found[kind] = None
     return list(found)
+
+
+def _problem(operation: Operation) -> type[Struct]:
+    return Problem if operation.manners is None else operation.manners.problem
+
+
+def _key_headers(operations: Sequence[Operation]) -> list[str]:
+    """Headers that carry a key at a door that is not of our own making."""
+    doors = [operation.manners for operation in operations if operation.manners is not None]
+    return list(dict.fromkeys(name for manners in doors for name in manners.key_headers))
 
 
 def _entry(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> dict[str, Any]:
@@ -81,6 +98,8 @@ def _entry(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> di
         entry["requestBody"] = {"required": True, "content": content}
     if operation.open:
         entry["security"] = []
+    elif operation.manners is not None:
+        entry["security"] = [{name: []} for name in ("key", *operation.manners.key_headers)]
     return entry
 
 
@@ -106,16 +125,17 @@ def _responses(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -
     errors: list[type[HomingError]] = list(operation.errors)
     if not operation.open:
         errors += [NotAuthorized, Forbidden, TooMany]
+    problem = refs[_problem(operation)]
     by_status: dict[int, list[str]] = {}
     for error in errors:
         by_status.setdefault(error.http_status, []).append((error.__doc__ or "").strip())
     for status, titles in sorted(by_status.items()):
         responses[str(status)] = {
             "description": " ".join(titles),
-            "content": {CONTENT_TYPE.decode(): {"schema": refs[Problem]}},
+            "content": {CONTENT_TYPE.decode(): {"schema": problem}},
         }
     default = {"description": "A problem document.", "content": {}}
-    default["content"] = {CONTENT_TYPE.decode(): {"schema": refs[Problem]}}
+    default["content"] = {CONTENT_TYPE.decode(): {"schema": problem}}
     return {**responses, "default": default}
 
 
@@ -128,7 +148,10 @@ def _good(
             "description": (kind.__doc__ or description).strip(),
             "content": {operation.answer_type: {"schema": refs[kind]}},
         }
-    if operation.status == 204:
+    if operation.each is not None:
+        rows = {"type": "array", "items": refs[operation.each]}
+        return {"description": description, "content": {operation.answer_type: {"schema": rows}}}
+    if operation.status == 204 or operation.method == "DELETE":
         return {"description": description}
     content = {operation.answer_type: {"schema": {"type": "string"}}}
     return {"description": description, "content": content}

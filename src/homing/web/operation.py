@@ -66,6 +66,8 @@ class Manners(Struct, frozen=True):
 
     key: Callable[[Mapping[bytes, bytes]], bytes | None]  # as Authorization: Bearer has it
     refusal: Callable[[HomingError], Answer]
+    problem: type[Struct]  # what a refusal holds
+    key_headers: tuple[str, ...] = ()  # that may carry a key, besides Authorization
 
 
 class Param(Struct, frozen=True):
@@ -86,6 +88,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     handler: Handler | None  # None: publishing, which has a way of its own
     status: int = 200
     answer: type[Struct] | None = None
+    each: type[Struct] | None = None  # of an answer that is a bare list
     also: dict[int, type[Struct]] = {}  # other good answers, by status
     request: type[Struct] | None = None
     request_types: tuple[str, ...] = (JSON.decode(),)

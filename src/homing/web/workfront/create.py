@@ -10,7 +10,7 @@ from homing.errors import DuplicateSubscription, FieldProblem, Invalid
 from homing.model import Connector, Format, Subscription, Workfront
 from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.policy.filters import Condition, Filters, Side, read_filters
-from homing.web.workfront.schemas import SubscriptionIn
+from homing.web.workfront.schemas import WorkfrontSubscriptionIn
 
 EVENT_TYPES = ("CREATE", "UPDATE", "DELETE")
 TOKEN_CHARS_MOST = 254
@@ -21,7 +21,7 @@ _TRUE, _FALSE = frozenset({"true"}), frozenset({"false", ""})
 _OURS = {"token": "authToken", "types": "objCode", "tenant": "customerId"}
 
 
-def draft_from(given: SubscriptionIn, tenant: str) -> SubscriptionDraft:
+def draft_from(given: WorkfrontSubscriptionIn, tenant: str) -> SubscriptionDraft:
     """As we keep it; raises Invalid with what only this door asks for."""
     problems: list[FieldProblem] = []
     if _OBJ_CODE(given.obj_code) is None:

@@ -34,7 +34,7 @@ from homing.web.workfront.manners import MANNERS
 from homing.web.workfront.schemas import (
     Created,
     Meta,
-    SubscriptionIn,
+    OldSubscription,
     SubscriptionList,
     SubscriptionOut,
     UrlIn,
@@ -42,6 +42,7 @@ from homing.web.workfront.schemas import (
     VersionIn,
     VersionsIn,
     VersionsOut,
+    WorkfrontSubscriptionIn,
 )
 from homing.web.workfront.show import old_subscription, subscription_out, url_record
 
@@ -67,7 +68,7 @@ def _tenant(call: Call) -> str:
 
 
 async def create(call: Call) -> Answer:
-    given = call.content(SubscriptionIn)
+    given = call.content(WorkfrontSubscriptionIn)
     tenant, options = _tenant(call), call.parts.options
     call.who.writes(tenant)
     draft = draft_from(given, tenant)
@@ -215,7 +216,7 @@ OPERATIONS = (
         handler=create,
         status=201,
         params=(_CUSTOMER,),
-        request=SubscriptionIn,
+        request=WorkfrontSubscriptionIn,
         answer=Created,
         answer_type=_JSON,
         errors=(BadRequest, DuplicateSubscription, StoreUnavailable),
@@ -241,8 +242,10 @@ OPERATIONS = (
         roles=READERS,
         summary="All subscriptions in the old form; deprecated by Adobe.",
         handler=list_old,
+        each=OldSubscription,
         params=(_CUSTOMER,),
         answer_type=_JSON,
+        errors=(BadRequest,),
         manners=MANNERS,
     ),
     Operation(

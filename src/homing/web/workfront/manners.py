@@ -41,4 +41,6 @@ def refusal(error: HomingError) -> Answer:
     return Answer(status, encode(document), answer.content_type, answer.headers)
 
 
-MANNERS = Manners(key=key_of, refusal=refusal)
+MANNERS = Manners(
+    key=key_of, refusal=refusal, problem=DoorProblem, key_headers=("sessionID", "X-User-Token")
+)

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from homing.web.problems import Problem
 
 
-class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class WorkfrontSubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A subscription to one kind of event of one kind of object."""
 
     obj_code: str
