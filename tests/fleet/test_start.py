@@ -111,7 +111,8 @@ def test_a_database_that_nobody_made_is_a_wrong_setting(server: Server, tmp_path
 
 
 async def _only_tells_how_it_is(server: Server, folder: Path) -> None:
-    process = Process(await server.make(), folder, "deliver", 0)
+    outbox = {"HOMING_OUTBOX_URL": f"sqlite:{folder / 'shop.db'}"}  # Left to those that publish.
+    process = Process(await server.make(), folder, "deliver", 0, environ=outbox)
     await process.start()
     try:
         for path in ("/healthz", "/readyz", "/metrics", "/v1/status"):
@@ -119,6 +120,7 @@ async def _only_tells_how_it_is(server: Server, folder: Path) -> None:
         told = (await _asked(process, "GET", "/metrics")).body.decode()
         assert "homing_buckets 256.0" in told
         assert "homing_buckets_lost_total 0.0" in told
+        assert "homing_outbox" not in told
         assert "homing_fleet_processes 1.0" in told
         age = next(it for it in told.splitlines() if it.startswith("homing_heartbeat_age_seconds"))
         assert 0 <= float(age.split()[1]) < 60
