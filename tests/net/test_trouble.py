@@ -22,6 +22,8 @@ from homing.net import trouble
         (errno.EHOSTUNREACH, Failure.UNREACHABLE),
         (errno.ENETUNREACH, Failure.OUR_NETWORK),
         (errno.EPERM, Failure.OUR_NETWORK),
+        (errno.EACCES, Failure.OUR_NETWORK),
+        (errno.EINVAL, Failure.OUR_NETWORK),
         (errno.EMFILE, Failure.OUR_LIMITS),
         (errno.ENFILE, Failure.OUR_LIMITS),
         (errno.ENOMEM, Failure.OUR_LIMITS),

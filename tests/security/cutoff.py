@@ -1,4 +1,4 @@
-"""Scoreboard 11 for real: a server on an island whose network fails in six ways.
+"""Scoreboard 11 for real: a server on an island whose network fails in seven ways.
 
 ``python -m security.cutoff '{"urls": 2000, …}'`` inside namespaces of its own (``island.way_in``)
 prints what it counted as a line of JSON; ``cut_off`` is how others call it. The health rules are so
@@ -25,7 +25,7 @@ import apsw
 from msgspec import Struct
 
 from acceptance.running import HONEST, Line, Server
-from security.island import NEAR, Island, Mood, island, name_of, way_in
+from security.island import NEAR, NETWORK, Island, Mood, island, name_of, way_in
 from security.part import Toll
 
 BLAMES = ("-m", "security.blames")
@@ -46,7 +46,7 @@ class Spec(Struct, frozen=True):
     argv: tuple[str, ...] = HONEST
 
 
-# --- six ways to be cut off -----------------------------------------------------------------
+# --- the ways to be cut off -----------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -54,6 +54,15 @@ async def _no_route(at: Island, _: int) -> AsyncIterator[None]:
     """Kept connections, where there are any, fall silent."""
     at.route(there=False)
     yield
+    at.route(there=True)
+
+
+@contextlib.asynccontextmanager
+async def _swallowed(at: Island, _: int) -> AsyncIterator[None]:
+    at.route(there=False)
+    at.ip("route", "add", "blackhole", NETWORK)
+    yield
+    at.ip("route", "del", "blackhole", NETWORK)
     at.route(there=True)
 
 
@@ -91,6 +100,7 @@ async def _no_descriptors(at: Island, pid: int) -> AsyncIterator[None]:
 
 KINDS: dict[str, Callable[[Island, int], AbstractAsyncContextManager[None]]] = {
     "no route": _no_route,
+    "route swallows": _swallowed,
     "DNS dead": _names(Mood.DEAD),
     "SERVFAIL": _names(Mood.SERVFAIL),
     "NXDOMAIN": _names(Mood.NXDOMAIN),

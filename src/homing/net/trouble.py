@@ -35,6 +35,7 @@ _BY_ERRNO = {
     errno.EAFNOSUPPORT: Failure.OUR_NETWORK,
     errno.EACCES: Failure.OUR_NETWORK,  # a packet filter of this machine
     errno.EPERM: Failure.OUR_NETWORK,
+    errno.EINVAL: Failure.OUR_NETWORK,  # a route that swallows all: Linux calls it so
     errno.EMFILE: Failure.OUR_LIMITS,
     errno.ENFILE: Failure.OUR_LIMITS,
     errno.ENOMEM: Failure.OUR_LIMITS,
