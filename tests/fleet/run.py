@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 DEAD_EVENTS = 150
 DRAIN_S = 90
+SLOW_S = 0.15
 STALL_S = 5 + LEASE_MS / 1000
 
 SHORT = Scale(2, 2, 60, 12, 20, kills=2, stops=2, restarts=1, backends=5)
@@ -96,6 +97,8 @@ class Story:
     ) -> None:
         self.scale, self.dsn, self.folder = scale, dsn, folder
         self.facts, self.receiver = Facts(), Receiver()
+        if build != HONEST:  # So that a stop finds something in flight.
+            self.receiver.delay_s = SLOW_S
         self.api = [Process(dsn, folder, "api", n, build, environ or {}) for n in range(scale.api)]
         self.deliver = [
             Process(dsn, folder, "deliver", n, build, environ or {}) for n in range(scale.deliver)
