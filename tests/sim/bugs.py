@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.bugs_gate import GATE_BUGS
+from sim.bugs_leases import LEASE_BUGS
 from sim.planting import bug as _bug
 
 HEALTH = "homing.policy.health"
@@ -17,6 +18,7 @@ FLOW = "homing.store.flow"
 
 BUGS = [
     *GATE_BUGS,
+    *LEASE_BUGS,
     # --- the rules of health
     _bug(
         "the rate is looked at one attempt too early",

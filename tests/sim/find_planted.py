@@ -10,13 +10,13 @@ import sys
 from dataclasses import dataclass
 
 from homing.net.clock import monotonic
+from homing.sim.fleet_seed import run_fleet_seed
 from homing.sim.run import quiet
 from homing.sim.seed import run_seed
 from sim.bugs import BUGS
-from sim.planting import planted
+from sim.planting import DELIVERIES, planted
 
 SEEDS_MOST = 200
-DELIVERIES = 100
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,16 @@ def find(number: int) -> Found:
     bug = BUGS[number]
     with planted(bug):
         for seed in range(SEEDS_MOST):
-            violation = run_seed(seed, DELIVERIES).violation
+            violation = bug.run(seed).violation
             if violation is not None:
                 return Found(bug.name, seed, violation.invariant)
     return Found(bug.name, None)
 
 
 def is_green(seed: int) -> bool:
-    return run_seed(seed, DELIVERIES).violation is None
+    """Without a bug, alone and in a fleet."""
+    alone, fleet = run_seed(seed, DELIVERIES), run_fleet_seed(seed, DELIVERIES)
+    return alone.violation is None and fleet.violation is None
 
 
 def main() -> int:

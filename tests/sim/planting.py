@@ -15,10 +15,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 
+from homing.sim.fleet_seed import run_fleet_seed
+from homing.sim.seed import Verdict, run_seed
 from homing.store.statements import statements
 from sim.found import FOUND
 
 LINES_MOST = 5
+DELIVERIES = 100
 _FLAGS = __future__.annotations.compiler_flag
 
 
@@ -42,15 +45,21 @@ class Bug:
     name: str
     patches: tuple[Patch, ...]
     seed: int = 0
+    fleet: bool = False  # it is found by a fleet's seed
+
+    def run(self, seed: int) -> Verdict:
+        """A seed of the kind that finds it, with the bug or without."""
+        return (run_fleet_seed if self.fleet else run_seed)(seed, DELIVERIES)
 
     @property
     def lines(self) -> int:
         return sum(patch.lines for patch in self.patches)
 
 
-def bug(name: str, *patches: tuple[str, str, str]) -> Bug:
+def bug(name: str, *patches: tuple[str, str, str], fleet: bool = False) -> Bug:
     """A bug with the seed that ``found`` has for it; -1: none yet."""
-    return Bug(name, tuple(Patch(*patch) for patch in patches), FOUND.get(name, -1))
+    changes = tuple(Patch(*patch) for patch in patches)
+    return Bug(name, changes, FOUND.get(name, -1), fleet)
 
 
 def _function(place: str) -> FunctionType:

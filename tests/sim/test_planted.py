@@ -6,16 +6,17 @@ from functools import cache
 
 import pytest
 
+from homing.sim.fleet_seed import run_fleet_seed
 from homing.sim.seed import Verdict, run_seed
 from sim.bugs import BUGS
-from sim.find_planted import DELIVERIES, SEEDS_MOST
-from sim.planting import LINES_MOST, Bug, planted
+from sim.find_planted import SEEDS_MOST
+from sim.planting import DELIVERIES, LINES_MOST, Bug, planted
 from sim.regressions import SEEDS
 
 
 @cache
-def without_a_bug(seed: int) -> Verdict:
-    return run_seed(seed, DELIVERIES)
+def without_a_bug(seed: int, fleet: bool) -> Verdict:
+    return (run_fleet_seed if fleet else run_seed)(seed, DELIVERIES)
 
 
 KNOWN = [bug for bug in BUGS if bug.seed >= 0]  # the others are for ``make simulate`` to find
@@ -26,11 +27,12 @@ def test_a_planted_bug_is_found_and_the_build_without_it_is_green(bug: Bug) -> N
     assert bug.lines <= LINES_MOST
     assert 0 <= bug.seed < SEEDS_MOST
     with planted(bug):
-        verdict = run_seed(bug.seed, DELIVERIES)
+        verdict = bug.run(bug.seed)
 
     assert verdict.violation is not None
-    if bug.seed >= SEEDS:  # The others are run without it in any case.
-        assert without_a_bug(bug.seed).violation is None, without_a_bug(bug.seed).report()
+    if bug.fleet or bug.seed >= SEEDS:  # The others are run without it in any case.
+        without = without_a_bug(bug.seed, bug.fleet)
+        assert without.violation is None, without.report()
 
 
 def test_a_violation_is_told_with_its_seed_its_last_lines_and_the_command_that_replays_it() -> None:

@@ -96,9 +96,9 @@ class VirtualClock:
         self._stepped_at = self.now()
 
 
-def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
     """Run to the end on virtual time; an exception that nobody took is raised, too."""
-    loop = VirtualLoop()
+    loop = loop or VirtualLoop()
     lost: list[BaseException] = []
 
     def keep(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from homing.net.clock import monotonic
+from homing.sim.fleet_seed import FLEET_KINDS, run_fleet_seed
 from homing.sim.mix import ACTIONS, CUTS, TROUBLES
 from homing.sim.seed import Verdict, run_seed
 
@@ -45,6 +46,7 @@ KINDS = frozenset(
     }
 )
 AGAIN_EVERY = 50  # of so many seeds one is run twice: the same seed gives the same trace
+FLEET_DELIVERIES = 100
 _LINE_EVERY_S = 0.5
 
 
@@ -52,6 +54,7 @@ _LINE_EVERY_S = 0.5
 class Totals:
     """What a run of many seeds comes to."""
 
+    kinds: frozenset[str] = KINDS
     seeds: int = 0
     bad: list[Verdict] = field(default_factory=list)
     fired: Counter[str] = field(default_factory=Counter)
@@ -68,7 +71,7 @@ class Totals:
 
     @property
     def never_fired(self) -> list[str]:
-        return sorted(KINDS - set(self.fired))
+        return sorted(self.kinds - set(+self.fired))
 
     def broken(self, *invariants: str) -> int:
         """How many seeds ended with one of these."""
@@ -82,21 +85,26 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def _run(asked: tuple[int, int]) -> Verdict:
-    return run_seed(*asked)
+def _run(asked: tuple[int, int, bool]) -> Verdict:
+    seed, deliveries, fleet = asked
+    return (run_fleet_seed if fleet else run_seed)(seed, deliveries)
 
 
-def verdicts(seeds: Iterable[int], deliveries: int, *, processes: int) -> Iterator[Verdict]:
+def verdicts(
+    seeds: Iterable[int], deliveries: int, *, processes: int, fleet: bool = False
+) -> Iterator[Verdict]:
     """Each as soon as it is there."""
-    asked = [(seed, deliveries) for seed in seeds]
+    asked = [(seed, deliveries, fleet) for seed in seeds]
     with multiprocessing.Pool(processes, initializer=quiet) as pool:
         yield from pool.imap_unordered(_run, asked)
 
 
-def run_many(seeds: Sequence[int], deliveries: int, *, processes: int) -> Totals:
+def run_many(
+    seeds: Sequence[int], deliveries: int, *, processes: int, fleet: bool = False
+) -> Totals:
     """All of them, with a progress line."""
-    totals, began, shown = Totals(), monotonic(), 0.0
-    for verdict in verdicts(seeds, deliveries, processes=processes):
+    totals, began, shown = Totals(KINDS if not fleet else FLEET_KINDS), monotonic(), 0.0
+    for verdict in verdicts(seeds, deliveries, processes=processes, fleet=fleet):
         totals.add(verdict)
         if verdict.violation is not None:
             _say(f"\r{verdict.report()}\n")
@@ -141,29 +149,46 @@ def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
     ]
 
 
+def fleet_figures(totals: Totals) -> str:
+    """Of processes that share the buckets of one store."""
+    counts = totals.counts
+    kinds = len(totals.kinds) - len(totals.never_fired)
+    return (
+        f"7   fleets: seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, attempts "
+        f"{counts['attempts']:,}, violations {len(totals.bad)}, fault kinds fired {kinds} of "
+        f"{len(totals.kinds)}, buckets taken {counts['taken']:,}, handed over "
+        f"{counts['given']:,}, sent twice after a bucket changed hands {counts['duplicates']:,}"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m homing.sim.run", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this one and print its verdict")
     parser.add_argument("--seeds", type=int, default=1_000, help="how many (1000)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--deliveries", type=int, default=1_000, help="of each seed (1000)")
+    parser.add_argument("--fleets", type=int, default=200, help="seeds of fleets (200)")
+    parser.add_argument("--fleet", action="store_true", help="with --seed: one of a fleet")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     asked = parser.parse_args(arguments)
     quiet()
     if asked.seed is not None:
-        verdict = run_seed(asked.seed, asked.deliveries)
+        verdict = _run((asked.seed, asked.deliveries, asked.fleet))
         sys.stdout.write(verdict.report() + "\n")
         return int(verdict.violation is not None)
     began = monotonic()
     seeds = range(asked.first, asked.first + asked.seeds)
     totals = run_many(seeds, asked.deliveries, processes=asked.processes)
     again = run_many(seeds[::AGAIN_EVERY], asked.deliveries, processes=asked.processes)
-    for line in figures(totals, again, took_s=monotonic() - began):
+    fleets = run_many(range(asked.fleets), FLEET_DELIVERIES, processes=asked.processes, fleet=True)
+    told = figures(totals, again, took_s=monotonic() - began)
+    for line in [*told, *([fleet_figures(fleets)] if asked.fleets else [])]:
         sys.stdout.write(line + "\n")
-    for kind in totals.never_fired:
+    never = totals.never_fired + (fleets.never_fired if asked.fleets else [])
+    for kind in never:
         sys.stdout.write(f"never fired: {kind}\n")
     differing = [seed for seed, trace in again.traces.items() if totals.traces[seed] != trace]
-    return int(bool(totals.bad or totals.never_fired or differing))
+    return int(bool(totals.bad or fleets.bad or never or differing))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from homing.store.views import Views
 
 T = TypeVar("T")
 
-_LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 _ADDRESS = "192.0.2.1:443"
 BURY_TURNS = 20
 
@@ -185,7 +185,7 @@ def _make_task(
 ) -> asyncio.Task[Any]:
     """A task knows its life, and the other way round."""
     task = asyncio.Task(work, loop=loop, context=context)
-    life = _LIFE.get() if context is None else context.get(_LIFE)
+    life = LIFE.get() if context is None else context.get(LIFE)
     if life is not None:
         life.tasks[task] = None
         task.add_done_callback(life.tasks.pop)
@@ -230,17 +230,19 @@ class World:
         clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + clock_offset_ms)
         context = copy_context()
         self.life = Life(self.lives, clock, context)
-        context.run(_LIFE.set, self.life)
+        context.run(LIFE.set, self.life)
+        self.engine = await self.call(self.begin())
+
+    async def begin(self) -> Engine:
+        """The engine of a new life."""
         flow, admin, views = self.stores()
-        self.engine = await self.call(
-            Engine.start(
-                flow=flow,
-                admin=admin,
-                views=views,
-                sender=ScriptedSender(self, self.life),
-                clock=clock,
-                options=self.options,
-            )
+        return await Engine.start(
+            flow=flow,
+            admin=admin,
+            views=views,
+            sender=ScriptedSender(self, self.life),
+            clock=self.life.clock,
+            options=self.options,
         )
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -269,7 +271,7 @@ class World:
             if task is not asyncio.current_task():
                 task.cancel()
         for timer in list(loop._scheduled):  # type: ignore[attr-defined]
-            if timer._context.get(_LIFE) is life:
+            if timer._context.get(LIFE) is life:
                 timer.cancel()
         if turns:
             loop.call_soon(self._bury, life, turns - 1, context=Context())
