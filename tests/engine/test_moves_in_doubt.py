@@ -1,0 +1,44 @@
+"""A move of deliveries to another URL whose reply was lost is looked for at its new place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.test_subscriptions import changed
+from engine.world import HOUR, SECOND, World, always, live
+from homing.errors import StoreUnavailable
+from homing.model import Status
+
+URL = "https://receiver.example/hook"
+OTHER = "https://other.example/hook"
+
+
+def test_a_move_whose_reply_was_lost_leaves_nothing_behind() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        subscription = await world.subscribe(URL)
+        other = await world.subscribe(OTHER, "other.type")  # Its endpoint is at work already.
+        await world.publish("other.type")
+        for _ in range(3):
+            await world.publish()
+        await world.settled()
+        admin = world.engine._core.admin
+        do_chore, lost = admin.do_chore, 0
+
+        async def reply_lost(*args: Any, **more: Any) -> Any:
+            nonlocal lost
+            step = await do_chore(*args, **more)
+            if not lost and step.touched:
+                lost += 1
+                raise StoreUnavailable
+            return step
+
+        admin.do_chore = reply_lost  # type: ignore[method-assign]
+        await world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER))
+        await world.wait(10 * SECOND)
+        assert lost == 1
+        await world.wait(HOUR)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert other.endpoint_id in world.engine._dispatcher.stations
+
+    live(story)
