@@ -119,11 +119,18 @@ class Bench:
 
     # --- with a change -----------------------------------------------------------------------
 
+    def _tests(self, file: Path, code: CodeType) -> list[int]:
+        """Those that call this function, the quickest first."""
+        called = Called(str(file), code.co_qualname)
+        return sorted(self.known.tests.get(called, []), key=self.known.took_s.__getitem__)
+
+    def cost_s(self, file: Path, code: CodeType) -> float:
+        """How long all tests of this function take."""
+        return sum(self.known.took_s[it] for it in self._tests(file, code))
+
     def judged(self, file: Path, code: CodeType) -> int:
         """In a fork: 0 if every test that calls the function passes with this code."""
-        called = Called(str(file), code.co_qualname)
-        took_s = self.known.took_s
-        tests = sorted(self.known.tests.get(called, []), key=took_s.__getitem__)
+        tests = self._tests(file, code)
         if not put_in(file, code):
             return 0  # Nobody has imported it.
         return FAILED if any(self._run(tests)) else 0

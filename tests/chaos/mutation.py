@@ -16,7 +16,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -244,7 +244,12 @@ class Run:
                 assert job.code is not None
                 return bench.judged(job.file, job.code) or _simulated(job)
 
-            if self._same_again(jobs, judged):
+            def cost_s(job: Job) -> float:
+                assert job.code is not None
+                return bench.cost_s(job.file, job.code)
+
+            dear_first = sorted(jobs, key=cost_s, reverse=True)
+            if self._same_again({it.file: it for it in dear_first}.values(), judged):
                 self._judge(jobs, judged)
 
         out = os.dup(1)
@@ -252,10 +257,10 @@ class Run:
         pytest.main(["-s", *OPTIONS, *TESTS], plugins=[bench])
         os.dup2(out, 1)
 
-    def _same_again(self, jobs: Sequence[Job], judged: Callable[[Job], int]) -> bool:
-        """The control: of each file one function with the code that it has anyway."""
+    def _same_again(self, jobs: Iterable[Job], judged: Callable[[Job], int]) -> bool:
+        """The control: one function of each file, a quick one, with the code that it has anyway."""
         control = Score(quiet=True)
-        for job in {it.file: it for it in jobs}.values():
+        for job in jobs:
             text = job.file.read_text()
             old = compile(text, str(job.file), "exec")
             assert job.code is not None
