@@ -77,7 +77,7 @@ async def ours(port: int, count: int) -> None:
         webhook_id = b"msg_%016d" % number
         timestamp = b"%d" % int(time.time())
         lines = letter.header_lines(signer, webhook_id, timestamp, body, kinds[place])
-        sender.send(Request(place, targets[place], lines, body, DEADLINE_MS), done)
+        sender.send(Request("default", targets[place], lines, body, DEADLINE_MS), done)
 
     def done(answer: Answer) -> None:
         nonlocal left

@@ -117,9 +117,9 @@ def a_target(port: int, *, scheme: str = "http", host: str = "127.0.0.1") -> Tar
 
 
 def a_request(
-    target: Target, *, deadline_ms: int = PATIENT_MS, body: bytes = b"{}", pool_key: int = 1
+    target: Target, *, deadline_ms: int = PATIENT_MS, body: bytes = b"{}", tenant: str = "default"
 ) -> Request:
-    return Request(pool_key, target, b"content-type: application/json\r\n", body, deadline_ms)
+    return Request(tenant, target, b"content-type: application/json\r\n", body, deadline_ms)
 
 
 async def ask(sender: HttpSender, request: Request) -> Answer:

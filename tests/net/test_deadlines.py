@@ -72,7 +72,7 @@ async def test_many_that_are_late_at_once_are_told_a_few_at_a_time(sender: HttpS
 
     async with receiver(hang) as peer:
         for n in range(200):
-            request = a_request(a_target(peer.port), deadline_ms=200, pool_key=n)
+            request = a_request(a_target(peer.port), deadline_ms=200, tenant=str(n))
             sender.send(request, done)
         async with asyncio.timeout(30):
             await ended.wait()

@@ -98,12 +98,12 @@ async def test_running_out_of_descriptors_is_our_trouble(sender: HttpSender) -> 
 async def test_idle_connections_give_way_when_descriptors_run_out(sender: HttpSender) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with receiver(say_ok) as peer:
-        requests = [a_request(a_target(peer.port), pool_key=key) for key in range(8)]
+        requests = [a_request(a_target(peer.port), tenant=str(key)) for key in range(8)]
         await ask_all(sender, requests)
         with socket.socket() as highest:
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
             try:
-                answer = await ask(sender, a_request(a_target(peer.port), pool_key=99))
+                answer = await ask(sender, a_request(a_target(peer.port), tenant="other"))
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert answer.code == 200

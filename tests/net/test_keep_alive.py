@@ -23,10 +23,10 @@ from net.receiver import (
 PRIVATE = SenderOptions(reach=Reach(loopback=True))
 
 
-async def test_a_connection_is_used_again_within_one_endpoint_only(sender: HttpSender) -> None:
+async def test_a_connection_is_used_again_within_one_tenant_only(sender: HttpSender) -> None:
     async with receiver(say_ok) as peer:
-        for pool_key in (1, 1, 1, 2, 2):
-            await ask(sender, a_request(a_target(peer.port), pool_key=pool_key))
+        for tenant in ("a", "a", "a", "b", "b"):
+            await ask(sender, a_request(a_target(peer.port), tenant=tenant))
     assert len(peer.calls) == 2
 
 
@@ -154,11 +154,11 @@ async def test_an_address_is_checked_again_after_a_minute() -> None:
 async def test_idle_connections_are_bounded_and_the_oldest_goes() -> None:
     sender = HttpSender(SenderOptions(reach=Reach(loopback=True), idle_connections_max=3))
     async with receiver(say_ok) as peer:
-        for pool_key in (1, 2, 3, 4):
-            await ask(sender, a_request(a_target(peer.port), pool_key=pool_key))
+        for tenant in ("a", "b", "c", "d"):
+            await ask(sender, a_request(a_target(peer.port), tenant=tenant))
         await asyncio.wait_for(peer.calls[0].over.wait(), 20)
-        for pool_key in (2, 3, 4):
-            await ask(sender, a_request(a_target(peer.port), pool_key=pool_key))
+        for tenant in ("b", "c", "d"):
+            await ask(sender, a_request(a_target(peer.port), tenant=tenant))
         assert len(peer.calls) == 4
         await sender.close()
 

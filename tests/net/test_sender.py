@@ -231,7 +231,8 @@ async def test_many_at_once_are_each_answered_once(sender: HttpSender) -> None:
 
     async with receiver(moody) as peer:
         requests = [
-            a_request(a_target(peer.port), body=bytes([n % 4]), pool_key=n % 7) for n in range(400)
+            a_request(a_target(peer.port), body=bytes([n % 4]), tenant=str(n % 7))
+            for n in range(400)
         ]
         answers = await ask_all(sender, requests)
     for request, answer in zip(requests, answers, strict=True):

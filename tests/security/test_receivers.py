@@ -26,7 +26,7 @@ async def test_drip_feeders_end_by_their_deadline_and_the_healthy_are_served_mea
     async with receiver(_drip) as slow, receiver(say_ok) as good:
         before = len(os.listdir("/dev/fd"))
         dripping = [
-            a_request(a_target(slow.port), pool_key=n, deadline_ms=1_500) for n in range(DRIPS)
+            a_request(a_target(slow.port), tenant=str(n), deadline_ms=1_500) for n in range(DRIPS)
         ]
         drips = asyncio.create_task(ask_all(sender, dripping))
         healthy = await ask_all(sender, [a_request(a_target(good.port)) for _ in range(50)])

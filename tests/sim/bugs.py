@@ -159,7 +159,7 @@ BUGS = [
     ),
     _bug(
         "what a load brought is accepted once more",
-        (f"{DISPATCH}._takes_fresh", "and work.delivery.id > station.read_upto", "and True"),
+        (f"{DISPATCH}._takes_fresh", "and delivery.id > station.read_upto", "and True"),
     ),
     _bug(
         "new ids begin anew after a start",
@@ -172,24 +172,24 @@ BUGS = [
     ),
     _bug(
         "a slot of the lane is not given back",
-        (f"{DISPATCH}.down", "self.flying[lane] -= 1", "pass"),
+        (f"{DISPATCH}.down", "self.flying[made.lane] -= 1", "pass"),
     ),
     _bug(
         "a hold is not honoured",
-        (f"{STATION}.ready", "and now >= self.endpoint.hold_until", ""),
+        (f"{STATION}.ready", "and now >= endpoint.hold_until", ""),
     ),
     _bug(
         "a disabled endpoint goes on",
-        (f"{STATION}.ready", "and self.enabled", ""),
-        (f"{DISPATCH}._takes_fresh", "and station.enabled", ""),
+        (f"{STATION}.ready", "endpoint.health.state is _ENABLED and ", ""),
+        (f"{DISPATCH}._takes_fresh", "and health.state is _ENABLED", ""),
     ),
     _bug(
         "no slow start after an enable",
-        (f"{DISPATCH}.changed", "station.ramp = Ramp()", "station.ramp = Ramp(16)"),
+        (f"{DISPATCH}.learn", "station.ramp = Ramp()", "station.ramp = Ramp(16)"),
     ),
     _bug(
         "what was held beyond its window is attempted",
-        (f"{DISPATCH}.start", "late and self.may_expire(now)", "False"),
+        (f"{DISPATCH}._too_late", "return held_past_window", "return False and held_past_window"),
     ),
     _bug(
         "a cancelled delivery stays in the queue",
@@ -338,8 +338,9 @@ BUGS = [
     ),
     _bug(
         "a clock that was ahead drops what is fresh",
+        (f"{DISPATCH}.start", "delivery.expires_at <= now and self._too_late", "self._too_late"),
         (
-            f"{DISPATCH}.start",
+            f"{DISPATCH}._too_late",
             "min(station.endpoint.health.enabled_since, now)",
             "station.endpoint.health.enabled_since",
         ),

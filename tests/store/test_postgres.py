@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from homing.errors import StoreUnavailable
+from homing.errors import BadSetting, StoreUnavailable
 from homing.ports import Receipt, SettleBatch
 from homing.store import postgres as driver
 from homing.store.postgres import PostgresDb
@@ -229,6 +229,6 @@ async def test_a_loser_of_a_race_runs_again(pg: PostgresDb) -> None:
     assert await pg.run(work) == 3
 
 
-async def test_a_wrong_address_is_unavailable(postgres: Server) -> None:
-    with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
+async def test_an_address_that_will_never_do_is_a_bad_setting(postgres: Server) -> None:
+    with pytest.raises(BadSetting, match="InvalidCatalogNameError"):
         await PostgresDb.open(postgres.dsn("nowhere"))

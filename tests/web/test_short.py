@@ -10,7 +10,9 @@ import pytest
 from homing.engine.publish import Publisher, Told
 from homing.errors import TooLarge
 from homing.testing import KEY, HomingServer, running_server
-from homing.web.short import ShortWay
+from homing.web.short import ShortWay, _Head
+
+Headers = list[tuple[bytes, bytes]]
 
 LONG = "content-encoding: identity\r\n"  # A header that says nothing, and is not plain.
 GOOD = '{"type":"a.b","id":"one","data":{"n":1}}'
@@ -28,11 +30,25 @@ def shorts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
     short_way = ShortWay._short_way
 
-    def watched(self: ShortWay, body: bytes) -> bool:
-        seen.append(short_way(self, body))
+    def watched(self: ShortWay, headers: Headers, body: bytes, *, keep_alive: bool) -> bool:
+        seen.append(short_way(self, headers, body, keep_alive=keep_alive))
         return seen[-1]
 
     monkeypatch.setattr(ShortWay, "_short_way", watched)
+    return seen
+
+
+@pytest.fixture
+def agains(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of the requests on a connection with a remembered head: whether it was that head."""
+    seen: list[bool] = []
+    again = ShortWay._again
+
+    def watched(self: ShortWay, data: bytes, head: _Head) -> bool:
+        seen.append(again(self, data, head))
+        return seen[-1]
+
+    monkeypatch.setattr(ShortWay, "_again", watched)
     return seen
 
 
@@ -179,3 +195,74 @@ def test_a_malformed_second_request_is_refused_and_closed(server: HomingServer) 
         while part := line.recv(65536):
             data += part
     assert b"HTTP/1.1 400 " in data
+
+
+def test_the_same_head_again_is_not_read_again(server: HomingServer, agains: list[bool]) -> None:
+    bodies = [GOOD.replace("one", name) for name in ("a", "bb" * 40, "c")]
+    with connect(server) as line:
+        for body in bodies:
+            line.sendall(post(body))
+            assert read_one(line) == answer(server, post(body))
+    assert agains == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        pytest.param(post(GOOD, key="hk_wrong"), 401, id="a wrong key"),
+        pytest.param(post(GOOD, more="x: y\r\n"), 202, id="another header"),
+        pytest.param(post("{"), 400, id="a bad body"),
+        pytest.param(post(GOOD).replace(b": 40", b": 040"), 202, id="a zero before its length"),
+        pytest.param(post(GOOD).replace(b": 40", b": +40"), 400, id="a length with a sign"),
+        pytest.param(post(GOOD).replace(b": 40", b":\t40"), 202, id="a tab before its length"),
+        pytest.param(post(GOOD).replace(b": 40", b": 4x"), 400, id="not a length"),
+        pytest.param(post(GOOD, more="content-length: 40\r\n"), 400, id="two lengths"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", 200, id="something else"),
+    ],
+)
+def test_after_a_remembered_head_all_is_answered_as_on_a_new_connection(
+    server: HomingServer, request_: bytes, status: int
+) -> None:
+    assert len(GOOD) == 40
+    answer(server, post(GOOD))
+    with connect(server) as line:
+        for _ in range(2):
+            line.sendall(post(GOOD))
+            read_one(line)
+        line.sendall(request_)
+        got = read_one(line)
+        assert got.startswith(b"HTTP/1.1 %d " % status)
+        assert got == answer(server, request_)
+
+
+def test_requests_behind_a_remembered_head_are_all_answered(server: HomingServer) -> None:
+    with connect(server) as line:
+        line.sendall(post(GOOD))
+        read_one(line)
+        line.sendall(post(GOOD.replace("one", "q1")) + post(GOOD.replace("one", "q2")))
+        assert b'"q1"' in read_one(line)
+        assert b'"q2"' in read_one(line)
+        request = post(GOOD.replace("one", "q3"))
+        line.sendall(request[:-5])
+        _until_read(server)
+        line.sendall(request[-5:])
+        assert b'"q3"' in read_one(line)
+
+
+def test_a_body_that_looks_like_a_request_is_a_body(
+    server: HomingServer, agains: list[bool]
+) -> None:
+    inner = post(GOOD.replace("one", "smuggled"))
+    for path in ("/v1/events", "/v1/nothing"):  # The second is refused before its body has come.
+        with connect(server) as line:
+            line.sendall(post(GOOD))
+            read_one(line)
+            agains.clear()
+            outer = post("x" * (10 + len(inner))).replace(b"/v1/events", path.encode())
+            line.sendall(outer[: -len(inner)])
+            _until_read(server)
+            line.sendall(inner)
+            assert not read_one(line).startswith(b"HTTP/1.1 202 ")
+            assert True not in agains
+    asked = f"GET /v1/events/smuggled HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
+    assert answer(server, asked.encode()).startswith(b"HTTP/1.1 404 ")

@@ -20,7 +20,14 @@ from homing.policy.workfront import frame_of
 from homing.ports import Answer, Request
 
 _MASKED = b"****"
-_USER_AGENT = f"user-agent: homing/{__version__}\r\n".encode()
+_LINES = b"".join(
+    (
+        b"content-type: %b\r\n",
+        b"user-agent: homing/" + __version__.encode() + b"\r\n",
+        b"webhook-id: %b\r\nwebhook-timestamp: %b\r\nwebhook-signature: %b\r\n",
+        b"homing-event-type: %b\r\nhoming-delivery: %b\r\nhoming-attempt: %d\r\n",
+    )
+)
 
 
 class Made(Struct, frozen=True, gc=False):
@@ -45,7 +52,7 @@ class Letter:
         self.version = subscription.version
         self._deadline_ms = deadline_ms
         self._target: Target = parse_url(subscription.url)[1]
-        self._endpoint_id = subscription.endpoint_id
+        self._tenant = subscription.tenant
         self._format = subscription.format
         self._frame = frame_of(subscription) if self._format is Format.WORKFRONT else None
         self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
@@ -71,32 +78,11 @@ class Letter:
             for signer, until in self._signers
             if until is None or now < until
         ]
-        lines = b"".join(
-            (
-                b"content-type: ",
-                content_type,
-                b"\r\n",
-                _USER_AGENT,
-                b"webhook-id: ",
-                webhook_id,
-                b"\r\nwebhook-timestamp: ",
-                timestamp,
-                b"\r\nwebhook-signature: ",
-                b" ".join(signatures),
-                b"\r\nhoming-event-type: ",
-                event.type.encode(),
-                b"\r\nhoming-delivery: ",
-                delivery_id,
-                b"\r\nhoming-attempt: %d\r\n" % number,
-            )
-        )
-        request = Request(
-            pool_key=self._endpoint_id,
-            target=self._target,
-            header_block=lines + self._own,
-            body=content,
-            deadline_ms=self._deadline_ms,
-        )
+        signed = signatures[0] if len(signatures) == 1 else b" ".join(signatures)
+        kind = event.type.encode()
+        lines = _LINES % (content_type, webhook_id, timestamp, signed, kind, delivery_id, number)
+        block, deadline_ms = lines + self._own, self._deadline_ms
+        request = Request(self._tenant, self._target, block, content, deadline_ms)
         return request, lines + self._masked
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.engine.attempt import Made
 from homing.engine.core import Core
@@ -31,6 +31,10 @@ from homing.policy.outcome import wants_hold
 from homing.ports import NewEvent, SettleBatch
 
 REPORT_EVERY_MS = 60_000
+
+# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+_ARRIVED, _DELIVERED = Outcome.DELIVERED, Status.DELIVERED
+_DONE, _DROPPED = Decided.DELIVERED, Status.DROPPED
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -102,7 +106,7 @@ class Decision:
                 case Stray():
                     self._wait(item.delivery)
                 case Later():
-                    self._wait(msgspec.structs.replace(item.delivery, due_at=item.due_at))
+                    self._wait(replace(item.delivery, due_at=item.due_at))
                 case Report():
                     self._report(item.endpoint_id)
 
@@ -121,25 +125,19 @@ class Decision:
     # --- one attempt -------------------------------------------------------------------------
 
     def _attempt(self, made: Made) -> None:
-        endpoint = self._endpoints[made.endpoint_id]
-        match made.outcome:
-            case Outcome.DELIVERED:
-                self._log(made, Decided.DELIVERED)
-                self._end(
-                    msgspec.structs.replace(made.work.delivery, attempts=made.number),
-                    Status.DELIVERED,
-                    None,
-                    made.finished_at,
-                )
-                verdict = health.after_success(endpoint.health, now=made.finished_at)
-                self._judged(endpoint, verdict, made.finished_at)
-            case Outcome.FAILED:
-                self._failed(made, endpoint)
-            case Outcome.OURS:
-                probe = made.lane is Lane.PROBE
-                row = retry.after_ours(made.work.delivery, now=made.finished_at, probe=probe)
-                self._log(made, Decided.WAIT, row)
-                self._wait(row)
+        endpoint, now = self._endpoints[made.endpoint_id], made.finished_at
+        if made.outcome is _ARRIVED:
+            self._log(made, _DONE)
+            delivered = replace(made.work.delivery, attempts=made.number)
+            self.finished.append(Finished(delivered, _DELIVERED, None, now))
+            self._judged(endpoint, health.after_success(endpoint.health, now=now), now)
+        elif made.outcome is Outcome.FAILED:
+            self._failed(made, endpoint)
+        else:
+            probe = made.lane is Lane.PROBE
+            row = retry.after_ours(made.work.delivery, now=now, probe=probe)
+            self._log(made, Decided.WAIT, row)
+            self._wait(row)
 
     def _failed(self, made: Made, endpoint: Endpoint) -> None:
         delivery, now = made.work.delivery, made.finished_at
@@ -163,43 +161,41 @@ class Decision:
             decided = Decided.RETRY if row is not None else Decided.DROPPED
         self._log(made, decided, row)
         if row is None:
-            ended = msgspec.structs.replace(delivery, attempts=made.number)
+            ended = replace(delivery, attempts=made.number)
             self._end(ended, Status.DROPPED, Reason.EXHAUSTED, now)
         else:
             self._wait(row)
         endpoint = self._endpoints[endpoint.id]  # A drop may have been reported on it.
         if hold_at is not None:
-            endpoint = msgspec.structs.replace(
-                endpoint, hold_until=max(hold_at, endpoint.hold_until)
-            )
+            endpoint = replace(endpoint, hold_until=max(hold_at, endpoint.hold_until))
         rules = self._options.rules_of(endpoint.tenant)
         if made.lane is Lane.PROBE and endpoint.health.state is State.DISABLED:
-            endpoint = msgspec.structs.replace(endpoint, next_probe_at=now + rules.probe_every_ms)
+            endpoint = replace(endpoint, next_probe_at=now + rules.probe_every_ms)
         self._judged(endpoint, health.after_failure(endpoint.health, rules, now=now), now)
 
     def _log(self, made: Made, decided: Decided, row: Delivery | None = None) -> None:
         answer, delivery = made.answer, made.work.delivery
         self.attempts.append(
-            Attempt(
-                delivery_id=delivery.id,
-                number=made.number,
-                endpoint_id=made.endpoint_id,
-                subscription_id=delivery.subscription_id,
-                lane=made.lane,
-                started_at=made.started_at,
-                finished_at=made.finished_at,
-                outcome=made.outcome,
-                code=answer.code,
-                failure=answer.failure,
-                detail=answer.detail,
-                address=answer.address,
-                phases=answer.phases,
-                request_headers=made.header_lines,
-                answer_headers=answer.headers,
-                excerpt=b"" if made.outcome is Outcome.DELIVERED else answer.excerpt[:1024],
-                decided=decided,
-                due_at=row.due_at if row is not None else None,
-                retry=row.retry if row is not None else delivery.retry,
+            Attempt(  # In the order of its fields: by name it takes four times as long.
+                delivery.id,
+                made.number,
+                made.endpoint_id,
+                delivery.subscription_id,
+                made.lane,
+                made.started_at,
+                made.finished_at,
+                made.outcome,
+                answer.code,
+                answer.failure,
+                answer.detail,
+                answer.address,
+                answer.phases,
+                made.header_lines,
+                answer.headers,
+                b"" if made.outcome is _ARRIVED else answer.excerpt[:1024],
+                decided,
+                None if row is None else row.due_at,
+                delivery.retry if row is None else row.retry,
             )
         )
 
@@ -212,7 +208,7 @@ class Decision:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
             return
         if subscription.endpoint_id != row.endpoint_id:
-            row = msgspec.structs.replace(
+            row = replace(
                 row,
                 endpoint_id=subscription.endpoint_id,
                 bucket=self._stage.bucket(subscription),
@@ -222,16 +218,10 @@ class Decision:
     def _end(
         self, delivery: Delivery, status: Status, reason: Reason | None, finished_at: int
     ) -> None:
-        self.finished.append(
-            Finished(delivery=delivery, status=status, reason=reason, finished_at=finished_at)
-        )
-        if status is Status.DROPPED:
+        self.finished.append(Finished(delivery, status, reason, finished_at))
+        if status is _DROPPED:
             endpoint = self._endpoints[delivery.endpoint_id]
-            self._put(
-                msgspec.structs.replace(
-                    endpoint, dropped_unreported=endpoint.dropped_unreported + 1
-                )
-            )
+            self._put(replace(endpoint, dropped_unreported=endpoint.dropped_unreported + 1))
             self._report(endpoint.id)
 
     # --- the endpoint ------------------------------------------------------------------------
@@ -251,12 +241,10 @@ class Decision:
                 endpoint, count=endpoint.dropped_unreported, since=since, now=self._now
             )
         )
-        self._put(
-            msgspec.structs.replace(endpoint, dropped_unreported=0, dropped_reported_at=self._now)
-        )
+        self._put(replace(endpoint, dropped_unreported=0, dropped_reported_at=self._now))
 
     def _judged(self, endpoint: Endpoint, verdict: health.Verdict, now: int) -> None:
-        endpoint = msgspec.structs.replace(endpoint, health=verdict.health)
+        endpoint = replace(endpoint, health=verdict.health)
         if verdict.change is not None:
             endpoint = self._changed(endpoint, verdict.change, now)
         if verdict.warning is not None:
@@ -266,7 +254,7 @@ class Decision:
     def _changed(self, endpoint: Endpoint, change: health.Change, now: int) -> Endpoint:
         rules = self._options.rules_of(endpoint.tenant)
         disabled = change.after is State.DISABLED
-        endpoint = msgspec.structs.replace(
+        endpoint = replace(
             endpoint,
             rule=change.rule,
             next_probe_at=now + rules.probe_every_ms if disabled else None,

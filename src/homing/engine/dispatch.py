@@ -2,8 +2,8 @@
 
 The heap holds endpoints, never deliveries: a million held back behind one URL are one entry.
 Rows come from the store for many endpoints in one statement, a few for each. A slot is taken when
-an attempt starts and given back when its outcome is settled, so what the last outcome decided
-(disabled, held, one slot again) is known before the next attempt begins.
+an attempt starts. A success gives it back at once; any other outcome when it is settled, so that
+what it decided (disabled, held, one slot again) is known before the next attempt begins.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from homing.model import (
     Endpoint,
     Failure,
     Lane,
+    Outcome,
     Phases,
     Reason,
     Status,
@@ -39,6 +40,10 @@ from homing.policy.retry import held_past_window
 from homing.ports import Answer, DueAnswer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
+
+UNSETTLED_MOST = 4_000  # so many outcomes may wait to be written before nothing new starts
+# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+_FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
 
 class Dispatcher(Shelf):
@@ -57,6 +62,7 @@ class Dispatcher(Shelf):
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
         self.airborne = 0  # attempts made and not yet settled, probes included
+        self._airborne_most = UNSETTLED_MOST + options.fresh_slots + options.retry_slots
         self._grounded = asyncio.Event()
         self.paused = False  # the store cannot settle: nothing new starts
         self.shut = False  # the gate is closed: only canaries start
@@ -109,24 +115,19 @@ class Dispatcher(Shelf):
                 self._loader.endpoint(delivery.endpoint_id)
                 continue
             touched[station] = None
-            if self._takes_fresh(station, work):
+            if self._takes_fresh(station, delivery):
                 station.fresh.append(work)
-                self._count(work, +1)
+                self.ready_count += 1
+                self.ready_bytes += len(work.event.data)
             else:
                 station.left_in_store(delivery)
+        now = self._clock.now()
         for station in touched:
-            self.look(station)
-
-    def _takes_fresh(self, station: Station, work: Work) -> bool:
-        return (
-            not station.more_fresh  # else it would overtake what is in the store
-            and not station.loading
-            and work.delivery.id > station.read_upto  # else a load may have brought it already
-            and station.enabled
-            and work.delivery.accepted_at >= station.endpoint.health.enabled_since
-            and self.ready_count < self._options.ready_max
-            and self.ready_bytes < self._options.ready_bytes_max
-        )
+            if station.in_store or not station.ready(_FRESH, now):
+                self.look(station)
+            else:  # All that look would find.
+                self._turns[_FRESH].add(station.endpoint.tenant, station)
+                self._pump_soon()
 
     def in_store(self, delivery: Delivery) -> None:
         """The store has this delivery, and it is not here."""
@@ -151,6 +152,13 @@ class Dispatcher(Shelf):
 
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
         """An endpoint's row was committed. ``enabled``: it was enabled just now."""
+        self.learn(endpoint, enabled=enabled)
+        station = self.stations.get(endpoint.id)
+        if station is not None:
+            self.look(station)
+
+    def learn(self, endpoint: Endpoint, *, enabled: bool) -> None:
+        """The same, for who looks at its station afterwards."""
         station = self.stations.get(endpoint.id)
         if station is None and not self._mine[endpoint.bucket]:
             self._held.change_abroad(endpoint.bucket, endpoint.id)
@@ -170,7 +178,6 @@ class Dispatcher(Shelf):
                 self._count(work, -1)
         if not (station.enabled or held_before):
             station.expire_at = 0
-        self.look(station)
 
     # --- what goes out ---------------------------------------------------------------------
 
@@ -206,6 +213,7 @@ class Dispatcher(Shelf):
     def pump(self) -> None:
         """Start all that may start now."""
         self._soon = None
+        self._loader.go()  # There may be room again.
         if self.paused or self.draining or self._clock.now() >= self._held.good_until:
             return
         self._wake_due()
@@ -220,20 +228,19 @@ class Dispatcher(Shelf):
                 self.start(station, lane, now)
 
     def has_slot(self, lane: Lane) -> bool:
-        return self.flying[lane] < self.slots[lane]
+        return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most
 
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""
         work = station.take(lane)
-        self._count(work, -1)
+        self.ready_count -= 1
+        self.ready_bytes -= len(work.event.data)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
-        since = min(station.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
-        late = held_past_window(delivery, enabled_since=since)
         if subscription is None or subscription.endpoint_id != station.endpoint.id:
             station.in_flight[delivery.id] = lane  # Known, until it is settled.
             self.on_unsendable(Stray(delivery))
-        elif late and self.may_expire(now):
+        elif delivery.expires_at <= now and self._too_late(station, delivery, now):
             station.in_flight[delivery.id] = lane
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED))
         elif (subscription.rate_per_second or self._pacer.host_rate) and (
@@ -246,7 +253,13 @@ class Dispatcher(Shelf):
             self.flying[lane] += 1
             self.send(station, work, lane, subscription, now)
         if not station.ready(lane, now):
-            self.look(station)
+            self._turns[lane].discard(station.endpoint.tenant, station)
+            if station.in_store:
+                self.look(station)
+
+    def _too_late(self, station: Station, delivery: Delivery, now: int) -> bool:
+        since = min(station.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
+        return held_past_window(delivery, enabled_since=since) and self.may_expire(now)
 
     def send(
         self, station: Station, work: Work, lane: Lane, subscription: Subscription, now: int
@@ -260,19 +273,11 @@ class Dispatcher(Shelf):
         lines = b""
 
         def done(answer: Answer) -> None:
+            outcome, ended = judge(answer.code, answer.failure), self._clock.now()
+            if outcome is _DELIVERED and lane is not _PROBE:
+                self._free(station, lane)
             self.on_made(
-                Made(
-                    work=work,
-                    endpoint_id=endpoint_id,
-                    lane=lane,
-                    number=number,
-                    started_at=now,
-                    finished_at=self._clock.now(),
-                    header_lines=lines,
-                    answer=answer,
-                    outcome=judge(answer.code, answer.failure),
-                    epoch=epoch,
-                )
+                Made(work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch)
             )
 
         try:
@@ -283,29 +288,37 @@ class Dispatcher(Shelf):
             fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
-    def landed(self, station: Station, delivery_id: int, lane: Lane | None) -> None:
-        """An outcome is settled: its slot is free again."""
+    def _free(self, station: Station, lane: Lane) -> None:
+        """A success decides nothing that the next attempt must know: its slot is free now."""
+        station.flying[lane] -= 1
+        self.flying[lane] -= 1
+        if station.queue(lane) or station.in_store:
+            self.look(station)
+        if self._soon is None and self.ready_count:
+            self._pump_soon()
+
+    def landed(self, station: Station, delivery_id: int, made: Made | None) -> None:
+        """An outcome is settled: its slot is free, at the latest now."""
         station.in_flight.pop(delivery_id, None)
         if station.loading:
             station.settled_meanwhile.add(delivery_id)
-        if lane is None:
+        if made is None:
             return
-        if lane is Lane.PROBE:
+        if made.lane is _PROBE:
             station.probing = False
-        else:
-            station.flying[lane] -= 1
-        self.down(lane)
+        elif made.outcome is not _DELIVERED:
+            station.flying[made.lane] -= 1
+        self.down(made)
 
-    def down(self, lane: Lane) -> None:
+    def down(self, made: Made) -> None:
         """One attempt less is in the air; it may belong to a bucket that is no longer ours."""
         self.airborne -= 1
         if not self.airborne:
             self._grounded.set()
-        if lane is not Lane.PROBE:
-            self.flying[lane] -= 1
-            if self._turns[lane]:
-                self._pump_soon()
-        self._loader.go()  # There may be room again.
+        if made.lane is not _PROBE and made.outcome is not _DELIVERED:
+            self.flying[made.lane] -= 1
+        if self._soon is None:
+            self._pump_soon()
 
     async def grounded(self) -> None:
         """Until nothing is in flight; for a dispatcher that starts nothing new."""
@@ -373,10 +386,8 @@ class Dispatcher(Shelf):
         if station.closed:
             return
         if station.enabled:
-            for put, works in (
-                (station.fresh.append, answer.fresh),
-                (station.put_due, answer.retry),
-            ):
+            lanes = (station.fresh.append, answer.fresh), (station.put_due, answer.retry)
+            for put, works in lanes:
                 for work in works:
                     if work.delivery.id not in known:
                         put(work)

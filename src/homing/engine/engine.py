@@ -92,7 +92,7 @@ class Engine:
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
         self._publisher.on_doubt = dispatcher.all_in_store
-        settler.on_accepted = dispatcher.accept
+        settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
         dispatcher.on_made, gate.settle, gate.on_open = gate.made, settler.add, self._reopened
         self._prober.may_send = lambda: not gate.closed
         dispatcher.on_unsendable = settler.add
@@ -341,7 +341,7 @@ class Engine:
 
 def _due_since(station: Station, dispatcher: Dispatcher, now: int) -> int | None:
     """Since when something of this station could have gone, and has not."""
-    if not station.enabled or now < station.endpoint.hold_until:
+    if dispatcher.paused or not station.enabled or now < station.endpoint.hold_until:
         return None
     times: list[int] = []
     for lane in LANES:

@@ -73,6 +73,10 @@ class Publisher:
         self.publish_then(drafts, tell)
         return await answer
 
+    def accepting(self) -> bool:
+        """Whether something is being written, or waits to be."""
+        return self._task is not None
+
     def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
         """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
         if self.closed:

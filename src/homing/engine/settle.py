@@ -1,7 +1,9 @@
 """Settling: the outcomes of a batch of attempts, decided and written in one commit.
 
-A commit starts as soon as none is running; what finishes meanwhile goes into the next. While the
-store cannot commit, no new attempt starts; finished outcomes wait here and are settled first.
+A commit starts when none is running and enough has finished, or soon, or when somebody waits for
+it: writing many outcomes together costs far less, and nobody but the log is waiting for a success.
+What finishes while a commit runs goes into the next. While the store cannot commit, no new attempt
+starts; finished outcomes wait here and are settled first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from homing.ports import SettleBatch
 log = structlog.get_logger("homing.settle")
 
 BATCH_MOST = 1_000
+ENOUGH = 256  # outcomes that are written without waiting for more …
+SOON_MS = 20  # … or so long after the first
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
+_DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
 
 class Settler:
@@ -39,6 +44,7 @@ class Settler:
         self._flow, self._clock, self._held = core.flow, core.clock, core.held
         self._items: list[Item] = []
         self._task: asyncio.Task[None] | None = None
+        self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
         self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
         self._log = log.bind()  # Bound once: an attempt that is not told costs next to nothing.
@@ -52,6 +58,7 @@ class Settler:
         self.late = 0  # outcomes dropped because their bucket had gone to another process
         self.on_accepted: Callable[[list[Work]], None]
         self.on_lost: Callable[[frozenset[int]], None]
+        self.accepting: Callable[[], bool] = lambda: False  # whether events are being written
 
     @property
     def unsettled(self) -> int:
@@ -61,6 +68,29 @@ class Settler:
         self._items.append(item)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._settle_all())
+        elif self._gathering is not None and self._enough():
+            self._go()
+
+    def _enough(self) -> bool:
+        """Enough for a commit, or somebody waits for a slot, or nothing more is on its way."""
+        dispatcher, waiting = self._dispatcher, len(self._items)
+        if waiting >= ENOUGH or dispatcher.ready_count > 0:
+            return True
+        return dispatcher.airborne <= waiting and not self.accepting()
+
+    async def _more(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._gathering = loop.create_future()
+        timer = loop.call_later(SOON_MS / 1000, self._go)
+        try:
+            await self._gathering
+        finally:
+            timer.cancel()
+            self._gathering = None
+
+    def _go(self) -> None:
+        if self._gathering is not None and not self._gathering.done():
+            self._gathering.set_result(None)
 
     async def idle(self) -> None:
         """Until all that was added is written."""
@@ -70,6 +100,8 @@ class Settler:
     async def _settle_all(self) -> None:
         try:
             while self._items:
+                if not self._enough():
+                    await self._more()
                 items, self._items = self._items[:BATCH_MOST], self._items[BATCH_MOST:]
                 async with self.lock:
                     await self._settle(items)
@@ -145,7 +177,7 @@ class Settler:
                 continue
             self.late += 1
             if isinstance(item, Made):
-                self._dispatcher.down(item.lane)
+                self._dispatcher.down(item)
         return kept
 
     async def _decide(self, items: list[Item]) -> Decision:
@@ -167,11 +199,14 @@ class Settler:
         self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
     ) -> None:
         for endpoint in batch.endpoints:
-            self._dispatcher.changed(endpoint, enabled=endpoint.id in decision.enabled)
+            self._dispatcher.learn(endpoint, enabled=endpoint.id in decision.enabled)
         for item in items:
             self._land(item, just_enabled=item.endpoint_id in decision.enabled)
-        for endpoint_id in {item.endpoint_id: None for item in items}:
-            station = self._dispatcher.stations.get(endpoint_id)
+        stations = self._dispatcher.stations
+        touched = dict.fromkeys([item.endpoint_id for item in items])
+        touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
+        for endpoint_id in touched:
+            station = stations.get(endpoint_id)
             if station is not None:
                 self._dispatcher.look(station)
         for row in batch.waiting:
@@ -183,13 +218,11 @@ class Settler:
 
     def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         """Count it, and log it."""
-        for ended in batch.finished:
-            if ended.delivery.id not in gone:
-                self.finished[ended.status] += 1
+        self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
+        self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
         self.recent.add(batch.attempts)
         for attempt in batch.attempts:
-            self.attempts[attempt.lane, attempt.outcome] += 1
-            if attempt.outcome is not Outcome.DELIVERED:
+            if attempt.outcome is not _DELIVERED:
                 if self._tells:
                     self._log.info("attempt", **_told(attempt))
             elif self._tells_all:
@@ -212,14 +245,14 @@ class Settler:
             case Made():
                 if not just_enabled:  # It begins with one slot, whatever was before.
                     station.ramp = self._ramp(station.ramp, item)
-                self._dispatcher.landed(station, item.work.delivery.id, item.lane)
+                self._dispatcher.landed(station, item.work.delivery.id, item)
             case Ended() | Stray() | Later():
                 self._dispatcher.landed(station, item.delivery.id, None)
             case Report():
                 station.reporting = False
 
     def _ramp(self, ramp: Ramp, made: Made) -> Ramp:
-        if made.outcome is Outcome.DELIVERED:
+        if made.outcome is _DELIVERED:
             return ramp_up(ramp, limit=self._core.options.endpoint_slots)
         return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
 

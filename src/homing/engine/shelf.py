@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from homing.engine.held import Held
 from homing.engine.options import EngineOptions
 from homing.engine.station import Station
-from homing.model import Lane, Work
+from homing.model import Delivery, Lane, State, Work
 from homing.policy.turns import Turns
 
 LANES = (Lane.FRESH, Lane.RETRY)
+_ENABLED = State.ENABLED  # Python 3.11 looks up a member of an enum slowly.
 
 
 class Shelf:
@@ -29,6 +30,18 @@ class Shelf:
     def _count(self, work: Work, sign: int) -> None:
         self.ready_count += sign
         self.ready_bytes += sign * len(work.event.data)
+
+    def _takes_fresh(self, station: Station, delivery: Delivery) -> bool:
+        health = station.endpoint.health
+        return (
+            not station.more_fresh  # else it would overtake what is in the store
+            and not station.loading
+            and delivery.id > station.read_upto  # else a load may have brought it already
+            and health.state is _ENABLED
+            and delivery.accepted_at >= health.enabled_since
+            and self.ready_count < self._options.ready_max
+            and self.ready_bytes < self._options.ready_bytes_max
+        )
 
     def _room(self) -> int:
         return self._options.ready_bytes_max - self.ready_bytes

@@ -19,6 +19,9 @@ from homing.policy.health import HealthRules, Ramp
 from homing.policy.retry import RETRY_AFTER_MOST_MS
 from homing.policy.url import host_of
 
+# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+_FRESH, _ENABLED = Lane.FRESH, State.ENABLED
+
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
     """Its times, if they were set by a clock that was ahead of ours: no later than from now on."""
@@ -85,7 +88,7 @@ class Station:
 
     @property
     def enabled(self) -> bool:
-        return self.endpoint.health.state is State.ENABLED
+        return self.endpoint.health.state is _ENABLED
 
     @property
     def in_store(self) -> bool:
@@ -105,19 +108,20 @@ class Station:
         )
 
     def queue(self, lane: Lane) -> deque[Work]:
-        return self.fresh if lane is Lane.FRESH else self.retry
+        return self.fresh if lane is _FRESH else self.retry
 
     def ready(self, lane: Lane, now: int) -> bool:
         """Something is queued, and it may go."""
-        return (
-            bool(self.queue(lane))
-            and self.flying[lane] < self.ramp.slots
-            and self.enabled
-            and now >= self.endpoint.hold_until
-        )
+        queue = self.fresh if lane is _FRESH else self.retry
+        if not queue or self.flying[lane] >= self.ramp.slots:
+            return False
+        endpoint = self.endpoint
+        return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
 
     def wants_rows(self, now: int) -> bool:
         """The store has something that could go, and the queue here runs low."""
+        if not (self.more_fresh or (self.next_due is not None and self.next_due <= now)):
+            return False
         if self.loading or self.closed or not self.enabled or now < self.endpoint.hold_until:
             return False
         low = self.ramp.slots
@@ -149,7 +153,7 @@ class Station:
     def take(self, lane: Lane) -> Work:
         """The next of a queue."""
         work = self.queue(lane).popleft()
-        if self.paced and lane is Lane.FRESH and work.delivery.part != PART_FIRST:
+        if self.paced and lane is _FRESH and work.delivery.part != PART_FIRST:
             self.paced -= 1
         return work
 
@@ -208,6 +212,8 @@ class Station:
         that are due while the queue is full: the next free slot asks for them.
         """
         endpoint = self.endpoint
+        if not (self.in_store or endpoint.dropped_unreported or endpoint.hold_until > now):
+            return None
         times: list[int] = []
         if endpoint.dropped_unreported and not self.reporting:
             times.append(endpoint.dropped_reported_at + report_every_ms)

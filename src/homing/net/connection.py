@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from homing.net.answer import AnswerReader
 from homing.net.flight import Flight
 
-PoolKey = tuple[int, str, str, int]  # pool_key, scheme, host, port: the TLS identity is in it
+PoolKey = tuple[str, str, str, int]  # tenant, scheme, host, port: the TLS identity is in it
 
 
 class Owner(Protocol):

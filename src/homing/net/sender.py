@@ -124,7 +124,7 @@ class HttpSender:
         if not self._sweeping:
             self._start_sweeping(now)
         target = request.target
-        key = (request.pool_key, target.scheme, target.host, target.port)
+        key = (request.tenant, target.scheme, target.host, target.port)
         try:
             connection = self._pool.take(key, now)
             if connection is None:

@@ -21,12 +21,15 @@ OURS: frozenset[Failure] = frozenset(
 )
 
 
+_DELIVERED, _FAILED = Outcome.DELIVERED, Outcome.FAILED  # Python 3.11 looks them up slowly.
+
+
 def judge(code: int | None, failure: Failure | None) -> Outcome:
     """What an attempt means; a status that arrived counts, whatever happened after it."""
     if code is not None:
-        return Outcome.DELIVERED if 200 <= code <= 299 else Outcome.FAILED
+        return _DELIVERED if 200 <= code <= 299 else _FAILED
     assert failure is not None, "an answer is a status code or a failure"
-    return Outcome.OURS if failure in OURS else Outcome.FAILED
+    return Outcome.OURS if failure in OURS else _FAILED
 
 
 def resets_ramp(failure: Failure | None) -> bool:

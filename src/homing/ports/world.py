@@ -27,7 +27,7 @@ class Clock(Protocol):
 class Request(Struct, frozen=True, gc=False):
     """One POST. The sender adds the request line, host and content-length."""
 
-    pool_key: int  # connections are shared within one endpoint only
+    tenant: str  # connections to a host are shared within one tenant only
     target: Target
     header_block: bytes  # "name: value\r\n" lines
     body: bytes

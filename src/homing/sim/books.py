@@ -111,6 +111,11 @@ class Flight:
     surely_ours: bool = False  # it was our own outage
     maybe_theirs: bool = False  # called ours for so long that it may be the host's after all
 
+    @property
+    def holds_slot(self) -> bool:
+        """A success gives its slot back when it is answered, all else when it is settled."""
+        return self.code is None or not 200 <= self.code <= 299
+
 
 @dataclass
 class Slots:

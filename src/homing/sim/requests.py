@@ -178,7 +178,7 @@ class Requests:
 
     def _slots(self, endpoint: EndpointModel, lane: str) -> None:
         books, options = self._books, self._books.mix.options
-        flying = [it for it in books.flights.values() if it.lane == lane]
+        flying = [it for it in books.flights.values() if it.lane == lane and it.holds_slot]
         most = options.fresh_slots if lane == "fresh" else options.retry_slots
         books.must(len(flying) < most, "S13", lambda: f"{len(flying) + 1} {lane} attempts at once")
         here = sum(it.endpoint_id == endpoint.id for it in flying)

@@ -27,7 +27,7 @@ from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
 from homing.store.pool import Pool
 from homing.store.rows import COLUMNS
-from homing.store.statements import statements
+from homing.store.statements import Statement, statements, with_integers
 from homing.store.tx import Dialect, Mark, Row, RunAgain, Tx
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class _Doubt(NamedTuple):
 class PostgresTx:
     """``Tx`` on an asyncpg connection."""
 
-    def __init__(self, connection: Any, inserts: dict[str, str]) -> None:
+    def __init__(self, connection: Any, inserts: dict[str, Statement]) -> None:
         self._connection = connection
         self._inserts = inserts
         self._statements = statements("postgres")
@@ -137,8 +137,9 @@ class PostgresTx:
         return [tuple(record) for record in await self._connection.fetch(text, *values)]
 
     async def all(self, name: str, /, **params: Any) -> list[Row]:
-        text, names = self._statements[name]
-        return await self._fetch(text, [params[it] for it in names])
+        statement = self._statements[name]
+        values = statement.given([params[it] for it in statement.params])
+        return await self._fetch(statement.text, values)
 
     async def one(self, name: str, /, **params: Any) -> Row | None:
         rows = await self.all(name, **params)
@@ -147,7 +148,8 @@ class PostgresTx:
     async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
         if not rows:
             return []
-        return await self._fetch(self._statements[name].text, zip(*rows, strict=True))
+        statement = self._statements[name]
+        return await self._fetch(statement.text, statement.given(zip(*rows, strict=True)))
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         rows = list(rows)
@@ -166,16 +168,17 @@ class PostgresTx:
                 table, records=rows, columns=COLUMNS[table]
             )
         elif rows:
-            await self._fetch(self._inserts[table], zip(*rows, strict=True))
+            statement = self._inserts[table]
+            await self._fetch(statement.text, statement.given(zip(*rows, strict=True)))
 
 
-def _insert_texts(types: Iterable[Row]) -> dict[str, str]:
+def _insert_texts(types: Iterable[Row]) -> dict[str, Statement]:
     """For each table: INSERT of whole columns, given as arrays."""
     known = {(table, column): kind for table, column, kind in types}
     texts = {}
     for table, columns in COLUMNS.items():
         arrays = (f"${n}::{known[table, column]}[]" for n, column in enumerate(columns, 1))
-        texts[table] = (
+        texts[table] = with_integers(
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
         )
     return texts
@@ -199,7 +202,7 @@ class PostgresDb:
         self._at = (dsn, name, pooled)
         self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
-        self._inserts: dict[str, str] = {}
+        self._inserts: dict[str, Statement] = {}
         # What is written as a mark: callers' numbers may begin again with a process, these do not.
         self._tokens = itertools.count(secrets.randbits(62))
         self._keys_upto = 0  # The keys of events up to this id have been removed.

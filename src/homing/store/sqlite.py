@@ -102,7 +102,7 @@ class SqliteTx:
 
     async def all(self, name: str, /, **params: Any) -> list[Row]:
         self.count += 1
-        text, names = self._statements[name]
+        text, names, _ = self._statements[name]
         return self._execute(text, [_bound(params[it]) for it in names]).fetchall()
 
     async def one(self, name: str, /, **params: Any) -> Row | None:

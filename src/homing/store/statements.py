@@ -7,14 +7,18 @@
 ``:param`` becomes ``?N`` or ``$N``; N follows the order in which the SQLite text first names the
 parameters, so that one tuple of values fits both texts. ``{pending:p}`` becomes the columns of a
 table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the same without one.
+
+Arrays of integers (``:ids::bigint[]``) go to PostgreSQL as text, ``{1,2}``: asyncpg asks of every
+element of an array whether it is an array itself, which takes ten times as long.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from homing.store.rows import COLUMNS
 from homing.store.tx import Dialect
@@ -23,6 +27,7 @@ _HEAD = re.compile(r"^-- name: (\w+)(?: \[(sqlite|postgres)\])?\s*$")
 _COMMENT = re.compile(r"--[^\n]*")
 _COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|::|:([a-z_][a-z0-9_]*)")
+_INTEGERS = re.compile(r"(\$(\d+))::(bigint|integer|smallint)\[\]")
 _SIGN: dict[Dialect, str] = {"sqlite": "?", "postgres": "$"}
 
 
@@ -31,6 +36,18 @@ class Statement(NamedTuple):
 
     text: str
     params: tuple[str, ...]
+    integers: frozenset[int] = frozenset()  # which of them are arrays of integers, as text
+
+    def given(self, values: Iterable[Any]) -> Iterable[Any]:
+        """The values as the driver takes them."""
+        if not self.integers:
+            return values
+        return [_text_of(it) if n in self.integers else it for n, it in enumerate(values)]
+
+
+def _text_of(integers: Iterable[int | None]) -> str:
+    """An array of integers as PostgreSQL reads it."""
+    return "{" + str(list(integers))[1:-1].replace("None", "NULL") + "}"
 
 
 def _expand(match: re.Match[str]) -> str:
@@ -44,9 +61,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _compile(text: str, params: tuple[str, ...], dialect: Dialect) -> Statement:
     numbers = {name: f"{_SIGN[dialect]}{number}" for number, name in enumerate(params, 1)}
-    return Statement(
-        _TOKEN.sub(lambda token: numbers[token[1]] if token[1] else token[0], text), params
-    )
+    text = _TOKEN.sub(lambda token: numbers[token[1]] if token[1] else token[0], text)
+    return with_integers(text, params) if dialect == "postgres" else Statement(text, params)
+
+
+def with_integers(text: str, params: tuple[str, ...] = ()) -> Statement:
+    """A statement of PostgreSQL whose arrays of integers are given as text."""
+    places = frozenset(int(match[2]) - 1 for match in _INTEGERS.finditer(text))
+    return Statement(_INTEGERS.sub(r"\1::text::\3[]", text), params, places)
 
 
 def parse(source: str, dialect: Dialect) -> dict[str, Statement]:

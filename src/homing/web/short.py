@@ -6,11 +6,14 @@ in the bytes just read, with nothing else under way on its connection, from a kn
 events. Everything else goes the long way, and so does every request that will be refused: there is
 one place for refusals. To uvicorn a request on the short way looks like a cycle that is not yet
 complete, so pipelining, keep-alive and shutdown are its own.
+
+A publisher sends the same head again and again; only its length changes. A head that went the short
+way is remembered with its connection, and read once more only if a byte of it is another.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from homing.engine.publish import Told
 from homing.errors import HomingError
@@ -30,6 +33,8 @@ _ACCEPTED = (
     b"x-content-type-options: nosniff\r\ncontent-length: %d\r\n"
 )
 _CLOSE = b"connection: close\r\n"
+_LENGTH = b"\r\ncontent-length:"
+_DIGITS_MOST = 7  # of a length on the short way
 
 
 class _Post:
@@ -71,20 +76,74 @@ class _Post:
         protocol.on_response_complete()
 
 
+class _Head(NamedTuple):
+    """A head that went the short way: what is before and after its length, and its headers."""
+
+    before: bytes
+    after: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
+def _head_of(data: bytes, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Head | None:
+    """The head of a request that is all of ``data``, and that tells its length."""
+    head = data[: len(data) - len(body)]
+    lower = head.lower()
+    name_at = lower.find(_LENGTH)
+    if name_at < 0 or lower.count(_LENGTH) > 1 or not head.endswith(b"\r\n\r\n"):
+        return None
+    value_at = name_at + len(_LENGTH)
+    end = head.find(b"\r", value_at)
+    digits = head[value_at:end].strip(b" ")
+    if not digits.isdigit() or int(digits) != len(body):
+        return None
+    digits_at = head.index(digits, value_at)
+    return _Head(head[:digits_at], head[digits_at + len(digits) :], headers)
+
+
 class ShortWay(CorkedProtocol):
     """What uvicorn makes for each connection."""
 
     _parts: list[bytes] | None = None  # the body of a request that may go the short way
+    _head: _Head | None = None  # the last that went the short way
+    _between = True  # two requests: the parser has none under way
+    _data = b""  # what is being read
 
     def data_received(self, data: bytes) -> None:
+        if self._head is not None and self._again(data, self._head):
+            return
+        self._data = data
         super().data_received(data)
+        self._data = b""
         parts = self._parts
         if parts is not None:  # More is to come, and who knows when.
             self._parts = None
             if not self.transport.is_closing():
                 self._long_way(parts)
 
+    def _again(self, data: bytes, head: _Head) -> bool:
+        """The remembered head and a whole body, and nothing else."""
+        digits_at = len(head.before)
+        end = data.find(b"\r", digits_at, digits_at + _DIGITS_MOST + 1)
+        digits, body_at = data[digits_at:end], end + len(head.after)
+        if (
+            end < 0
+            or not digits.isdigit()
+            or len(data) - body_at != int(digits)
+            or not data.startswith(head.before)
+            or not data.startswith(head.after, end)
+            or not self._idle()
+            or not self._between
+            or self.transport.is_closing()
+        ):
+            return False
+        self._unset_keepalive_if_required()
+        return self._short_way(head.headers, data[body_at:], keep_alive=True)
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def on_message_begin(self) -> None:
+        self._between = False
         self.head_bytes = 0
         self.url = b""
         self.headers = []
@@ -96,7 +155,7 @@ class ShortWay(CorkedProtocol):
             self.url == _PATH
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
-            and (self.cycle is None or self.cycle.response_complete)
+            and self._idle()
             and not self.expect_100_continue
             and not parser.should_upgrade()
         ):
@@ -113,18 +172,24 @@ class ShortWay(CorkedProtocol):
 
     def on_message_complete(self) -> None:
         parts, self._parts = self._parts, None
-        if parts is not None and self._short_way(b"".join(parts)):
-            return
+        self._between = True
         if parts is not None:
+            body, keep_alive = b"".join(parts), self.parser.should_keep_alive()
+            if self._short_way(self.headers, body, keep_alive=keep_alive):
+                if keep_alive:
+                    self._head = _head_of(self._data, body, self.headers)
+                return
             self._long_way(parts)
         super().on_message_complete()
 
-    def _short_way(self, body: bytes) -> bool:
+    def _short_way(
+        self, headers: list[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool
+    ) -> bool:
         publish = cast("Front", self.app).publish
-        drafts = publish.short(self.headers, body)
+        drafts = publish.short(headers, body)
         if drafts is None:
             return False
-        post = _Post(self, keep_alive=self.parser.should_keep_alive())
+        post = _Post(self, keep_alive=keep_alive)
         self.cycle = cast("RequestResponseCycle", post)
         try:
             publish.engine.publish_then(drafts, post.tell)

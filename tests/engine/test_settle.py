@@ -1,0 +1,122 @@
+"""Outcomes gathered for one commit; slots given back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.world import SECOND, Hit, Reply, World, always, live
+from homing.engine import dispatch
+from homing.engine.settle import ENOUGH, SOON_MS
+from homing.model import Status
+from homing.policy.admission import EventDraft
+
+URL = "https://receiver.example/hook"
+SLOW = "https://slow.example/hook"
+
+
+def test_the_last_outcome_in_the_air_is_written_at_once() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        await world.publish()
+        await world.settled()
+        (row,) = await world.deliveries()
+        assert row.status is Status.DELIVERED
+
+    live(story)
+
+
+def test_outcomes_wait_shortly_for_more_and_go_in_one_commit() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[SLOW] = always(200, latency_ms=SECOND)
+        await world.subscribe(SLOW, "slow")
+        for number in range(5):
+            url = f"{URL}/{number}"
+            world.sender.scripts[url] = always(200, latency_ms=1 + 3 * number)
+            await world.subscribe(url, "kind")
+        await world.publish("slow")
+        before = world.engine.pulse().commits["settle"]
+        await world.publish("kind")
+        await world.wait(SOON_MS)
+        assert world.engine.pulse().commits["settle"] == before
+        assert world.engine.pulse().unsettled == 5
+        await world.wait(2)
+        assert world.engine.pulse().commits["settle"] == before + 1
+        assert world.engine.pulse().unsettled == 0
+
+    live(story)
+
+
+def test_enough_outcomes_do_not_wait() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[SLOW] = always(200, latency_ms=SECOND)
+        await world.subscribe(SLOW, "slow")
+        for number in range(ENOUGH):
+            await world.subscribe(f"{URL}/{number}", "many")
+        await world.publish("slow")
+        await world.publish("many")
+        await world.settled()
+        rows = await world.deliveries(status=Status.DELIVERED)
+        assert len(rows) == ENOUGH
+
+    live(story)
+
+
+def test_a_success_gives_its_slot_back_before_it_is_written_and_a_failure_after() -> None:
+    async def story(world: World) -> None:
+        codes = iter([200, 200, 500, 200])
+        flying = 0
+
+        def reply(_hit: Hit) -> Reply:
+            nonlocal flying
+            flying += 1
+            assert flying == 1, "one slot, one attempt at a time"
+
+            def landed() -> None:
+                nonlocal flying
+                flying -= 1
+
+            asyncio.get_running_loop().call_later(0.01, landed)
+            return Reply(code=next(codes), latency_ms=10)
+
+        world.sender.scripts[URL] = reply
+        await world.subscribe(URL)
+        gate = asyncio.Event()
+        real = world.flow.settle
+
+        async def slow(batch: object) -> frozenset[int]:
+            await gate.wait()
+            return await real(batch)  # type: ignore[arg-type]
+
+        world.flow.settle = slow  # type: ignore[method-assign]
+        for _ in range(4):
+            await world.publish()
+        await world.wait(SECOND)
+        assert world.hits(URL) == [0, 10, 20]  # The third failed: what it decides is awaited.
+        gate.set()
+        await world.wait(SECOND)
+        assert len(world.hits(URL)) == 4
+
+    live(story)
+
+
+def test_nothing_starts_while_too_many_outcomes_wait_to_be_written() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        gate = asyncio.Event()
+        real = world.flow.settle
+
+        async def slow(batch: object) -> frozenset[int]:
+            await gate.wait()
+            return await real(batch)  # type: ignore[arg-type]
+
+        world.flow.settle = slow  # type: ignore[method-assign]
+        bound = dispatch.UNSETTLED_MOST + 512 + 256
+        drafts = [EventDraft(tenant="default", type="a.b", data=b"{}") for _ in range(5_000)]
+        await world.engine.publish(drafts)
+        await world.wait(SECOND)
+        assert len(world.hits(URL)) == bound
+        gate.set()
+        await world.wait(10 * SECOND)
+        assert len(world.hits(URL)) == 5_000
+
+    live(story)
