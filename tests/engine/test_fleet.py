@@ -211,6 +211,29 @@ def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settl
     fleet(story)
 
 
+@pytest.mark.parametrize("code", [200, 500])
+def test_a_bucket_lost_while_its_outcomes_are_written_leaves_no_slot_taken(code: int) -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, _, endpoint = await at(world)
+        settle, settler = owner.engine._settler._flow.settle, owner.engine._settler
+
+        async def settles(batch: SettleBatch) -> frozenset[int]:
+            gone = await settle(batch)
+            settler.on_lost(frozenset({endpoint.bucket}))  # A heartbeat has just found it.
+            return gone
+
+        settler._flow.settle = settles  # type: ignore[method-assign]
+        world.sender.scripts[URL] = always(code)
+        world.engine = owner.engine
+        await world.publish()
+        await world.wait(100)
+        assert owner.engine._dispatcher.airborne == 0
+        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
+
+    fleet(story)
+
+
 def test_one_whose_settle_failed_and_then_lost_its_lease_goes_on_with_what_it_gets_next() -> None:
     async def story(world: FleetWorld) -> None:
         await two(world)

@@ -46,9 +46,9 @@ LEASE_BUGS = [
     bug(
         "what was begun under a lost lease is settled under the next one",
         (
-            "homing.engine.settle:Settler._ours",
-            "ours = item.epoch == epochs[item.work.delivery.bucket]",
-            "ours = True",
+            "homing.engine.settle:Settler._is_ours",
+            "return item.epoch == epochs[item.work.delivery.bucket]",
+            "return True",
         ),
         fleet=True,
     ),

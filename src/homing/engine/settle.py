@@ -162,23 +162,25 @@ class Settler:
         """Without what was begun under a lease that is lost: its new holder does it again."""
         if not self._held.fenced:
             return items
-        epochs, stations = self._held.epochs, self._dispatcher.stations
         kept: list[Item] = []
         for item in items:
-            match item:
-                case Made():
-                    ours = item.epoch == epochs[item.work.delivery.bucket]
-                case Ended() | Stray() | Later():
-                    ours = bool(epochs[item.delivery.bucket])
-                case Report():
-                    ours = item.endpoint_id in stations
-            if ours:
+            if self._is_ours(item):
                 kept.append(item)
                 continue
             self.late += 1
             if isinstance(item, Made):
                 self._dispatcher.down(item)
         return kept
+
+    def _is_ours(self, item: Item) -> bool:
+        epochs = self._held.epochs
+        match item:
+            case Made():
+                return item.epoch == epochs[item.work.delivery.bucket]
+            case Ended() | Stray() | Later():
+                return bool(epochs[item.delivery.bucket])
+            case Report():
+                return item.endpoint_id in self._dispatcher.stations
 
     async def _decide(self, items: list[Item]) -> Decision:
         wanted = {item.endpoint_id for item in items}
@@ -239,8 +241,10 @@ class Settler:
 
     def _land(self, item: Item, *, just_enabled: bool) -> None:
         station = self._dispatcher.stations.get(item.endpoint_id)
-        if station is None or (self._held.fenced and not self._ours([item])):
-            return  # Its bucket was lost during the commit.
+        if station is None or (self._held.fenced and not self._is_ours(item)):
+            if isinstance(item, Made):  # Its bucket was lost during the commit.
+                self._dispatcher.down(item)
+            return
         match item:
             case Made():
                 if not just_enabled:  # It begins with one slot, whatever was before.
