@@ -17,6 +17,7 @@ log = structlog.get_logger("homing.load")
 LOAD_MOST = 256  # endpoints in one statement
 ROWS_MOST = 2_048  # in one statement, about
 ROWS_LEAST = 16
+NEW_MOST = 1_000  # for one endpoint
 AGAIN_MS = 1_000  # after a store that did not answer
 
 
@@ -153,8 +154,8 @@ def _bug(error: Exception) -> bool:
 
 
 def _ask(station: Station) -> DueAsk:
-    want = 2 * station.ramp.slots
-    here = len(station.in_flight)
+    here = len(station.in_flight)  # Read again with every load: so many new ones are worth it.
+    want = max(2 * station.ramp.slots, min(here, NEW_MOST))
     return DueAsk(
         endpoint_id=station.endpoint.id,
         bucket=station.endpoint.bucket,
