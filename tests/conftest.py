@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import hypothesis
 import pytest
+
+# No test depends on the machine's speed.
+hypothesis.settings.register_profile(
+    "homing", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("homing")
 
 pytest_plugins = ["postgres", "stores"]
 
