@@ -9,9 +9,22 @@ from homing.engine import dispatch
 from homing.engine.settle import ENOUGH, SOON_MS
 from homing.model import Status
 from homing.policy.admission import EventDraft
+from homing.ports import SettleBatch
 
 URL = "https://receiver.example/hook"
 SLOW = "https://slow.example/hook"
+
+
+def settles_wait(world: World) -> asyncio.Event:
+    """Nothing is settled until this is set."""
+    gate, real = asyncio.Event(), world.flow.settle
+
+    async def slow(batch: SettleBatch) -> frozenset[int]:
+        await gate.wait()
+        return await real(batch)
+
+    world.flow.settle = slow  # type: ignore[method-assign]
+    return gate
 
 
 def test_the_last_outcome_in_the_air_is_written_at_once() -> None:
@@ -80,14 +93,7 @@ def test_a_success_gives_its_slot_back_before_it_is_written_and_a_failure_after(
 
         world.sender.scripts[URL] = reply
         await world.subscribe(URL)
-        gate = asyncio.Event()
-        real = world.flow.settle
-
-        async def slow(batch: object) -> frozenset[int]:
-            await gate.wait()
-            return await real(batch)  # type: ignore[arg-type]
-
-        world.flow.settle = slow  # type: ignore[method-assign]
+        gate = settles_wait(world)
         for _ in range(4):
             await world.publish()
         await world.wait(SECOND)
@@ -102,14 +108,7 @@ def test_a_success_gives_its_slot_back_before_it_is_written_and_a_failure_after(
 def test_nothing_starts_while_too_many_outcomes_wait_to_be_written() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
-        gate = asyncio.Event()
-        real = world.flow.settle
-
-        async def slow(batch: object) -> frozenset[int]:
-            await gate.wait()
-            return await real(batch)  # type: ignore[arg-type]
-
-        world.flow.settle = slow  # type: ignore[method-assign]
+        gate = settles_wait(world)
         bound = dispatch.UNSETTLED_MOST + 512 + 256
         drafts = [EventDraft(tenant="default", type="a.b", data=b"{}") for _ in range(5_000)]
         await world.engine.publish(drafts)

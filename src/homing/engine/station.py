@@ -120,14 +120,14 @@ class Station:
 
     def wants_rows(self, now: int) -> bool:
         """The store has something that could go, and the queue here runs low."""
-        if not (self.more_fresh or (self.next_due is not None and self.next_due <= now)):
+        due = self.next_due is not None and self.next_due <= now
+        if not (self.more_fresh or due) or self.loading or self.closed:
             return False
-        if self.loading or self.closed or not self.enabled or now < self.endpoint.hold_until:
+        if not self.enabled or now < self.endpoint.hold_until:
             return False
         low = self.ramp.slots
         if self.more_fresh and len(self.fresh) < low:
             return True
-        due = self.next_due is not None and self.next_due <= now
         return due and len(self.retry) + self.paced < low
 
     def due_later(self, at: int) -> None:
@@ -201,7 +201,7 @@ class Station:
             kept = [work for work in queue if keep(work)]
             queue.clear()
             queue.extend(kept)
-            if lane is Lane.FRESH:
+            if lane is _FRESH:
                 self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
         return gone
 
