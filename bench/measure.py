@@ -92,7 +92,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "ceiling": "the receiver itself, fed with static bytes",
         "a": "a bare aiohttp loop with HMAC, 64 in flight",
         "b": "our sender in the same loop",
-        "c": "publish in batches of 100 → SQLite → 50 URLs → settled",
+        "c": "publish in batches of 100 on 16 connections → SQLite → 50 URLs → settled",
         "d": "the same with single publishes on 64 connections",
         "e": "c on PostgreSQL",
         "f": "publish to receive at 500 events/s, p50",

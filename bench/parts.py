@@ -21,7 +21,7 @@ from bench.postgres import Postgres
 from bench.processes import BenchFailed, Publisher, Receiver, Server, send_without_server
 
 BATCH = 100
-BATCH_CONNECTIONS = 4
+BATCH_CONNECTIONS = 16
 SINGLE_CONNECTIONS = 64
 RATE = 500
 WARM_SHARE = 20

@@ -16,7 +16,8 @@ from homing.model import Finished, Status
 from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
-from homing.store.writer import Remote, Writer
+from homing.store.wire import Call
+from homing.store.writer import Remote, Writer, shares
 from store.build import Maker
 
 
@@ -142,4 +143,35 @@ async def test_a_row_that_is_refused_fails_its_own_call_alone(tmp_path: Path) ->
     good = [published(flow, make.event(), number, version) for number in range(1, 6)]
     results = await asyncio.gather(*twice, *good, return_exceptions=True)
     assert [type(result) for result in results] == [RuntimeError] * 3 + [Receipt] * 5
+    await writer.close()
+
+
+@pytest.mark.parametrize(
+    ("come", "together"),
+    [
+        ("p", ["p"]),
+        ("s", ["s"]),
+        ("ssd", ["ssd"]),
+        ("ps", ["p", "s"]),
+        ("sp", ["sp"]),
+        ("ppsd", ["pp", "sd"]),
+        ("spsps", ["spsp", "s"]),
+    ],
+)
+def test_publishers_do_not_wait_for_outcomes_that_came_after_them(
+    come: str, together: list[str]
+) -> None:
+    methods = {"p": "publish", "s": "settle", "d": "due"}
+    calls: list[Call] = [("flow", methods[letter], (), {}) for letter in come]
+    assert ["".join(call[1][0] for call in share) for share in shares(calls)] == together
+
+
+async def test_calls_larger_than_the_line_arrive_whole_and_in_order(tmp_path: Path) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    make = Maker()
+    events = [make.event(data=b"x" * size) for size in (9_000_000, 10, 9_000_000, 10)]
+    calls = [published(flow, event, number, 0) for number, event in enumerate(events, 1)]
+    *answers, last_id = await asyncio.gather(*calls, flow.last_id())
+    assert answers == [Receipt(it.event.key, 0, new=True) for it in events]
+    assert last_id == events[-1].event.id
     await writer.close()

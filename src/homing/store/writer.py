@@ -3,10 +3,10 @@
 apsw gives the GIL back and takes it again with every statement; beside a busy event loop each of
 these takes longer than the statement itself. Here the loop's process sends a call (port, method,
 arguments) over a socket pair, and a child runs it inline and answers, in order. Calls that wait
-together (a publish, a settle) share one COMMIT and are answered after it. The child has no
-life of its own: it ends with its parent, by the kernel's hand if need be, and holds no lock; the
-parent holds the lock file. If the child alone ends, what it was asked is StoreUnavailable, the next
-call starts another, and a batch that it had committed without an answer is known by its number.
+together share one COMMIT and are answered after it. The child has no life of its own: it ends with
+its parent, by the kernel's hand if need be, and holds no lock; the parent holds the lock file. If
+the child alone ends, what it was asked is StoreUnavailable, the next call starts another, and a
+batch that it had committed without an answer is known by its number.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from homing.store.sqlite import SqliteDb, to_its_end
 from homing.store.wire import Call, Frames, write_answer, write_call, write_error
 
 _RECEIVE_BYTES = 1 << 20
+_LINE_BYTES = 4 << 20  # what may be on its way to the child; the kernel gives less if it must
 _PR_SET_PDEATHSIG = 1
 CLOSE_S = 30
 
@@ -44,7 +45,8 @@ CLOSE_S = 30
 class _Answers(asyncio.Protocol):
     """The parent's end of the socket: answers come in the order of the calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: socket.socket | None = None) -> None:
+        self._line = line
         self._frames = Frames()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self.transport: asyncio.Transport | None = None
@@ -56,8 +58,17 @@ class _Answers(asyncio.Protocol):
         assert self.transport is not None
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self.transport.write(write_call(call))
+        self._write(self.transport, write_call(call))
         return future
+
+    def _write(self, transport: asyncio.Transport, frame: bytes) -> None:
+        """At once if it can be: a busy loop writes late, and the child would wait for nothing."""
+        sent = 0
+        if self._line is not None and not transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):  # It is full, or broken: the transport will see.
+                sent = self._line.send(frame)
+        if sent < len(frame):
+            transport.write(memoryview(frame)[sent:])
 
     def data_received(self, data: bytes) -> None:
         self._frames.add(data)
@@ -109,11 +120,14 @@ class Writer:
             if self._answers.transport is not None:
                 return
             loop = asyncio.get_running_loop()
-            _, self._answers = await loop.create_connection(_Answers, sock=self._begin())
+            line = self._begin()
+            _, self._answers = await loop.create_connection(lambda: _Answers(line), sock=line)
 
     def _begin(self) -> socket.socket:
         """Start the child, and give our end of the line to it."""
         ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
         words = [str(theirs.fileno()), str(self._path), str(self._node)]
         with theirs:
             self._child = subprocess.Popen(  # noqa: S603 - it is ourselves
@@ -220,6 +234,13 @@ class _Child:
             return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"))
 
 
+def shares(calls: list[Call]) -> list[list[Call]]:
+    """What shares a COMMIT: publishers do not wait for the outcomes that came after them."""
+    publishes = [n for n, call in enumerate(calls, 1) if call[1] == "publish"]
+    last = publishes[-1] if publishes else len(calls)
+    return [share for share in (calls[:last], calls[last:]) if share]
+
+
 def _end_with_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # The parent is told, and lets us finish.
@@ -244,7 +265,8 @@ def main(number: str, path: str, node: str) -> None:
         gc.set_threshold(50_000, 20, 50)
         with contextlib.suppress(ConnectionError):  # The parent was killed.
             while come := calls.next():
-                line.sendall(b"".join(child.answers(come)))
+                for together in shares(come):
+                    line.sendall(b"".join(child.answers(together)))
         to_its_end(db.close())
 
 
