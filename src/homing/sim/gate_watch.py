@@ -149,8 +149,9 @@ class GateWatch:
             trouble.others = True
         evidence = self._evidence_at
         if evidence is None or dialled:
-            if dialled or not self._suspects:
-                self._suspects.clear()
+            if dialled:  # It speaks for what failed before it began, not for what came after.
+                left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
+                self._suspects = left
             if evidence is not None and flight.at >= evidence:
                 self._evidence_at = None
         elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
