@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from engine.world import World, always, live
+from engine.world import HOUR, MINUTE, SECOND, World, always, live
 from homing.engine.options import EngineOptions
+from homing.model import Status
 
 URL = "https://receiver.example/hook"
 BUSY = "https://busy.example/hook"
@@ -64,3 +65,72 @@ def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptanc
         assert seen == sorted(seen)
 
     live(story, EngineOptions(ready_max=1))
+
+
+def test_a_delivery_that_was_read_before_its_publisher_is_answered_goes_once() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503)
+        world.sender.scripts[BUSY] = always(200, latency_ms=4_000)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe(BUSY, "busy.*")
+        await world.publish("busy.x")
+        world.flow.publish = slowly(world.flow.publish)  # type: ignore[method-assign]
+        published = asyncio.ensure_future(world.publish())
+        await world.wait(10)
+        # Somebody else's publish is in doubt: what the store has is looked for.
+        world.engine._dispatcher.all_in_store((await world.endpoint(URL)).id)
+        await world.wait(30)  # It has gone, was settled, forgotten for lack of room, read again.
+        assert not published.done()
+        await published
+        await world.wait(SECOND)
+        assert len(world.hits(URL)) == 1
+
+    live(story, EngineOptions(stations_max=1))
+
+
+def test_a_delivery_that_was_in_flight_when_the_expired_were_read_is_not_dropped() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503, latency_ms=30)
+        await world.subscribe(URL)
+        await world.wait(2 * HOUR)  # Nothing expires before.
+        await world.publish()
+        await world.wait(10)
+        (row,) = await world.deliveries()
+        station = world.engine._dispatcher.stations[row.delivery.endpoint_id]
+
+        async def expired(*_args: Any, **_more: Any) -> Any:
+            return [row.delivery], None, None  # as if its window had ended before this attempt
+
+        world.flow.expired = slowly(expired)  # type: ignore[method-assign]
+        world.engine._sweeper.expire(station)
+        await world.wait(SECOND)
+        (row,) = await world.deliveries()
+        assert (row.delivery.attempts, row.status) == (1, Status.PENDING)
+
+    live(story)
+
+
+def test_a_delivery_whose_endpoint_was_enabled_before_its_window_ended_is_not_dropped() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503)
+        await world.subscribe(URL)
+        endpoint_id = (await world.endpoint(URL)).id
+        await world.wait(2 * HOUR)  # Nothing expires before.
+        await world.publish()
+        await world.wait(SECOND)
+        await world.engine.freeze(endpoint_id, by="ann")
+        (row,) = await world.deliveries()
+
+        async def expired(*_args: Any, **_more: Any) -> Any:
+            return [row.delivery], None, None  # as if its window ended a moment after the look
+
+        world.flow.expired = slowly(expired)  # type: ignore[method-assign]
+        world.engine._sweeper.expire(world.engine._dispatcher.stations[endpoint_id])
+        await world.engine.enable(endpoint_id, by="ann")
+        await world.wait(SECOND)
+        (row,) = await world.deliveries()
+        assert (row.delivery.retry, row.status) == (1, Status.PENDING)
+        await world.wait(2 * MINUTE)
+        assert len(world.hits(URL)) == 2
+
+    live(story)

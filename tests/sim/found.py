@@ -40,7 +40,7 @@ FOUND = {
     "a step of the clock is not seen": 15,
     "a success while frozen enables": 81,
     "after a failed read nobody reads again": 56,
-    "an enable whose reply was lost is not read again": 11,
+    "an enable whose reply was lost is not read again": 80,
     "an epoch comes again": 0,
     "an event goes to the subscriptions of another tenant": 0,
     "drops are told of twice": 0,

@@ -21,7 +21,13 @@ REGRESSIONS = {
 LARGE_DELIVERIES = 1_000
 LARGE_REGRESSIONS = {  # with so many
     79: "the watch took an answer that was asked for before our outage as the end of the doubt",
+    166: "a process that died in its first moment was taken to be up",
+    182: "a delivery that was in flight while expired ones were read was dropped as one of them",
+    307: "a first attempt that an enable made fresh, by a clock that was ahead, broke the order",
     416: "an idle endpoint was forgotten while an older row of it was on its way; an attempt that "
     "was settled in between was not counted",
+    476: "a delivery that was read before its publisher was answered, by a station that was then "
+    "forgotten, went twice",
     503: "after an enable during a load, a first attempt went after one that was accepted later",
+    808: "a delivery whose window ended after its endpoint was enabled was dropped as held back",
 }

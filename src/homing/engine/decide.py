@@ -101,6 +101,8 @@ class Decision:
             match item:
                 case Made():
                     self._attempt(item)
+                case Ended() if item.reason is Reason.EXPIRED and not self._was_held(item.delivery):
+                    self._wait(item.delivery)
                 case Ended():
                     self._end(item.delivery, item.status, item.reason, self._now)
                 case Stray():
@@ -200,6 +202,12 @@ class Decision:
         )
 
     # --- the delivery ------------------------------------------------------------------------
+
+    def _was_held(self, delivery: Delivery) -> bool:
+        """Until its window ended: its endpoint may have been enabled since that was seen."""
+        state = self._endpoints[delivery.endpoint_id].health
+        held = state.state is not State.ENABLED
+        return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)
 
     def _wait(self, row: Delivery) -> None:
         """It stays pending: at its subscription's URL of today, unless that is gone."""

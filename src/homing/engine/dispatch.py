@@ -89,7 +89,7 @@ class Dispatcher(Shelf):
         if station is None:
             rules = self._options.rules_of(start.endpoint.tenant)
             endpoint = within_reach(start.endpoint, rules, now=self._clock.now())
-            station = self.stations[endpoint.id] = Station(endpoint)
+            station = self.stations[endpoint.id] = Station(endpoint, read_upto=self._read_upto)
         elif start.endpoint.generation > station.endpoint.generation:
             since = station.endpoint.health.enabled_since
             again = start.endpoint.health.enabled_since != since
@@ -164,7 +164,7 @@ class Dispatcher(Shelf):
             self._held.change_abroad(endpoint.bucket, endpoint.id)
             return
         if station is None:  # Kept: what is being read of it just now may be older.
-            self.stations[endpoint.id] = Station(endpoint)
+            self.stations[endpoint.id] = Station(endpoint, read_upto=self._read_upto)
             self.read_again(endpoint.id)
             return
         held_before, station.endpoint = not station.enabled, endpoint
@@ -299,9 +299,7 @@ class Dispatcher(Shelf):
 
     def landed(self, station: Station, delivery_id: int, made: Made | None) -> None:
         """An outcome is settled: its slot is free, at the latest now."""
-        station.in_flight.pop(delivery_id, None)
-        if station.loading:
-            station.settled_meanwhile.add(delivery_id)
+        station.landed(delivery_id)
         if made is None:
             return
         if made.lane is _PROBE:
@@ -383,6 +381,7 @@ class Dispatcher(Shelf):
         if answer.next_due is not None:
             station.due_later(answer.next_due)
         station.read_upto = max([station.read_upto, *(it.delivery.id for it in answer.fresh)])
+        self._read_upto = max(self._read_upto, station.read_upto)
         if station.closed:
             return
         if station.enabled:

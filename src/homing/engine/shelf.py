@@ -21,6 +21,7 @@ class Shelf:
         self._options, self._held, self._mine = options, held, held.mine
         self.stations: dict[int, Station] = {}
         self.ready_count = self.ready_bytes = 0
+        self._read_upto = 0  # by any station: one that was forgotten may have read so far
         self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
 
     def look(self, station: Station) -> None:

@@ -58,13 +58,14 @@ class Station:
         "read_upto",
         "reporting",
         "retry",
+        "settled_in_sweep",
         "settled_meanwhile",
         "stale",
         "sweeping",
         "wake_at",
     )
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, read_upto: int = 0) -> None:
         self.endpoint = endpoint
         self.host = host_of(endpoint.url)
         self.ramp = Ramp()
@@ -77,10 +78,11 @@ class Station:
         self.sweeping = False  # its expired deliveries are being looked for
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
-        self.read_upto = 0  # the highest id of a fresh delivery that came from the store
+        self.read_upto = read_upto  # the highest id of a fresh delivery that came from the store
         self.next_due: int | None = None
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
+        self.settled_in_sweep: set[int] = set()  # in flight at its beginning, or settled since
         self.stale = False  # what is being loaded may have moved away meanwhile, or was put back
         self.expire_at = 0  # when it is held: look for expired deliveries then
         self.wake_at: int | None = None
@@ -156,6 +158,14 @@ class Station:
         if self.paced and lane is _FRESH and work.delivery.part != PART_FIRST:
             self.paced -= 1
         return work
+
+    def landed(self, delivery_id: int) -> None:
+        """It is settled: what was read before may hold it as it was."""
+        self.in_flight.pop(delivery_id, None)
+        if self.loading:
+            self.settled_meanwhile.add(delivery_id)
+        if self.sweeping:
+            self.settled_in_sweep.add(delivery_id)
 
     def known(self) -> set[int]:
         ids = set(self.in_flight)

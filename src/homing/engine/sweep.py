@@ -88,6 +88,8 @@ class Sweeper:
         soonest = now + LOOK_AGAIN_MS
         after = 0
         while True:
+            # What is in flight now, or settled during the look, may be another row by then.
+            station.settled_in_sweep = set(station.in_flight)
             rows, last, next_at = await self._flow.expired(
                 station.endpoint.id,
                 bucket=station.endpoint.bucket,
@@ -96,7 +98,7 @@ class Sweeper:
                 limit=STEP,
             )
             for row in rows:
-                if row.id in station.in_flight:
+                if row.id in station.in_flight or row.id in station.settled_in_sweep:
                     soonest = min(soonest, now + AGAIN_MS)
                 else:
                     station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.

@@ -44,8 +44,10 @@ class Process:
                 self._world.die()
                 await asyncio.sleep(1)
             else:
-                self._world.is_up.set()
-                return
+                if self._world.life.alive:  # Else it died in its first moment.
+                    self._world.is_up.set()
+                    return
+                await asyncio.sleep(1)
             finally:
                 faults.starting = False
 

@@ -46,7 +46,7 @@ class Requests:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._order: dict[tuple[int, int], DeliveryModel] = {}  # the last first attempt
+        self._order: dict[tuple[int, int, int], DeliveryModel] = {}  # the last first attempt
         self._signed: dict[str, str] = {}
         self.gate: GateWatch
 
@@ -193,8 +193,10 @@ class Requests:
         books = self._books
         if delivery.moved or books.facts[delivery.event_id].type.startswith("homing."):
             return
-        last = self._order.get((books.life, endpoint.id))
-        self._order[books.life, endpoint.id] = delivery
+        # By a clock that was ahead, an enable makes fresh what was held back before it.
+        since = endpoint.enabled_since if books.clock_jumped else 0
+        last = self._order.get((books.life, endpoint.id, since))
+        self._order[books.life, endpoint.id, since] = delivery
         if last is None or last.accepted_at < delivery.accepted_at:
             return
         books.must(
