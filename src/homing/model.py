@@ -366,7 +366,7 @@ class Finished(Struct, frozen=True, gc=False, array_like=True):
     arrived: bool = False  # cancelled, but an attempt in flight was answered with 2xx
 
 
-class Target(Struct, frozen=True):
+class Target(Struct, frozen=True, cache_hash=True):
     """A normalised URL in the parts that a request needs."""
 
     scheme: str  # "http" or "https"

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homing.model import Failure
+from homing.net import answer as answer_module
 from homing.net.answer import (
     EXCERPT_BYTES_MAX,
     HEADERS_KEPT_BYTES_MAX,
+    SEEN_BYTES_MAX,
+    SEEN_MAX,
     WIRE_BYTES_MAX,
     AnswerReader,
 )
@@ -102,6 +105,54 @@ def test_segments_change_nothing(row: Hostile, cuts: list[int]) -> None:
     assert (pieces.code, pieces.failure) == (whole.code, whole.failure)
     assert pieces.headers == whole.headers
     assert pieces.excerpt.startswith(whole.excerpt) or whole.excerpt.startswith(pieces.excerpt)
+
+
+def _read(reader: AnswerReader, stream: bytes) -> tuple[object, ...]:
+    over = reader.feed(stream)
+    read = (over, reader.code, reader.failure, reader.detail, reader.headers, reader.excerpt)
+    return (*read, reader.retry_after, reader.keep_alive_s, reader.reusable, reader.begun)
+
+
+_ORDINARY = (
+    OK,
+    b"HTTP/1.1 204 N\r\ndate: now\r\nkeep-alive: timeout=9\r\n\r\n",
+    b"HTTP/1.1 429 S\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nslow",
+    b"HTTP/1.1 200 K\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 K\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+    b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
+    OK + OK,
+)
+
+
+@pytest.mark.parametrize(
+    "stream", [*_ORDINARY, *(b"".join(row.parts) for row in HOSTILE if row.end is not End.FOREVER)]
+)
+def test_an_answer_seen_before_is_read_as_at_the_first_time(
+    stream: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[bytes, object] = {}
+    monkeypatch.setattr(answer_module, "_seen", seen)
+    if not stream:
+        return
+    first = _read(AnswerReader(), stream)
+    assert _read(AnswerReader(), stream) == first
+    kept = AnswerReader()  # One connection: the same again, and another after it.
+    assert _read(kept, stream) == first
+    if kept.reusable:
+        for again in (stream, OK, stream):
+            kept.next()
+            assert _read(kept, again) == _read(AnswerReader(), again)
+    assert all(len(it) <= SEEN_BYTES_MAX for it in seen)
+
+
+def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[bytes, object] = {}
+    monkeypatch.setattr(answer_module, "_seen", seen)
+    for number in range(3 * SEEN_MAX):
+        reader = AnswerReader()
+        assert reader.feed(b"HTTP/1.1 200 OK\r\nid: %d\r\ncontent-length: 0\r\n\r\n" % number)
+        assert len(seen) <= SEEN_MAX
+    assert seen
 
 
 def _cut(stream: bytes, cuts: list[int]) -> list[bytes]:

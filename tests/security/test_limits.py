@@ -84,6 +84,19 @@ async def test_a_body_that_drips_on_after_its_answer_is_given_up() -> None:
         assert (await until_end(reader))[1]
 
 
+@pytest.mark.parametrize("body", [GOOD, b"{}"], ids=["accepted", "refused"])
+async def test_a_line_that_rests_after_its_answer_is_ended(body: bytes) -> None:
+    async with served() as at, at.line() as (reader, writer):
+        writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+        await reader.readuntil(b"HTTP/1.1 ")
+        watch = Watch()
+        watch.look(at.server.server_state.connections, 0.0)
+        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        assert not reader.at_eof()
+        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        assert (await until_end(reader))[1]
+
+
 async def test_a_line_at_work_is_left_alone() -> None:
     async with served() as at, at.line() as (reader, writer):
         head = b"content-length: %d\r\n\r\n" % len(GOOD)

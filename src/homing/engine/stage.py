@@ -25,6 +25,7 @@ def _to_the_second(at_s: int) -> str:
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
+@lru_cache(maxsize=16)  # All events of a commit have the same.
 def rfc3339(at_ms: int) -> str:
     return f"{_to_the_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 

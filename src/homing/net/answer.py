@@ -9,11 +9,15 @@ llhttp does the parsing, strictly: both Content-Length and Transfer-Encoding, fo
 lengths are not an answer. One leniency is granted, lines that end in a bare LF, because receivers
 written by hand do that, every other client accepts it, and no second answer is ever read from a
 connection in doubt, so nothing can be smuggled.
+
+Receivers say the same again and again, most of them byte for byte within a second. A whole answer
+that came in one piece is remembered for a while with what was read in it, and not parsed again.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import httptools
 
@@ -26,8 +30,23 @@ WIRE_BYTES_MAX = 128 * 1024
 EXCERPT_BYTES_MAX = 1024
 INTERIM_MAX = 20
 RETRY_AFTER_CHARS_MAX = 128
+SEEN_MAX = 256
+SEEN_BYTES_MAX = 1024
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
+
+
+class _Seen(NamedTuple):
+    """What was read in a whole answer after which its connection may be used again."""
+
+    code: int
+    headers: bytes
+    excerpt: bytes
+    retry_after: str | None
+    keep_alive_s: int | None
+
+
+_seen: dict[bytes, _Seen] = {}
 
 
 class AnswerReader:
@@ -87,8 +106,11 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> bool:
         """True when nothing more needs to be read: there is a code or a failure."""
-        if self._wire_bytes == 0 and data[0] not in b"H\r\n":
-            return self._fail(Failure.BAD_ANSWER, "not an HTTP answer")
+        if self._wire_bytes == 0:
+            if (seen := _seen.get(data)) is not None:
+                return self._again(data, seen)
+            if data[0] not in b"H\r\n":
+                return self._fail(Failure.BAD_ANSWER, "not an HTTP answer")
         if self.code is None and self._wire_bytes + len(data) > HEAD_BYTES_MAX:
             return self._feed_large(data)
         self._wire_bytes += len(data)
@@ -97,10 +119,30 @@ class AnswerReader:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             return self._malformed(error)
         if self._complete or self.failure is not None:
+            if self._wire_bytes == len(data) <= SEEN_BYTES_MAX:
+                self._remember(data)
             return True
         return self.code is not None and (
             self._body_bytes >= BODY_BYTES_MAX or self._wire_bytes >= WIRE_BYTES_MAX
         )
+
+    def _remember(self, data: bytes) -> None:
+        if self.code is None or not self.reusable or self._interim:
+            return
+        if len(_seen) >= SEEN_MAX:
+            _seen.clear()
+        _seen[bytes(data)] = _Seen(
+            self.code, self.headers, self.excerpt, self.retry_after, self.keep_alive_s
+        )
+
+    def _again(self, data: bytes, seen: _Seen) -> bool:
+        """The parser does not see it: it rests between two answers before as after."""
+        self._wire_bytes = len(data)
+        self.code, self.excerpt = seen.code, seen.excerpt
+        self.retry_after, self.keep_alive_s = seen.retry_after, seen.keep_alive_s
+        self._header_lines.append(seen.headers)
+        self._complete = self.reusable = True
+        return True
 
     def _feed_large(self, data: bytes) -> bool:
         """The head has to end within its limit, however the bytes arrive."""

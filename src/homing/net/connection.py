@@ -63,13 +63,14 @@ class Connection(asyncio.Protocol):
         self.expires_at = 0.0
         self.transport: asyncio.Transport | None = None  # None before and after the connection
 
-    def begin(self, flight: Flight, *parts: bytes) -> None:
+    def begin(self, flight: Flight, head: bytes, body: bytes = b"") -> None:
         """Write a request; what comes back belongs to this flight."""
         assert self.transport is not None
         self.flight = flight
         flight.connection = self
-        for part in parts:
-            self.transport.write(part)
+        self.transport.write(head)
+        if body:
+            self.transport.write(body)
 
     def finish(self) -> None:
         """The flight is over; the same connection may carry another."""
@@ -99,7 +100,8 @@ class Connection(asyncio.Protocol):
 
     def quiet(self) -> bool:
         """Nothing waits to be read: neither an end nor bytes that the loop has not seen yet."""
-        assert self.transport is not None
+        if self.transport is None or self.transport.is_closing():
+            return False
         sock = self.transport.get_extra_info("socket")
         if sock is None or sock.fileno() < 0:
             return False

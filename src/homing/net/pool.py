@@ -47,10 +47,9 @@ class Pool:
             if not stack:
                 del self._by_key[key]
             del self._by_age[connection]
-            if (
-                now < connection.expires_at
-                and connection.clean()
-                and (now - connection.idle_at < QUIET_AFTER_S or connection.quiet())
+            # One whose end the loop has seen is not here any more.
+            if now < connection.expires_at and (
+                now - connection.idle_at < QUIET_AFTER_S or connection.quiet()
             ):
                 return connection
             connection.drop()

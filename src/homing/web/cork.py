@@ -8,11 +8,38 @@ others of that turn.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from homing.web.limits import Limited
 
 UNCORKED_BYTES = 64 * 1024  # large answers go at once
+
+
+class _Turn:
+    """What was written in this turn of a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._corked: list[_Corked] = []
+
+    def has(self, corked: _Corked) -> None:
+        if not self._corked:
+            self._loop.call_soon(self._ends)
+        self._corked.append(corked)
+
+    def _ends(self) -> None:
+        corked, self._corked = self._corked, []
+        for one in corked:
+            try:
+                one.flush()
+            except Exception as error:  # noqa: BLE001 - the others' answers must go
+                told = {"message": "an answer could not be written", "exception": error}
+                self._loop.call_exception_handler(told)
+
+
+_turns: MutableMapping[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
 
 
 class _Corked:
@@ -20,24 +47,27 @@ class _Corked:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._turn = _turns.get(loop) or _turns.setdefault(loop, _Turn(loop))
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._loop.call_soon(self._flush)
+            self._turn.has(self)
         self._parts.append(data)
         if len(data) >= UNCORKED_BYTES:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
-        if self._parts:
-            parts, self._parts = self._parts, []
+    def flush(self) -> None:
+        """Write it now."""
+        parts = self._parts
+        if parts:
+            self._parts = []
             if not self._transport.is_closing():
-                self._transport.write(b"".join(parts))
+                self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:

@@ -2,8 +2,9 @@
 
 Uvicorn bounds neither. There are at most 8,192 connections. A head that never ends is cut off at
 64 KiB beyond its first read. The watch looks at all connections once a second, which costs a
-request nothing, and ends those that hold their place: no whole head within 10 s, or an answer of
-which nothing was taken for 30 s. How long a body may take is ``body``'s rule.
+request nothing, and ends those that hold their place: no whole head within 10 s, be it the first or
+another after an answer, or an answer of which nothing was taken for 30 s. So no connection needs a
+timer of its own. How long a body may take is ``body``'s rule.
 """
 
 from __future__ import annotations
@@ -56,6 +57,13 @@ class Limited(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.head_bytes = NO_HEAD
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+        else:  # The same, without a timer: the watch looks.
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
 
 
 class Watch:

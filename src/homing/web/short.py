@@ -136,7 +136,6 @@ class ShortWay(CorkedProtocol):
             or self.transport.is_closing()
         ):
             return False
-        self._unset_keepalive_if_required()
         return self._short_way(head.headers, data[body_at:], keep_alive=True)
 
     def _idle(self) -> bool:
