@@ -23,7 +23,13 @@ _CROCKFORD_VALUE = {char: value for value, char in enumerate(_CROCKFORD)}
 _ID_CHARS = 13
 
 
-class Status(StrEnum):
+class Word(StrEnum):
+    """A word of the contract. It hashes as its text does: that of an Enum is Python, and hot."""
+
+    __hash__ = str.__hash__
+
+
+class Status(Word):
     """Of a delivery."""
 
     PENDING = "pending"
@@ -32,7 +38,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Reason(StrEnum):
+class Reason(Word):
     """Why a delivery was dropped or cancelled."""
 
     EXHAUSTED = "exhausted"
@@ -41,7 +47,7 @@ class Reason(StrEnum):
     SUBSCRIPTION_DELETED = "subscription_deleted"
 
 
-class State(StrEnum):
+class State(Word):
     """Of an endpoint."""
 
     ENABLED = "enabled"
@@ -49,7 +55,7 @@ class State(StrEnum):
     FROZEN = "frozen"
 
 
-class Outcome(StrEnum):
+class Outcome(Word):
     """What an attempt means."""
 
     DELIVERED = "delivered"
@@ -57,7 +63,7 @@ class Outcome(StrEnum):
     OURS = "ours"
 
 
-class Lane(StrEnum):
+class Lane(Word):
     """The two lanes, and the two kinds of attempt that go around them."""
 
     FRESH = "fresh"
@@ -66,7 +72,7 @@ class Lane(StrEnum):
     TEST = "test"
 
 
-class Format(StrEnum):
+class Format(Word):
     """How an event is written into a request body."""
 
     STANDARD = "standard"
@@ -75,14 +81,14 @@ class Format(StrEnum):
     WORKFRONT = "workfront"
 
 
-class Connector(StrEnum):
+class Connector(Word):
     """Whether all filters must hold, or one."""
 
     AND = "AND"
     OR = "OR"
 
 
-class Failure(StrEnum):
+class Failure(Word):
     """Why there was no usable answer; the last group is our own trouble (outcome ``ours``)."""
 
     TIMEOUT = "timeout"
@@ -161,6 +167,11 @@ def read_id(prefix: str, text: str) -> int | None:
             return None
         number = number << 5 | value
     return number if number < 1 << 63 else None
+
+
+def content_hash(kind: str, given_time: str, data: bytes) -> bytes:
+    """What must be equal for the same id to be the same event: type, the time given, data."""
+    return hashlib.blake2b(f"{kind}\0{given_time}\0".encode() + data, digest_size=16).digest()
 
 
 def bucket_of(tenant: str, url: str) -> int:
@@ -320,7 +331,7 @@ class Phases(Struct, frozen=True, gc=False, array_like=True):
     total_us: int = 0
 
 
-class Decided(StrEnum):
+class Decided(Word):
     """What followed from an attempt."""
 
     DELIVERED = "delivered"

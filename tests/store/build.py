@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 
@@ -118,7 +117,7 @@ class Maker:
             data=data,
         )
         deliveries = tuple(self.delivery(event, subscription) for subscription in to)
-        return NewEvent(event, hashlib.sha256(kind.encode() + data).digest(), deliveries)
+        return NewEvent(event, "", deliveries)
 
     def delivery(
         self,

@@ -50,7 +50,7 @@ class Model:
         conflicts = tuple(
             n
             for n, new in enumerate(request)
-            if self.hashes.get(new.event.key, new.content_hash) != new.content_hash
+            if self.hashes.get(new.event.key, new.content_hash()) != new.content_hash()
         )
         if conflicts:
             return Refusal(conflicts)
@@ -58,7 +58,7 @@ class Model:
         for new in request:
             is_new = new.event.key not in self.hashes
             if is_new:
-                self.hashes[new.event.key] = new.content_hash
+                self.hashes[new.event.key] = new.content_hash()
                 self.counts[new.event.key] = len(new.deliveries)
                 self.pending.update((it.id, it) for it in new.deliveries)
                 self.seen += new.deliveries

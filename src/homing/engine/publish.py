@@ -14,7 +14,6 @@ import structlog
 from msgspec import Struct
 
 from homing.engine.core import Core
-from homing.engine.stage import content_hash
 from homing.errors import (
     EventConflict,
     FieldProblem,
@@ -97,7 +96,7 @@ class Publisher:
             if draft.key is not None:
                 first, place = seen.setdefault((draft.tenant, draft.key), (number, place))
                 if first != number:
-                    if content_hash(draft) != content_hash(distinct[place]):
+                    if not _same(draft, distinct[place]):
                         reason = f"has the same id as events[{first}] but another content"
                         problems.append(FieldProblem(f"events[{number}].id", reason))
                     index.append(place)
@@ -194,6 +193,11 @@ class Publisher:
         self.closed = True
         if self._task is not None:
             await asyncio.wait([self._task])
+
+
+def _same(one: EventDraft, other: EventDraft) -> bool:
+    """What their content hash would tell."""
+    return (one.type, one.time or "", one.data) == (other.type, other.time or "", other.data)
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -12,12 +11,6 @@ from homing.model import Delivery, Event, Ids, Subscription, bucket_of, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.retry import window_end
 from homing.ports import NewEvent
-
-
-def content_hash(draft: EventDraft) -> bytes:
-    """What must be equal for the same id to be the same event: type, the time given, data."""
-    head = f"{draft.type}\0{draft.time or ''}\0".encode()
-    return hashlib.blake2b(head + draft.data, digest_size=16).digest()
 
 
 @lru_cache(maxsize=16)
@@ -45,7 +38,7 @@ class Stage:
             tenant, kind, data=data, now=now, not_to_endpoint=not_to_endpoint
         )
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
-        return NewEvent(event, content_hash(draft), deliveries)
+        return NewEvent(event, draft.time or "", deliveries)
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)

@@ -19,6 +19,7 @@ LOOK_EVERY_NS = 250_000_000
 SLEW_DIVISOR = 2_000  # one part in 2,000 is 500 ppm
 STEP_NS = 60_000_000_000
 _NS_PER_MS = 1_000_000
+_BITS = 40  # of a fraction; what is rounded off is less than a microsecond between two looks
 
 monotonic: Callable[[], float] = time.monotonic
 
@@ -34,16 +35,14 @@ class SystemClock:
     ) -> None:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
-        self._looked_ns = monotonic_ns()  # monotonic, at the last look at the wall clock
-        self._ours_ns = wall_ns()  # our time at the last look
-        self._offset_ns = 0  # how far the wall clock was ahead of ours then
         self._stepped_ms: int | None = None
         self._ahead_ns = 0  # of the wall clock: the clock that we follow
+        self._go_on_from(monotonic_ns(), wall_ns(), 0)
 
     def begin_at(self, now_ms: int) -> None:
         """Follow another clock from the start, before anything has read ours."""
         self._ahead_ns = now_ms * _NS_PER_MS - self._wall_ns()
-        self._ours_ns, self._looked_ns = now_ms * _NS_PER_MS, self._monotonic_ns()
+        self._go_on_from(self._monotonic_ns(), now_ms * _NS_PER_MS, self._offset_ns)
 
     def follow(self, ahead_ms: int) -> None:
         """The clock that we follow is so far ahead of ours."""
@@ -51,28 +50,33 @@ class SystemClock:
 
     def now(self) -> int:
         """Unix milliseconds UTC."""
-        mono = self._monotonic_ns()
-        passed = mono - self._looked_ns
-        ours = self._ours_ns + passed
-        most, offset = passed // SLEW_DIVISOR, self._offset_ns  # As in _drawn_ns: it is hot.
-        ours += offset if -most <= offset <= most else most if offset > 0 else -most
-        if passed >= LOOK_EVERY_NS:
-            self._look(mono, ours)
-        return ours // _NS_PER_MS
+        passed = self._monotonic_ns() - self._looked_ns
+        if passed < LOOK_EVERY_NS:  # It is hot: few steps, with short whole numbers.
+            return self._ms + (passed * self._pace + self._part >> _BITS)
+        return self._look(passed)
 
     def stepped_at(self) -> int | None:
         """When the wall clock was last seen to have been set by more than a minute, in our time."""
         self.now()
         return self._stepped_ms
 
-    def _drawn_ns(self, passed: int) -> int:
-        """The correction since the last look: no more than is missing, no faster than allowed."""
+    def _look(self, passed: int) -> int:
+        """At the wall clock: how far it is ahead of ours."""
         most = passed // SLEW_DIVISOR
-        return max(-most, min(most, self._offset_ns))
-
-    def _look(self, mono: int, ours: int) -> None:
-        expected = self._offset_ns - self._drawn_ns(mono - self._looked_ns)
+        drawn = max(-most, min(most, self._offset_ns))  # no more than is missing, nor faster
+        ours, expected = self._ours_ns + passed + drawn, self._offset_ns - drawn
         offset = self._wall_ns() + self._ahead_ns - ours
         if abs(offset - expected) > STEP_NS:
             self._stepped_ms = ours // _NS_PER_MS
-        self._looked_ns, self._ours_ns, self._offset_ns = mono, ours, offset
+        self._go_on_from(self._looked_ns + passed, ours, offset)
+        return self._ms
+
+    def _go_on_from(self, mono: int, ours: int, offset: int) -> None:
+        self._looked_ns = mono  # monotonic, at the last look at the wall clock
+        self._ours_ns = ours  # our time at the last look …
+        self._ms, part_ns = divmod(ours, _NS_PER_MS)  # … in whole milliseconds, and the rest
+        self._part = (part_ns << _BITS) // _NS_PER_MS
+        self._offset_ns = offset  # how far the wall clock was ahead of ours then
+        most = LOOK_EVERY_NS // SLEW_DIVISOR
+        ours_ns = LOOK_EVERY_NS + max(-most, min(most, offset))  # until the next look
+        self._pace = (ours_ns << _BITS) // (LOOK_EVERY_NS * _NS_PER_MS)  # in ms per ns

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from homing.model import Phases
 from homing.ports import Answer, Request
 
@@ -23,41 +25,23 @@ class Stage(Enum):
     ANSWER = "answer"
 
 
-class Flight:
-    """Mutable and hot: plain slots, times in seconds of the monotonic clock."""
+class Flight(Struct, eq=False):
+    """Mutable and hot; times in seconds of the monotonic clock. Two are never equal."""
 
-    __slots__ = (
-        "address",
-        "checked_at",
-        "connect_us",
-        "connection",
-        "deadline_at",
-        "dns_us",
-        "done",
-        "first_byte_at",
-        "request",
-        "stage",
-        "started_at",
-        "task",
-        "tls_us",
-        "written_at",
-    )
-
-    def __init__(self, request: Request, done: Callable[[Answer], None], started_at: float) -> None:
-        self.request = request
-        self.done = done
-        self.started_at = started_at
-        self.deadline_at = started_at + request.deadline_ms / 1000
-        self.stage = Stage.ANSWER
-        self.task: asyncio.Task[None] | None = None  # only while a connection is being made
-        self.connection: Connection | None = None
-        self.address: str | None = None
-        self.dns_us: int | None = None
-        self.connect_us: int | None = None
-        self.tls_us: int | None = None
-        self.checked_at = 0.0
-        self.written_at = started_at
-        self.first_byte_at = 0.0
+    request: Request
+    done: Callable[[Answer], None]
+    started_at: float
+    deadline_at: float
+    written_at: float
+    stage: Stage = Stage.ANSWER
+    task: asyncio.Task[None] | None = None  # only while a connection is being made
+    connection: Connection | None = None
+    address: str | None = None
+    dns_us: int | None = None
+    connect_us: int | None = None
+    tls_us: int | None = None
+    checked_at: float = 0.0
+    first_byte_at: float = 0.0
 
     def phases(self, now: float) -> Phases:
         first_byte = self.first_byte_at

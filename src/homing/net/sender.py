@@ -119,7 +119,7 @@ class HttpSender:
     def send(self, request: Request, done: Callable[[Answer], None]) -> None:
         """Begin one attempt; ``done`` is called later on the loop, exactly once."""
         now = self._monotonic()
-        flight = Flight(request, done, now)
+        flight = Flight(request, done, now, now + request.deadline_ms / 1000, now)
         self._flights.add(flight)
         if not self._sweeping:
             self._start_sweeping(now)

@@ -36,18 +36,11 @@ def body(event: Event, fmt: Format, frame: Frame | None = None) -> tuple[bytes, 
 
 def _standard(event: Event) -> bytes:
     """The payload that the Standard Webhooks specification recommends."""
-    return b"".join(
-        (
-            b'{"id":',
-            encode(event.key),
-            b',"type":',
-            encode(event.type),
-            b',"timestamp":',
-            encode(event.time),
-            b',"data":',
-            event.data,
-            b"}",
-        )
+    return b'{"id":%b,"type":%b,"timestamp":%b,"data":%b}' % (
+        encode(event.key),
+        encode(event.type),
+        encode(event.time),
+        event.data,
     )
 
 

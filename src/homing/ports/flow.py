@@ -15,6 +15,7 @@ from homing.model import (
     Finished,
     Transition,
     Work,
+    content_hash,
 )
 
 
@@ -22,8 +23,12 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event to be written with all its deliveries."""
 
     event: Event
-    content_hash: bytes  # of type, given time and data: the same id again is equal or a conflict
+    given_time: str  # by its publisher, empty if none was
     deliveries: tuple[Delivery, ...]
+
+    def content_hash(self) -> bytes:
+        """The same id again is equal or a conflict. The store asks, off the event loop."""
+        return content_hash(self.event.type, self.given_time, self.event.data)
 
 
 class Receipt(Struct, frozen=True, gc=False, array_like=True):

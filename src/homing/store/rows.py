@@ -206,7 +206,7 @@ def event(row: Row) -> Event:
 
 
 def event_key_row(new: NewEvent) -> Row:
-    return (new.event.tenant, new.event.key, new.event.id, new.content_hash)
+    return (new.event.tenant, new.event.key, new.event.id, new.content_hash())
 
 
 def pending_row(it: Delivery) -> Row:

@@ -75,7 +75,7 @@ def answer_all(
 
     One after the other: a request that repeats an event of an earlier one gets its answer.
     """
-    kept = dict(known)
+    here: dict[tuple[str, str], NewEvent] = {}
     answers: list[list[Receipt] | Refusal] = []
     accepted: list[NewEvent] = []
     for request in requests:
@@ -84,11 +84,13 @@ def answer_all(
         fresh: list[NewEvent] = []
         for index, new in enumerate(request):
             event = new.event
-            there = kept.get((event.tenant, event.key))
+            there = known.get((event.tenant, event.key))
+            if there is None and (twin := here.get((event.tenant, event.key))) is not None:
+                there = twin.content_hash(), len(twin.deliveries)
             if there is None:
                 fresh.append(new)
                 receipts.append(Receipt(event.key, len(new.deliveries), new=True))
-            elif there[0] == new.content_hash:
+            elif there[0] == new.content_hash():
                 receipts.append(Receipt(event.key, there[1], new=False))
             else:
                 conflicts.append(index)
@@ -97,6 +99,5 @@ def answer_all(
             continue
         answers.append(receipts)
         accepted += fresh
-        for new in fresh:
-            kept[new.event.tenant, new.event.key] = (new.content_hash, len(new.deliveries))
+        here.update({(new.event.tenant, new.event.key): new for new in fresh})
     return answers, accepted
