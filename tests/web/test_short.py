@@ -10,9 +10,8 @@ import pytest
 from homing.engine.publish import Publisher, Told
 from homing.errors import TooLarge
 from homing.testing import KEY, HomingServer, running_server
+from homing.web.api.publish import Plain
 from homing.web.short import ShortWay, _Head
-
-Headers = list[tuple[bytes, bytes]]
 
 LONG = "content-encoding: identity\r\n"  # A header that says nothing, and is not plain.
 GOOD = '{"type":"a.b","id":"one","data":{"n":1}}'
@@ -30,8 +29,8 @@ def shorts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
     short_way = ShortWay._short_way
 
-    def watched(self: ShortWay, headers: Headers, body: bytes, *, keep_alive: bool) -> bool:
-        seen.append(short_way(self, headers, body, keep_alive=keep_alive))
+    def watched(self: ShortWay, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
+        seen.append(short_way(self, plain, body, keep_alive=keep_alive))
         return seen[-1]
 
     monkeypatch.setattr(ShortWay, "_short_way", watched)

@@ -87,6 +87,8 @@ class Publisher:
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
+        if len(drafts) == 1:
+            return list(drafts), [0]
         distinct: list[EventDraft] = []
         index: list[int] = []
         seen: dict[tuple[str, str], tuple[int, int]] = {}

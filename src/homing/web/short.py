@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from homing.engine.publish import Told
 from homing.errors import HomingError
 from homing.web.answer import answer_bytes
-from homing.web.api.publish import published
+from homing.web.api.publish import Plain, published
 from homing.web.app import PUBLISH_PATH, Front
 from homing.web.cork import CorkedProtocol
 from homing.web.limits import NO_HEAD
@@ -77,14 +77,14 @@ class _Post:
 
 
 class _Head(NamedTuple):
-    """A head that went the short way: what is before and after its length, and its headers."""
+    """A head that went the short way: what is before and after its length, and what it says."""
 
     before: bytes
     after: bytes
-    headers: list[tuple[bytes, bytes]]
+    plain: Plain
 
 
-def _head_of(data: bytes, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Head | None:
+def _head_of(data: bytes, body: bytes, plain: Plain) -> _Head | None:
     """The head of a request that is all of ``data``, and that tells its length."""
     head = data[: len(data) - len(body)]
     lower = head.lower()
@@ -97,7 +97,7 @@ def _head_of(data: bytes, body: bytes, headers: list[tuple[bytes, bytes]]) -> _H
     if not digits.isdigit() or int(digits) != len(body):
         return None
     digits_at = head.index(digits, value_at)
-    return _Head(head[:digits_at], head[digits_at + len(digits) :], headers)
+    return _Head(head[:digits_at], head[digits_at + len(digits) :], plain)
 
 
 class ShortWay(CorkedProtocol):
@@ -136,7 +136,7 @@ class ShortWay(CorkedProtocol):
             or self.transport.is_closing()
         ):
             return False
-        return self._short_way(head.headers, data[body_at:], keep_alive=True)
+        return self._short_way(head.plain, data[body_at:], keep_alive=True)
 
     def _idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -174,18 +174,17 @@ class ShortWay(CorkedProtocol):
         self._between = True
         if parts is not None:
             body, keep_alive = b"".join(parts), self.parser.should_keep_alive()
-            if self._short_way(self.headers, body, keep_alive=keep_alive):
+            plain = Plain.of(self.headers)
+            if plain is not None and self._short_way(plain, body, keep_alive=keep_alive):
                 if keep_alive:
-                    self._head = _head_of(self._data, body, self.headers)
+                    self._head = _head_of(self._data, body, plain)
                 return
             self._long_way(parts)
         super().on_message_complete()
 
-    def _short_way(
-        self, headers: list[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool
-    ) -> bool:
+    def _short_way(self, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
         publish = cast("Front", self.app).publish
-        drafts = publish.short(headers, body)
+        drafts = publish.short(plain, body)
         if drafts is None:
             return False
         post = _Post(self, keep_alive=keep_alive)

@@ -7,6 +7,7 @@ is wrong. ``data`` is cut out of the body as it stands, never read and written a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -41,6 +42,28 @@ _encode = Encoder().encode
 _TOO_DEEP = "is nested too deeply"
 
 
+class Plain(NamedTuple):
+    """What a plain request says in its headers."""
+
+    authorization: bytes | None
+    lines: bool  # its body is one event a line
+
+    @classmethod
+    def of(cls, headers: Sequence[tuple[bytes, bytes]]) -> Plain | None:
+        """None where they say anything that is not plain."""
+        if len(headers) > HEADERS_MAX:
+            return None
+        authorization, kind = None, b""
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"content-encoding":
+                return None
+        return cls(authorization, _is_lines(kind))
+
+
 class Publish:
     """The endpoint."""
 
@@ -72,7 +95,7 @@ class Publish:
         room = self._room
         body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
         try:
-            answer = published(await self._publish(_read(body, kind, who)))
+            answer = published(await self._publish(_read(body, who, lines=_is_lines(kind))))
         finally:
             room.leave(body)
         await send(
@@ -97,24 +120,16 @@ class Publish:
         quotas.published(drafts, receipts)
         return receipts
 
-    def short(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> list[EventDraft] | None:
+    def short(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
         """The events of a plain request; None where there is anything to refuse, or to wait for."""
-        if len(body) > SMALL_BYTES or len(headers) > HEADERS_MAX or self._quotas is not None:
+        if len(body) > SMALL_BYTES or self._quotas is not None:
             return None
-        authorization, kind = None, b""
-        for name, value in headers:
-            if name == b"authorization":
-                authorization = value
-            elif name == b"content-type":
-                kind = value
-            elif name == b"content-encoding":
-                return None
-        who = self._keys.known(authorization)
+        who = self._keys.known(plain.authorization)
         if who is None:
             return None
         try:
             who.must_be(PUBLISHERS)
-            return _read(body, kind, who)
+            return _read(body, who, lines=plain.lines)
         except HomingError:
             return None
 
@@ -126,9 +141,9 @@ def published(receipts: Sequence[Receipt]) -> bytes:
     )
 
 
-def _read(body: bytes, kind: bytes, who: Caller) -> list[EventDraft]:
+def _read(body: bytes, who: Caller, *, lines: bool) -> list[EventDraft]:
     """The events of a body, good in every way; raises an error of the tree."""
-    drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
+    drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=lines)
     check_events(drafts)
     if who.tenant is not None:
         for draft in drafts:
