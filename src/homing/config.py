@@ -159,10 +159,6 @@ class Settings(GuardSettings, frozen=True, kw_only=True):
             extra={"unit": "days"},
         ),
     ] = 30
-    writer: Annotated[
-        Literal["process", "thread", "inline"],
-        _about("Where SQLite commits run: in a process or thread of their own, or in the loop."),
-    ] = "process"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _about("The least level that is logged.")
     ] = "info"
@@ -276,6 +272,11 @@ def shown_value(settings: Settings, name: str) -> str:
 _TABLE = {setting.name: setting for setting in settings_table()}
 
 
+def environ_of_children() -> dict[str, str]:
+    """Without our settings: a child is told what it needs, and secrets stand in fewer places."""
+    return {name: it for name, it in os.environ.items() if not name.startswith(ENV_PREFIX)}
+
+
 # --- loading --------------------------------------------------------------------------------
 
 
@@ -302,9 +303,8 @@ def settings_and_sources(
     given: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for name, value in table.items():
-        if name in TABLES:
-            continue
-        _take(given, sources, name, value, source=str(path), strict=True)
+        if name not in TABLES:
+            _take(given, sources, name, value, source=str(path), strict=True)
     for variable, text in sorted(env.items()):
         if not variable.startswith(ENV_PREFIX) or variable in {ENV_CONFIG, ENV_SERVER}:
             continue

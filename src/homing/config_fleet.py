@@ -1,4 +1,4 @@
-"""The settings of a process that is one of many."""
+"""The settings of a process that may be one of many: its part, and who writes for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from homing.config_reach import ReachSettings
 
 
 class FleetSettings(ReachSettings, frozen=True, kw_only=True):
-    """On PostgreSQL; SQLite serves one process."""
+    """Mostly for PostgreSQL; SQLite serves one process."""
 
+    writer: Annotated[
+        Literal["process", "thread", "inline"],
+        Meta(
+            description="Where commits run: in a process of their own, or in the loop; SQLite's"
+            " also in a thread."
+        ),
+    ] = "process"
     role: Annotated[
         Literal["both", "api", "deliver"],
         Meta(

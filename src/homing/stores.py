@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from homing.config import DATABASE_FILE, Settings
+from homing.config import DATABASE_FILE, Settings, environ_of_children
 from homing.engine.fleet import FleetParts
 from homing.errors import BadSetting
 from homing.net.clock import monotonic
@@ -26,7 +26,8 @@ from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.leases import Leases
 from homing.store.notify import PostgresWire
-from homing.store.postgres import PostgresDb
+from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
+from homing.store.scribe import Scribe, ScribedFlow
 from homing.store.sealed import Envelopes, SealedAdmin, SealedViews
 from homing.store.seals import Seals
 from homing.store.sqlite import MEMORY, SqliteDb
@@ -85,12 +86,21 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
 async def _in_a_fleet(settings: Settings) -> Stores:
     """On PostgreSQL every process is one of many, also when it is the only one."""
     name = f"{socket.gethostname()}:{os.getpid()}"
-    db = await PostgresDb.open(settings.database_url, name=f"homing {name}", pooled=settings.pooled)
+    scribed = settings.writer == "process"
+    db = await PostgresDb.open(
+        settings.database_url,
+        name=f"homing {name}",
+        pooled=settings.pooled,
+        hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if scribed else 0),
+    )
     line = settings.listen_url or (None if settings.pooled else settings.database_url)
     beside = db.beside()
     wire, leases = PostgresWire(db, line), Leases(beside)
+    scribe: Scribe | None = None
 
     async def close() -> None:
+        if scribe is not None:
+            await scribe.close()
         await wire.close()
         await beside.close()
         await db.close()
@@ -102,12 +112,17 @@ async def _in_a_fleet(settings: Settings) -> Stores:
             delivers=settings.role != "api",
             lease_ms=settings.lease_ms,
         )
+        flow = Flow(db, node=me.node)
+        if scribed:
+            scribe = Scribe(db.place, node=me.node, environ=environ_of_children())
+            await scribe.start()
+            flow = ScribedFlow(db, scribe, node=me.node)
     except BaseException:
         await close()
         raise
     log.info("joined", process=me.id, node=me.node, role=me.role)
     fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
-    flow, admin = Flow(db, node=me.node), Admin(db, node=me.node)
+    admin = Admin(db, node=me.node)
     return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), fleet)
 
 

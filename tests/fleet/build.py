@@ -6,6 +6,7 @@ Also deliberately broken builds, as controls: a run that does not find its own h
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -56,6 +57,7 @@ def asks_for_no_epoch() -> None:
         return
 
     setattr(leases, "hold", hold)  # noqa: B010
+    os.environ["HOMING_WRITER"] = "inline"  # in this process, where the patch is
 
 
 def settles_unfenced() -> None:

@@ -1,14 +1,19 @@
-"""Faults at even times, in full number: kills, stops, restarts of PostgreSQL, killed backends."""
+"""Faults at even times, in full number: kills, stops, restarts of PostgreSQL, killed sessions.
+
+Also of the children that write: their parents live on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -41,15 +46,18 @@ class Scale:
     stops: int
     restarts: int
     backends: int
+    scribes: int
 
     @property
     def faults(self) -> dict[str, int]:
-        return {
+        every = {
             "SIGKILL": self.kills,
             "SIGSTOP": self.stops,
             "restart of PostgreSQL": self.restarts,
             "killed backend": self.backends,
+            "killed scribe": self.scribes,
         }
+        return {name: count for name, count in every.items() if count}
 
 
 class Faults:
@@ -73,6 +81,7 @@ class Faults:
             (self._stop, scale.stops),
             (self._restart, scale.restarts),
             (self._cut, scale.backends // CUT),
+            (self._orphan, scale.scribes),
         ]
         plan = [
             (FIRST_S + room * (number + (place + 0.5) / len(kinds)) / count, fault)
@@ -115,6 +124,17 @@ class Faults:
         victim.signal(signal.SIGCONT)
         victim.stopped = False
 
+    async def _orphan(self) -> None:
+        """The process that writes for another, which goes on: no cause for a duplicate."""
+        while True:
+            victim = await self._victim()
+            assert victim.process is not None
+            if children := _children(victim.process.pid):
+                os.kill(children[0], signal.SIGKILL)
+                self.fired["killed scribe"] += 1
+                return
+            await asyncio.sleep(0.05)  # It is being started.
+
     async def _restart(self) -> None:
         """As after a crash: the server is not asked to finish anything."""
         async with self._restarting:
@@ -131,3 +151,11 @@ class Faults:
             except (*LOST, TimeoutError):
                 await asyncio.sleep(0.1)
         self.fired["killed backend"] += CUT
+
+
+def _children(pid: int) -> list[int]:
+    """Of a process; none, if it has just ended."""
+    try:
+        return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []

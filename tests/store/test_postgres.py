@@ -12,6 +12,7 @@ import pytest
 from homing.errors import BadSetting, StoreUnavailable
 from homing.ports import Receipt, SettleBatch
 from homing.store import postgres as driver
+from homing.store.flow import Flow
 from homing.store.postgres import PostgresDb
 from homing.store.tx import Tx
 from postgres import Server
@@ -151,15 +152,34 @@ async def test_a_batch_given_up_and_tried_again_is_still_written_once(
     assert await count(pg, "attempt") == 1
 
 
-async def test_numbers_that_begin_again_are_other_batches(pg: PostgresDb, postgres: Server) -> None:
+async def test_numbers_that_begin_again_with_a_process_are_other_batches(pg: PostgresDb) -> None:
     scene = await Scene(pg).begin()
     await scene.deliver(1)
-    scene._numbers = iter(range(1, 10))
-    cut_next_commit(pg, lost_before)
+    again = await PostgresDb.open(pg.place.dsn)
+    scene.flow, scene._numbers = Flow(again), iter(range(1, 10))
+    cut_next_commit(again, lost_before)
 
     await scene.deliver(1)
 
     assert await count(pg, "pending") == 2
+    await again.close()
+
+
+async def test_a_batch_written_by_a_process_that_has_ended_is_known(pg: PostgresDb) -> None:
+    scene = await Scene(pg).begin()
+    new, (delivery,) = scene.make.event(scene.sub), await scene.deliver(1)
+    batch = SettleBatch(number=7, finished=(scene.make.finished(delivery),))
+    await scene.flow.publish([[new]], catalog_version=0, number=8)
+    await scene.flow.settle(batch)
+    another = PostgresDb.at(pg.place, hot=1)  # as one that we start in its place
+    flow = Flow(another)
+
+    assert await flow.settle(batch) == frozenset()
+    with pytest.raises(StoreUnavailable):  # What it answered is not known.
+        await flow.publish([[new]], catalog_version=0, number=8)
+
+    assert (await count(pg, "pending"), await count(pg, "history")) == (1, 1)
+    await another.close()
 
 
 async def test_killed_sessions_are_replaced(pg: PostgresDb, postgres: Server) -> None:

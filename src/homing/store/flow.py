@@ -30,7 +30,7 @@ from homing.ports import (
     SettleBatch,
 )
 from homing.store import leases, retention, rollups, rows
-from homing.store.tx import Db, Mark, Row, Tx
+from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx
 from homing.store.writes import (
     LedgerChange,
     add_to_ledger,
@@ -209,7 +209,10 @@ class Flow:
             await rollups.add(tx, batch, gone, node=self._settle_node)
             return gone
 
-        gone = await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+        try:
+            gone = await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+        except AlreadyWritten:
+            gone = frozenset()
         self._settled = batch.number, gone
         return gone
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -28,13 +27,14 @@ from homing.store.partitions import ensure_days, remove_days
 from homing.store.pool import Pool
 from homing.store.rows import COLUMNS
 from homing.store.statements import Statement, statements, with_integers
-from homing.store.tx import Dialect, Mark, Row, RunAgain, Tx
+from homing.store.tx import AlreadyWritten, Dialect, Mark, Row, RunAgain, Tx
 
 T = TypeVar("T")
 
 COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSERT of arrays.
 PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
 HOT_CONNECTIONS = 6
+WRITING_CONNECTIONS = 2  # of these, for publish and settle
 VIEW_CONNECTIONS = 4
 FLEET_CONNECTIONS = 2
 # A process that stops in the middle of a transaction must not hold up who takes its buckets over.
@@ -107,18 +107,21 @@ _PASSING = (
 _RACED = ("event_key", "endpoint")  # tables to which two processes may add the same key at once
 
 
-class _Batch(NamedTuple):
-    """A marked batch and what is written as its mark."""
-
-    mark: Mark
-    token: int
-
-
 class _Doubt(NamedTuple):
     """A batch whose COMMIT broke off, and what it answers if it was committed."""
 
-    batch: _Batch
+    mark: Mark
     result: Any
+
+
+class Place(NamedTuple):
+    """A database and how we speak to it; what another process needs to write our batches."""
+
+    dsn: str
+    name: str
+    pooled: bool
+    inserts: dict[str, Statement]
+    base: int  # of the marks: of one life of ours, whichever process writes them
 
 
 class PostgresTx:
@@ -199,27 +202,31 @@ class PostgresDb:
     ) -> None:
         self.count = 0
         named = {"application_name": name}
-        self._at = (dsn, name, pooled)
+        self._at = Place(dsn, name, pooled, {}, secrets.randbits(62))
         self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
-        self._inserts: dict[str, Statement] = {}
-        # What is written as a mark: callers' numbers may begin again with a process, these do not.
-        self._tokens = itertools.count(secrets.randbits(62))
         self._keys_upto = 0  # The keys of events up to this id have been removed.
         self._doubts: dict[tuple[int, str], _Doubt] = {}
 
     @classmethod
     async def open(
-        cls, dsn: str, *, moving: bool = False, name: str = "homing", pooled: bool = False
+        cls,
+        dsn: str,
+        *,
+        moving: bool = False,
+        name: str = "homing",
+        pooled: bool = False,
+        hot: int = HOT_CONNECTIONS,
     ) -> PostgresDb:
         """Connect, and bring the schema and the days ahead up to date.
 
         ``name`` is what the server shows of us. ``pooled``: through a pooler in transaction mode.
         """
-        db = cls(dsn, name=name, pooled=pooled)
+        db = cls(dsn, name=name, pooled=pooled, hot=hot)
         try:
             await migrate(db, moving=moving)
-            db._inserts = _insert_texts(await db.raw(lambda run: run(_TYPES, list(COLUMNS))))
+            types = await db.raw(lambda run: run(_TYPES, list(COLUMNS)))
+            db._at = db._at._replace(inserts=_insert_texts(types))
             await ensure_days(db)
         except BaseException as error:
             await db.close()
@@ -229,12 +236,20 @@ class PostgresDb:
             raise
         return db
 
+    @classmethod
+    def at(cls, place: Place, *, hot: int) -> PostgresDb:
+        """On connections of its own; the schema is up to date."""
+        db = cls(place.dsn, name=place.name, pooled=place.pooled, hot=hot)
+        db._at = place
+        return db
+
+    @property
+    def place(self) -> Place:
+        return self._at
+
     def beside(self) -> PostgresDb:
         """The same on connections of its own: a heartbeat waits for nobody's work."""
-        dsn, name, pooled = self._at
-        other = PostgresDb(dsn, name=name, pooled=pooled, hot=FLEET_CONNECTIONS)
-        other._inserts = self._inserts
-        return other
+        return self.at(self._at, hot=FLEET_CONNECTIONS)
 
     @property
     def statements(self) -> int:
@@ -251,15 +266,7 @@ class PostgresDb:
         if read or look:
             pool = self._views if read else self._hot
             return await self._patiently(lambda: self._look(pool, operation))
-        batch = self._batch(mark) if mark is not None else None
-        return await self._patiently(lambda: self._commit(operation, batch))
-
-    def _batch(self, mark: Mark) -> _Batch:
-        """The same batch again has the same token, even in a later call."""
-        doubt = self._doubts.get(mark[:2])
-        if doubt is not None and doubt.batch.mark == mark:
-            return doubt.batch
-        return _Batch(mark, next(self._tokens))
+        return await self._patiently(lambda: self._commit(operation, mark))
 
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one transaction: for migrations and the days."""
@@ -297,20 +304,20 @@ class PostgresDb:
     async def _look(self, pool: Pool, operation: Callable[[Tx], Awaitable[T]]) -> T:
         """Read without a transaction: in READ COMMITTED each statement sees its own moment."""
         async with pool.take() as connection:
-            tx = PostgresTx(connection, self._inserts)
+            tx = PostgresTx(connection, self._at.inserts)
             try:
                 return await operation(tx)
             finally:
                 self.count += tx.count
 
-    async def _commit(self, operation: Callable[[Tx], Awaitable[T]], batch: _Batch | None) -> T:
+    async def _commit(self, operation: Callable[[Tx], Awaitable[T]], mark: Mark | None) -> T:
         async with self._hot.take() as connection:
-            tx = PostgresTx(connection, self._inserts)
+            tx = PostgresTx(connection, self._at.inserts)
             await connection.execute(self._hot.begin)
             try:
-                if batch is not None and await self._is_committed(connection, batch):
+                if mark is not None and await self._is_committed(connection, mark):
+                    known: T = self._result_of(mark)
                     await connection.execute("ROLLBACK")
-                    known: T = self._doubts.pop(batch.mark[:2]).result
                     return known
                 result = await operation(tx)
             except Exception:
@@ -322,22 +329,33 @@ class PostgresDb:
             if not tx.wrote:
                 await connection.execute("ROLLBACK")
                 return result
-            await self._finish(connection, batch, result)
+            await self._finish(connection, mark, result)
             return result
 
-    async def _is_committed(self, connection: Any, batch: _Batch) -> bool:
-        """Write the mark; true if an earlier run of this batch had written it."""
-        node, kind, _ = batch.mark
-        return not await connection.fetch(_MARK, node, kind, batch.token)
+    async def _is_committed(self, connection: Any, mark: Mark) -> bool:
+        """Write the mark; true if an earlier run of this batch had written it.
 
-    async def _finish(self, connection: Any, batch: _Batch | None, result: Any) -> None:
+        Callers' numbers may begin again with another life of ours; what is written does not. It
+        is the same in whichever process of this life the batch is run again.
+        """
+        token = self._at.base ^ mark.number
+        return not await connection.fetch(_MARK, mark.node, mark.kind, token)
+
+    def _result_of(self, mark: Mark) -> Any:
+        """Of a batch that was committed; unknown where the process that wrote it has ended."""
+        doubt = self._doubts.get(mark[:2])
+        if doubt is None or doubt.mark != mark:
+            raise AlreadyWritten
+        return doubt.result
+
+    async def _finish(self, connection: Any, mark: Mark | None, result: Any) -> None:
         try:
             await connection.execute("COMMIT")
         except _LOST as error:
             connection.terminate()
-            if batch is None:
+            if mark is None:
                 raise StoreUnavailable("The connection broke during COMMIT.") from error
-            self._doubts[batch.mark[:2]] = _Doubt(batch, result)
+            self._doubts[mark[:2]] = _Doubt(mark, result)
             raise
 
     async def close(self) -> None:

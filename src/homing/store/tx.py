@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from homing.errors import StoreUnavailable
+
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgres"]
 T = TypeVar("T")
@@ -53,6 +55,10 @@ class RunAgain(Exception):
     """Another process came first: the transaction is undone and the operation run once more."""
 
 
+class AlreadyWritten(StoreUnavailable):
+    """This was written before; what came of it is not known."""
+
+
 class Db(Protocol):
     """A database that runs operations, each in one transaction."""
 
@@ -74,7 +80,8 @@ class Db(Protocol):
 
         The operation may be run more than once: it must not change anything but the database.
         With ``read`` it only reads, for people, and never delays a commit. With ``look`` it only
-        reads, briefly, for the hot path. Raises StoreUnavailable when the database cannot do it.
+        reads, briefly, for the hot path. Raises StoreUnavailable when the database cannot do it,
+        AlreadyWritten for a batch whose answer was lost with the process that had written it.
         """
 
     async def remove_days(self, *, before: int, limit: int) -> int:

@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
-import os
-import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import apsw
 
@@ -31,62 +27,19 @@ from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.keys import Keys
+from homing.store.line import (
+    CLOSE_S,
+    RECEIVE_BYTES,
+    Answers,
+    answers_on,
+    end_with_parent,
+    new_line,
+    start,
+)
 from homing.store.lock import Lock
 from homing.store.seals import Seals
 from homing.store.sqlite import SqliteDb, to_its_end
-from homing.store.wire import Call, Frames, write_answer, write_call, write_error
-
-_RECEIVE_BYTES = 1 << 20
-_LINE_BYTES = 4 << 20  # what may be on its way to the child; the kernel gives less if it must
-_PR_SET_PDEATHSIG = 1
-CLOSE_S = 30
-
-
-class _Answers(asyncio.Protocol):
-    """The parent's end of the socket: answers come in the order of the calls."""
-
-    def __init__(self, line: socket.socket | None = None) -> None:
-        self._line = line
-        self._frames = Frames()
-        self._waiting: deque[asyncio.Future[Any]] = deque()
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-
-    def ask(self, call: Call) -> asyncio.Future[Any]:
-        assert self.transport is not None
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self._write(self.transport, write_call(call))
-        return future
-
-    def _write(self, transport: asyncio.Transport, frame: bytes) -> None:
-        """At once if it can be: a busy loop writes late, and the child would wait for nothing."""
-        sent = 0
-        if self._line is not None and not transport.get_write_buffer_size():
-            with contextlib.suppress(OSError):  # It is full, or broken: the transport will see.
-                sent = self._line.send(frame)
-        if sent < len(frame):
-            transport.write(memoryview(frame)[sent:])
-
-    def data_received(self, data: bytes) -> None:
-        self._frames.add(data)
-        for fine, value in self._frames.answers():
-            future = self._waiting.popleft()
-            if future.done():
-                continue  # Who asked has stopped waiting.
-            if fine:
-                future.set_result(value)
-            else:
-                future.set_exception(value)
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self.transport = None
-        waiting, self._waiting = self._waiting, deque()
-        for future in waiting:
-            if not future.done():
-                future.set_exception(StoreUnavailable("The writer's process ended."))
+from homing.store.wire import Call, Frames, write_answer, write_error
 
 
 class Writer:
@@ -95,7 +48,7 @@ class Writer:
     def __init__(self, path: Path, *, node: int) -> None:
         self._path, self._node = path, node
         self._lock = Lock(Path(f"{path}.lock"))
-        self._answers = _Answers()
+        self._answers = Answers()
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
 
@@ -119,32 +72,21 @@ class Writer:
         async with self._starting:
             if self._answers.transport is not None:
                 return
-            loop = asyncio.get_running_loop()
-            line = self._begin()
-            _, self._answers = await loop.create_connection(lambda: _Answers(line), sock=line)
+            self._answers = await answers_on(self._begin())
 
     def _begin(self) -> socket.socket:
         """Start the child, and give our end of the line to it."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
-        words = [str(theirs.fileno()), str(self._path), str(self._node)]
+        ours, theirs = new_line()
         with theirs:
-            self._child = subprocess.Popen(  # noqa: S603 - it is ourselves
-                [sys.executable, "-m", "homing.store.writer", *words],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
+            self._child = start("homing.store.writer", [theirs], str(self._path), str(self._node))
         return ours
 
     async def close(self) -> None:
         """The child finishes what it was asked, writes the log back and ends."""
-        if self._answers.transport is not None:
-            self._answers.transport.write_eof()
+        self._answers.hang_up()
         if self._child is not None:
             await asyncio.to_thread(self._child.wait, CLOSE_S)
-        if self._answers.transport is not None:
-            self._answers.transport.close()
+        self._answers.close()
         self._lock.release()
 
 
@@ -176,7 +118,7 @@ class _Calls:
         """All calls that have come, at least one; empty when the parent has hung up."""
         calls: list[Call] = []
         while not calls:
-            data = self._line.recv(_RECEIVE_BYTES)
+            data = self._line.recv(RECEIVE_BYTES)
             if not data:
                 return []
             while data:  # There may be more; it is taken without waiting.
@@ -187,7 +129,7 @@ class _Calls:
 
     def _more(self) -> bytes:
         try:
-            return self._line.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
+            return self._line.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return b""
 
@@ -241,19 +183,9 @@ def shares(calls: list[Call]) -> list[list[Call]]:
     return [share for share in (calls[:last], calls[last:]) if share]
 
 
-def _end_with_parent() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # The parent is told, and lets us finish.
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            sys.exit(1)  # It was gone before we asked.
-
-
 def main(number: str, path: str, node: str) -> None:
     """Answer calls until the parent hangs up."""
-    _end_with_parent()
+    end_with_parent()
     with socket.socket(fileno=int(number)) as line:
         try:
             db = to_its_end(SqliteDb.open(path, locked=True))

@@ -1,0 +1,127 @@
+"""The line between a process and a child that does a part of its work: calls out, answers back.
+
+The child has no life of its own: it ends with its parent, by the kernel's hand if need be. If the
+child alone ends, what it was asked is StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from homing.errors import StoreUnavailable
+from homing.store.wire import Call, Frames, write_call
+
+RECEIVE_BYTES = 1 << 20
+CLOSE_S = 30
+_LINE_BYTES = 4 << 20  # what may be on its way to the child; the kernel gives less if it must
+_PR_SET_PDEATHSIG = 1
+_ENDED = "The writer's process ended."
+
+
+class Answers(asyncio.Protocol):
+    """The parent's end of a line: answers come in the order of the calls."""
+
+    def __init__(self, line: socket.socket | None = None) -> None:
+        self._line = line
+        self._frames = Frames()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def ask(self, call: Call) -> asyncio.Future[Any]:
+        if self.transport is None:
+            raise StoreUnavailable(_ENDED)  # as soon as it had begun
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._write(self.transport, write_call(call))
+        return future
+
+    def _write(self, transport: asyncio.Transport, frame: bytes) -> None:
+        """At once if it can be: a busy loop writes late, and the child would wait for nothing."""
+        sent = 0
+        if self._line is not None and not transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):  # It is full, or broken: the transport will see.
+                sent = self._line.send(frame)
+        if sent < len(frame):
+            transport.write(memoryview(frame)[sent:])
+
+    def data_received(self, data: bytes) -> None:
+        self._frames.add(data)
+        for fine, value in self._frames.answers():
+            future = self._waiting.popleft()
+            if future.done():
+                continue  # Who asked has stopped waiting.
+            if fine:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.transport = None
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable(_ENDED))
+
+    def hang_up(self) -> None:
+        """Nothing more is asked; what was asked is still answered."""
+        if self.transport is not None:
+            self.transport.write_eof()
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
+
+async def answers_on(line: socket.socket) -> Answers:
+    """Our end of a line, ready to be asked."""
+    loop = asyncio.get_running_loop()
+    _, answers = await loop.create_connection(lambda: Answers(line), sock=line)
+    return answers
+
+
+def new_line() -> tuple[socket.socket, socket.socket]:
+    """Our end, and the child's."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
+    return ours, theirs
+
+
+def start(
+    module: str,
+    lines: Sequence[socket.socket],
+    *words: str,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A child that runs this module; it is told the numbers of its lines, and these words."""
+    numbers = [line.fileno() for line in lines]
+    return subprocess.Popen(  # noqa: S603 - it is ourselves
+        [sys.executable, "-m", module, *map(str, numbers), *words],
+        pass_fds=numbers,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+    )
+
+
+def end_with_parent() -> None:
+    """For a child that begins: its life is its parent's."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # The parent is told, and lets us finish.
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(1)  # It was gone before we asked.
