@@ -201,7 +201,11 @@ BUGS = [
     ),
     _bug(
         "after a failed read nobody reads again",
-        ("homing.engine.load:Loader._again", "self.go()", "pass"),
+        (
+            "homing.engine.load:Loader._load",
+            "asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)",
+            "pass",
+        ),
     ),
     _bug(
         "the next due time is forgotten by a load",

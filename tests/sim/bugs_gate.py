@@ -30,10 +30,6 @@ GATE_BUGS = [
         (f"{GATE}._answered", "if made.started_at >= self.closed_at:", "if False:"),
     ),
     bug(
-        "probes go out while the gate is closed",
-        ("homing.engine.probe:Prober.go_on", "and self.may_send()", ""),
-    ),
-    bug(
         "a closed gate lets everything out",
         (f"{DISPATCH}.pump", "if self.shut:", "if False:"),
     ),

@@ -1,7 +1,7 @@
 """Publishing: match, write the event with all its deliveries in one commit, answer, hand over.
 
-Group commit without a window: a commit starts as soon as none is running, and everything that
-arrives while one runs goes into the next. One caller's conflict never fails the others.
+Group commit without a window: a commit starts as soon as none is running, and what arrives while
+one runs goes into the next. One caller's conflict never fails the others.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Publisher:
         self._ids, self._stage, self._options = core.ids, core.stage, core.options
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._last_group = 0
         self.closed = False
         self.commits = 0
         self.published = 0
@@ -117,13 +118,24 @@ class Publisher:
             self._task = None
 
     def _take(self) -> list[_Waiting]:
+        """The next to be written: no more of those that wait than the mean of them and the last.
+
+        Publishers come back when they are answered. So they come in two groups that grow equal,
+        and while one is written what the other published goes out.
+        """
+        most = (self._last_group + len(self._waiting) + 1) // 2
         group: list[_Waiting] = []
         events = 0
         while self._waiting and (
-            not group or events + len(self._waiting[0].drafts) <= self._options.publish_events_max
+            not group
+            or (
+                len(group) < most
+                and events + len(self._waiting[0].drafts) <= self._options.publish_events_max
+            )
         ):
             group.append(self._waiting.popleft())
             events += len(group[-1].drafts)
+        self._last_group = len(group)
         return group
 
     async def _commit(self, group: list[_Waiting]) -> None:
