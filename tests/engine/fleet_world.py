@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.world import ScriptedSender, World
+from engine.world import SECOND, ScriptedSender, World
 from homing.engine.engine import Engine
 from homing.engine.fleet import FleetParts
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
+from homing.model import Endpoint
 from homing.ports import Member, Standing
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
@@ -20,6 +21,7 @@ from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
 
 LEASE_MS = 9_000
+URL = "https://a.example/"
 
 
 class Air:
@@ -133,6 +135,21 @@ class FleetWorld(World):
 
     def all_hits(self, url: str) -> list[str]:
         return [delivery for machine in self.machines for delivery in machine.hits(url)]
+
+
+async def two(world: FleetWorld) -> tuple[Machine, Machine]:
+    one, other = await world.join(), await world.join()
+    await world.wait(5 * SECOND)
+    return one, other
+
+
+async def at(world: FleetWorld, url: str = URL) -> tuple[Machine, Machine, Endpoint]:
+    """The machine that has this URL, one that has not, and its endpoint."""
+    await world.subscribe(url)
+    await world.wait(2 * SECOND)
+    endpoint = await world.endpoint(url)
+    owner = world.owner_of(endpoint.bucket)
+    return owner, world.other_than(owner), endpoint
 
 
 def fleet(story: Callable[[FleetWorld], Awaitable[None]]) -> None:

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.fleet_world import LEASE_MS, FleetWorld, Machine, fleet
+from engine.fleet_world import LEASE_MS, URL, FleetWorld, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced
-from homing.errors import StoreUnavailable
-from homing.model import Endpoint, State, Status
-from homing.ports import SettleBatch
-
-URL = "https://a.example/"
-
-
-async def two(world: FleetWorld) -> tuple[Machine, Machine]:
-    one, other = await world.join(), await world.join()
-    await world.wait(5 * SECOND)
-    return one, other
-
-
-async def at(world: FleetWorld, url: str = URL) -> tuple[Machine, Machine, Endpoint]:
-    """The machine that has this URL, one that has not, and its endpoint."""
-    await world.subscribe(url)
-    await world.wait(2 * SECOND)
-    endpoint = await world.endpoint(url)
-    owner = world.owner_of(endpoint.bucket)
-    return owner, world.other_than(owner), endpoint
+from homing.model import State, Status
 
 
 def test_buckets_are_shared_evenly_and_again_when_one_joins_or_leaves() -> None:
@@ -174,100 +155,6 @@ def test_one_that_cannot_renew_stops_before_its_lease_ends_and_the_other_takes_o
         owner.beats.silent = False
         await world.wait(20 * SECOND)
         assert (len(owner.buckets), len(other.buckets)) == (128, 128)
-
-    fleet(story)
-
-
-def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settled_twice() -> None:
-    async def story(world: FleetWorld) -> None:
-        await two(world)
-        owner, other, _ = await at(world)
-        calls = []
-
-        def slow_then_quick(hit: object) -> object:
-            calls.append(hit)
-            return always(200, latency_ms=4_900 if len(calls) == 1 else 5)(hit)  # type: ignore[arg-type]
-
-        world.sender.scripts[URL] = slow_then_quick  # type: ignore[assignment]
-        world.engine = owner.engine
-        await world.publish()
-        await world.wait(100)
-        assert len(owner.hits(URL)) == 1
-        # As if it had been stopped for longer than its lease, with the attempt in the air.
-        taken = list(owner.buckets)
-        await owner.beats.give(owner.me.id, taken)
-        owner.beats.silent = True
-        other.engine.fleet._wake.set()  # type: ignore[union-attr]
-        await world.wait(60 * SECOND)
-        assert len(other.hits(URL)) == 1
-        (row,) = await world.deliveries()
-        assert row.status is Status.DELIVERED
-        assert len(await world.views.attempts(row.delivery.id)) == 1
-        assert owner.engine._settler.late == 1
-        assert owner.engine._dispatcher.airborne == 0
-        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
-        await balanced(world)
-
-    fleet(story)
-
-
-@pytest.mark.parametrize("code", [200, 500])
-def test_a_bucket_lost_while_its_outcomes_are_written_leaves_no_slot_taken(code: int) -> None:
-    async def story(world: FleetWorld) -> None:
-        await two(world)
-        owner, _, endpoint = await at(world)
-        settle, settler = owner.engine._settler._flow.settle, owner.engine._settler
-
-        async def settles(batch: SettleBatch) -> frozenset[int]:
-            gone = await settle(batch)
-            settler.on_lost(frozenset({endpoint.bucket}))  # A heartbeat has just found it.
-            return gone
-
-        settler._flow.settle = settles  # type: ignore[method-assign]
-        world.sender.scripts[URL] = always(code)
-        world.engine = owner.engine
-        await world.publish()
-        await world.wait(100)
-        assert owner.engine._dispatcher.airborne == 0
-        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
-
-    fleet(story)
-
-
-def test_one_whose_settle_failed_and_then_lost_its_lease_goes_on_with_what_it_gets_next() -> None:
-    async def story(world: FleetWorld) -> None:
-        await two(world)
-        owner, other, _ = await at(world)
-        settle, broken = owner.engine._settler._flow.settle, [True]
-
-        async def settles(batch: SettleBatch) -> frozenset[int]:
-            if broken:
-                raise StoreUnavailable
-            return await settle(batch)
-
-        owner.engine._settler._flow.settle = settles  # type: ignore[method-assign]
-        world.engine = owner.engine
-        await world.publish()
-        await world.wait(100)
-        assert not owner.engine.pulse().store_ok
-        await owner.beats.give(owner.me.id, list(owner.buckets))
-        owner.beats.silent = True
-        other.engine.fleet._wake.set()  # type: ignore[union-attr]
-        await world.wait(SECOND)
-        broken.clear()
-        await world.wait(5 * SECOND)
-        assert owner.engine._settler.late == 1
-        assert owner.engine.pulse().store_ok
-        owner.beats.silent = False
-        await world.wait(20 * SECOND)
-        assert len(owner.buckets) == 128
-        before = len(owner.sender.hits)
-        for number in range(20):
-            await world.subscribe(f"https://{number}.example/")
-        await world.publish()
-        await world.wait(5 * SECOND)
-        assert len(owner.sender.hits) > before
-        await balanced(world)
 
     fleet(story)
 

@@ -6,11 +6,14 @@ from homing.sim.fleet_seed import FLEET_KINDS, run_fleet_seed
 from homing.sim.run import FLEET_DELIVERIES, Totals, fleet_figures
 
 SEEDS = 8
+REGRESSIONS = {
+    30: "a settle refused for an old epoch lost the bucket that had been taken again: nobody's",
+}
 
 
 def test_some_fleets_hold_and_every_kind_of_fault_has_happened() -> None:
     totals = Totals(FLEET_KINDS)
-    for seed in range(SEEDS):
+    for seed in {*range(SEEDS), *REGRESSIONS}:
         totals.add(run_fleet_seed(seed, FLEET_DELIVERIES))
 
     assert not totals.bad, totals.bad[0].report()

@@ -1,7 +1,9 @@
 """Publishing: match, write the event with all its deliveries in one commit, answer, hand over.
 
 Group commit without a window: a commit starts as soon as none is running, and what arrives while
-one runs goes into the next. One caller's conflict never fails the others.
+one runs goes into the next. That one is handed to the store beside the first once it is as large:
+the store, which writes one after the other, need not wait for us in between. One caller's conflict
+never fails the others.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import structlog
 from msgspec import Struct
@@ -29,6 +32,7 @@ from homing.ports import NewEvent, Receipt, Refusal
 
 log = structlog.get_logger("homing.publish")
 
+COMMITS_MOST = 2  # at the store at once
 
 Told = list[Receipt] | HomingError  # what comes of a publish: a receipt for each, or why not
 
@@ -48,7 +52,8 @@ class Publisher:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._stage, self._options = core.ids, core.stage, core.options
         self._waiting: deque[_Waiting] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._commits: list[asyncio.Task[None]] = []  # under way, in their order
+        self._gathering = False  # the last of them has not begun
         self._last_group = 0
         self.closed = False
         self.commits = 0
@@ -75,7 +80,7 @@ class Publisher:
 
     def accepting(self) -> bool:
         """Whether something is being written, or waits to be."""
-        return self._task is not None
+        return bool(self._commits)
 
     def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
         """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
@@ -83,8 +88,19 @@ class Publisher:
             raise ShuttingDown
         distinct, index = self._distinct(drafts)
         self._waiting.append(_Waiting(distinct, index, tell))
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._commit_all())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin a commit, unless what waits may grow while others are written."""
+        if self._gathering or not self._waiting:
+            return
+        before = self._commits[-1] if self._commits else None
+        if before is None or (
+            len(self._commits) < COMMITS_MOST and len(self._waiting) >= self._last_group
+        ):
+            self._gathering = True
+            task = asyncio.get_running_loop().create_task(self._commit_next(before))
+            self._commits.append(task)
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
@@ -110,12 +126,13 @@ class Publisher:
             raise EventConflict(problems=tuple(problems))
         return distinct, index
 
-    async def _commit_all(self) -> None:
+    async def _commit_next(self, before: asyncio.Task[None] | None) -> None:
         try:
-            while self._waiting:
-                await self._commit(self._take())
+            self._gathering = False
+            await self._commit(self._take(), before)
         finally:
-            self._task = None
+            self._commits.remove(cast("asyncio.Task[None]", asyncio.current_task()))
+            self._go_on()
 
     def _take(self) -> list[_Waiting]:
         """The next to be written: no more of those that wait than the mean of them and the last.
@@ -138,9 +155,10 @@ class Publisher:
         self._last_group = len(group)
         return group
 
-    async def _commit(self, group: list[_Waiting]) -> None:
+    async def _commit(self, group: list[_Waiting], before: asyncio.Task[None] | None) -> None:
         try:
-            group, staged, answers = await self._write(group)
+            group, staged, answers = await self._write(group, before)
+            await _over(before)  # What was published first goes out first.
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -167,7 +185,7 @@ class Publisher:
         self.on_accepted(works)
 
     async def _write(
-        self, group: list[_Waiting]
+        self, group: list[_Waiting], before: asyncio.Task[None] | None
     ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
         while True:
             now = self._clock.now()
@@ -189,6 +207,7 @@ class Publisher:
                     staged, catalog_version=self._catalog.version, number=self._ids.take(now)
                 )
             except StaleCatalog:
+                await _over(before)  # It is staged anew, too, and keeps its place.
                 await self._catalog.refresh()
                 continue
             except Unavailable:
@@ -205,8 +224,13 @@ class Publisher:
     async def drain(self) -> None:
         """Refuse new calls and finish those that are waiting."""
         self.closed = True
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        while self._commits:
+            await asyncio.wait(self._commits)
+
+
+async def _over(commit: asyncio.Task[None] | None) -> None:
+    if commit is not None and not commit.done():
+        await asyncio.wait([commit])
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:

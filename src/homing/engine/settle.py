@@ -128,8 +128,9 @@ class Settler:
                 self._stale = stale.endpoint_ids
                 self._worked()
             except LostLeases as lost:  # Their part is refused; the rest goes through.
+                assert batch is not None
+                self.on_lost(self._lost(lost.buckets, batch))
                 batch = None
-                self.on_lost(lost.buckets)
                 self._worked()  # Perhaps nothing is left to settle: nobody else would say so.
             except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
                 self._failed(error, first=failures == 0)
@@ -140,6 +141,11 @@ class Settler:
                 self._worked()
                 self._apply(items, decision, batch, gone)
                 return
+
+    def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
+        """Those that we have not lost, and taken again, while the batch was on its way."""
+        asked, epochs = dict(batch.fences), self._held.epochs
+        return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 
     def _failed(self, error: Exception, *, first: bool) -> None:
         self.store_ok = False

@@ -8,6 +8,7 @@ before the commit, or after it and before anybody was told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
@@ -131,8 +132,14 @@ class Line:
     def __getattr__(self, op: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._store, op)
         faults, life = self._faults, self._life
+        # Publishes go on a line of their own, one after the other.
+        turn = asyncio.Lock() if op == "publish" else contextlib.nullcontext()
 
         async def call(*args: Any, **more: Any) -> Any:
+            async with turn:
+                return await through(*args, **more)
+
+        async def through(*args: Any, **more: Any) -> Any:
             if not life.alive:
                 raise asyncio.CancelledError
             await faults.before()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -52,6 +53,7 @@ class Flow:
         self._node = node
         # Publish and settle commit side by side: with a ledger row each, neither waits.
         self._settle_node = -1 - node
+        self._in_turn = asyncio.Lock()  # Publishes are written in the order they were asked for.
         self._walk = retention.Walk()
         self._settled: tuple[int, frozenset[int]] | None = None  # the last batch, its answer
 
@@ -76,7 +78,8 @@ class Flow:
             await append_events(tx, accepted, node=self._node)
             return answers
 
-        return await self._db.run(work, mark=Mark(self._node, "publish", number))
+        async with self._in_turn:
+            return await self._db.run(work, mark=Mark(self._node, "publish", number))
 
     # --- what there is to do ----------------------------------------------------------------
 
