@@ -34,7 +34,7 @@ FOUND = {
     "a replay whose reply was lost is not looked for": 115,
     "a retry may lie after the window": 0,
     "a retry that fails at its very moment is taken for the next one": 0,
-    "a row that waits is not told to the dispatcher": 3,
+    "a row that waits is not told to the dispatcher": 5,
     "a slot of the lane is not given back": 1,
     "a station is not looked at when the gate opens": 22,
     "a step of the clock is not seen": 15,

@@ -2,8 +2,8 @@
 
 Group commit without a window: a commit starts as soon as none is running, and what arrives while
 one runs goes into the next. That one is handed to the store beside the first once it is as large:
-the store, which writes one after the other, need not wait for us in between. One caller's conflict
-never fails the others.
+the store, which writes and answers them in the order they were staged in, need not wait for us in
+between. One caller's conflict never fails the others.
 """
 
 from __future__ import annotations
@@ -94,13 +94,11 @@ class Publisher:
         """Begin a commit, unless what waits may grow while others are written."""
         if self._gathering or not self._waiting:
             return
-        before = self._commits[-1] if self._commits else None
-        if before is None or (
+        if not self._commits or (
             len(self._commits) < COMMITS_MOST and len(self._waiting) >= self._last_group
         ):
             self._gathering = True
-            task = asyncio.get_running_loop().create_task(self._commit_next(before))
-            self._commits.append(task)
+            self._commits.append(asyncio.get_running_loop().create_task(self._commit_next()))
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
@@ -126,10 +124,10 @@ class Publisher:
             raise EventConflict(problems=tuple(problems))
         return distinct, index
 
-    async def _commit_next(self, before: asyncio.Task[None] | None) -> None:
+    async def _commit_next(self) -> None:
         try:
             self._gathering = False
-            await self._commit(self._take(), before)
+            await self._commit(self._take())
         finally:
             self._commits.remove(cast("asyncio.Task[None]", asyncio.current_task()))
             self._go_on()
@@ -155,10 +153,9 @@ class Publisher:
         self._last_group = len(group)
         return group
 
-    async def _commit(self, group: list[_Waiting], before: asyncio.Task[None] | None) -> None:
+    async def _commit(self, group: list[_Waiting]) -> None:
         try:
-            group, staged, answers = await self._write(group, before)
-            await _over(before)  # What was published first goes out first.
+            group, staged, answers = await self._write(group)
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -185,7 +182,7 @@ class Publisher:
         self.on_accepted(works)
 
     async def _write(
-        self, group: list[_Waiting], before: asyncio.Task[None] | None
+        self, group: list[_Waiting]
     ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
         while True:
             now = self._clock.now()
@@ -207,7 +204,6 @@ class Publisher:
                     staged, catalog_version=self._catalog.version, number=self._ids.take(now)
                 )
             except StaleCatalog:
-                await _over(before)  # It is staged anew, too, and keeps its place.
                 await self._catalog.refresh()
                 continue
             except Unavailable:
@@ -226,11 +222,6 @@ class Publisher:
         self.closed = True
         while self._commits:
             await asyncio.wait(self._commits)
-
-
-async def _over(commit: asyncio.Task[None] | None) -> None:
-    if commit is not None and not commit.done():
-        await asyncio.wait([commit])
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:

@@ -111,7 +111,8 @@ class FlowStore(Protocol):
     ) -> list[list[Receipt] | Refusal]:
         """Write each request whole or refuse it whole, all in one commit.
 
-        Raises StaleCatalog if subscriptions have changed since ``catalog_version``.
+        Calls are done, and answered, in the order they were made. Raises StaleCatalog if
+        subscriptions have changed since ``catalog_version``.
         """
 
     async def start_page(self, after_id: int, limit: int) -> list[EndpointStart]:
