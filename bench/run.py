@@ -1,6 +1,6 @@
 """One bench run: ``python -m bench.run [--quick] [--only c,d]``; one table, one JSON.
 
-A full run takes about ten minutes and writes ``bench/latest.json``; a quick or partial one only
+A full run takes about ten minutes and writes ``bench/latest.json`` and its page; a quick or partial one only
 looks, and writes ``bench/quick.json``.
 """
 
@@ -32,6 +32,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from bench import page
 from bench.measure import (
     FULL,
     ONCE,
@@ -241,6 +242,8 @@ def main() -> int:
     )
     written = _rounded(document(run, sizes, found_goals, quick=given.quick))
     path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+    if path == page.LATEST:
+        page.main()
     out.print(f"[dim]{path.name} has every figure[/]", highlight=False)
     return 0
 

@@ -1,0 +1,80 @@
+"""The page of speed, made from a full run, which writes it; so does ``python -m bench.page``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LATEST = ROOT / "bench" / "latest.json"
+PAGE = ROOT / "docs" / "explanation" / "speed.md"
+
+_HEAD = """# Speed
+
+What one process carries, by `make bench` on {machine}.
+The server, its receiver and its publisher share these processors. All figures are of one full run
+(commit `{commit}`); [bench/latest.json](../../bench/latest.json) has every one of them.
+
+Your machine will have others. So look at the right column, multiples of a yardstick: a bare
+aiohttp loop that posts 1 KiB with a signature and keeps nothing. It is measured again before and
+after each part, as machines drift, and a ratio is the median of {rounds} rounds.
+
+| what | measured | against the yardstick |
+|---|---|---|
+"""
+_ROWS = {
+    "a": ("the yardstick: a bare aiohttp loop, 64 requests in flight", ""),
+    "b": ("our sender in the same loop", "b/a"),
+    "c": (
+        "events published in batches of 100, durable on SQLite, delivered to 50 URLs, settled",
+        "c/a",
+    ),
+    "d": ("the same, published one by one on 64 connections", "d/a"),
+    "e": ("batches of 100 on PostgreSQL", "e/a"),
+    "g": ("batches of 100 with a million other deliveries pending", "g/c"),
+    "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
+}
+_TAIL = """
+At 500 events a second an event is at its receiver {p50:.1f} ms after its publisher wrote it, and
+99 of 100 within {p99:.0f} ms. With a million deliveries pending a process takes {rss:.0f} MB more
+memory than with ten thousand.
+
+An event counts when its receiver has it, its attempt is logged and its outcome is on disk: SQLite
+with `synchronous=FULL`, PostgreSQL with `synchronous_commit=on`. `make profile` shows where the
+processor's time goes.
+"""
+
+
+def _against(name: str, ratios: dict[str, Any]) -> str:
+    if not name:
+        return "1"
+    of = "" if name.endswith("/a") else " of batches on SQLite"
+    return f"{ratios[name]['value']:.2f} ×{of}"
+
+
+def page(latest: dict[str, Any]) -> str:
+    """The text of the page."""
+    machine, medians, limits = latest["machine"], latest["medians"], latest["limits"]
+    kind = f"{machine['processor']}, Python {machine['python']}"
+    text = _HEAD.format(
+        machine=f"{machine['processors']} processors ({kind})",
+        commit=latest["commit"][:7],
+        rounds=latest["sizes"]["rounds"],
+    )
+    for part, (what, ratio) in _ROWS.items():
+        value = f"{round(medians[part]['value'], -2):,.0f}{medians[part]['unit']}"
+        text += f"| {what} | {value} | {_against(ratio, latest['ratios'])} |\n"
+    return text + _TAIL.format(
+        p50=limits["f p50"]["value"],
+        p99=limits["f p99"]["value"],
+        rss=limits["g RSS above"]["value"],
+    )
+
+
+def main() -> None:
+    PAGE.write_text(page(json.loads(LATEST.read_text())))
+
+
+if __name__ == "__main__":
+    main()
