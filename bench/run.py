@@ -1,7 +1,7 @@
 """One bench run: ``python -m bench.run [--quick] [--only c,d]``; one table, one JSON.
 
-A full run takes about ten minutes and writes ``bench/latest.json`` and its page; a quick or partial one only
-looks, and writes ``bench/quick.json``.
+A full run takes about ten minutes and writes ``bench/latest.json`` and its page; a quick or partial
+one only looks, and writes ``bench/quick.json``.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.fleet_world import URL, FleetWorld, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced
+from homing.engine.decide import Ended, Later, Stray
 from homing.errors import StoreUnavailable
-from homing.model import Status
+from homing.model import Reason, Status
 from homing.ports import SettleBatch
 
 
@@ -91,6 +93,29 @@ def test_a_settle_that_is_refused_late_does_not_lose_the_bucket_that_was_taken_a
         (row,) = await world.deliveries()
         assert row.status is Status.DELIVERED
         assert settler.late == 1
+
+    fleet(story)
+
+
+def test_what_was_found_under_an_old_lease_is_not_written_under_the_new_one() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, _, endpoint = await at(world)
+        world.sender.scripts[URL] = always(503)
+        world.engine = owner.engine
+        await world.publish()
+        await world.wait(SECOND)
+        (row,) = await world.deliveries()
+        assert row.delivery.attempts == 1
+        older = replace(row.delivery, attempts=0, retry=0, t0=None)
+        epoch = owner.engine._core.held.epochs[endpoint.bucket]
+        settler = owner.engine._settler
+        settler.add(Later(older, world.clock.now() + 500, epoch - 1))
+        settler.add(Stray(older, epoch - 1))
+        settler.add(Ended(older, Status.DROPPED, Reason.EXPIRED, epoch - 1))
+        await world.wait(SECOND)
+        assert await world.deliveries() == [row]
+        assert settler.late == 3
 
     fleet(story)
 

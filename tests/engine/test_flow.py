@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +18,6 @@ from homing.errors import (
 )
 from homing.model import Lane, Status
 from homing.policy.admission import EventDraft
-from homing.ports import NewEvent
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -72,35 +69,6 @@ def test_a_conflict_in_a_batch_refuses_all_of_it_and_names_both() -> None:
         assert caught.value.problems[0].field == "events[2].id"
         assert "events[0]" in caught.value.problems[0].reason
         await balanced(world)
-
-    live(story)
-
-
-def test_publishers_that_come_back_when_they_are_answered_come_in_two_equal_groups() -> None:
-    async def story(world: World) -> None:
-        groups: list[int] = []
-        publish = world.flow.publish
-
-        async def slow(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
-            groups.append(len(requests))
-            await asyncio.sleep(0.01)
-            return await publish(requests, **more)
-
-        world.flow.publish = slow  # type: ignore[method-assign]
-
-        async def publisher() -> None:
-            for _ in range(10):
-                await world.publish()
-
-        first = asyncio.ensure_future(publisher())
-        await asyncio.sleep(0.005)  # It is being written, alone.
-        await asyncio.gather(first, *(publisher() for _ in range(63)))
-        assert groups[0] == 1
-        assert sum(groups) == 640
-        even = groups[8:-2]  # They need a few turns to become so.
-        assert even == [32] * len(even)
-        await world.publish()
-        assert groups[-1] == 1
 
     live(story)
 

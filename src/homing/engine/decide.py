@@ -43,6 +43,7 @@ class Ended(Struct, frozen=True, gc=False):
     delivery: Delivery
     status: Status
     reason: Reason
+    epoch: int = 1  # of the lease under which it was found
 
     @property
     def endpoint_id(self) -> int:
@@ -53,6 +54,7 @@ class Stray(Struct, frozen=True, gc=False):
     """A delivery met where its subscription no longer is: it moves, or is cancelled."""
 
     delivery: Delivery
+    epoch: int = 1
 
     @property
     def endpoint_id(self) -> int:
@@ -64,6 +66,7 @@ class Later(Struct, frozen=True, gc=False):
 
     delivery: Delivery
     due_at: int
+    epoch: int = 1
 
     @property
     def endpoint_id(self) -> int:

@@ -239,15 +239,16 @@ class Dispatcher(Shelf):
         subscription = self._catalog.get(delivery.subscription_id)
         if subscription is None or subscription.endpoint_id != station.endpoint.id:
             station.in_flight[delivery.id] = lane  # Known, until it is settled.
-            self.on_unsendable(Stray(delivery))
+            self.on_unsendable(Stray(delivery, self._epoch(delivery)))
         elif delivery.expires_at <= now and self._too_late(station, delivery, now):
             station.in_flight[delivery.id] = lane
-            self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED))
+            epoch = self._epoch(delivery)
+            self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
         elif (subscription.rate_per_second or self._pacer.host_rate) and (
             later := self._pacer.later(subscription, station.host, delivery, now)
         ):
             station.in_flight[delivery.id] = lane
-            self.on_unsendable(later)
+            self.on_unsendable(Later(delivery, later, self._epoch(delivery)))
         else:
             station.flying[lane] += 1
             self.flying[lane] += 1

@@ -7,7 +7,6 @@ come it goes in the lane that it belongs to, a first attempt in the fresh one.
 
 from __future__ import annotations
 
-from homing.engine.decide import Later
 from homing.model import Delivery, Subscription
 from homing.policy.pace import Pace, interval_us, take
 
@@ -23,8 +22,8 @@ class Pacer:
 
     def later(
         self, subscription: Subscription, host: str, delivery: Delivery, now: int
-    ) -> Later | None:
-        """None: it may go now, and its turn is taken."""
+    ) -> int | None:
+        """When its turn comes. None: it may go now, and its turn is taken."""
         waited = delivery.due_at > delivery.accepted_at
         taken: dict[int | str, Pace] = {}
         for key, rate in ((subscription.id, subscription.rate_per_second), (host, self.host_rate)):
@@ -38,7 +37,7 @@ class Pacer:
             )
             if turn_at is not None:
                 self._keep(key, pace, now)
-                return Later(delivery, turn_at)
+                return turn_at
             taken[key] = pace
         for key, pace in taken.items():
             self._keep(key, pace, now)

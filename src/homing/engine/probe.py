@@ -88,7 +88,7 @@ class Prober:
         # What is published while the store looks must not be forgotten when it finds nothing.
         more_fresh, next_due = station.more_fresh, station.next_due
         station.more_fresh, station.next_due = False, None
-        work = None
+        work, held = None, self._held.epochs[endpoint.bucket]
         try:
             work = await self._flow.take_probe(
                 endpoint,
@@ -114,6 +114,6 @@ class Prober:
         if delivery.id in station.in_flight:
             return None  # It is on its way already, from before the endpoint was disabled.
         if subscription is None or subscription.endpoint_id != endpoint.id:
-            self._settler.add(Stray(delivery))
+            self._settler.add(Stray(delivery, held))
             return None
         return work, subscription

@@ -129,8 +129,10 @@ class Publisher:
             self._gathering = False
             await self._commit(self._take())
         finally:
-            self._commits.remove(cast("asyncio.Task[None]", asyncio.current_task()))
-            self._go_on()
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            self._commits.remove(task)
+            if not task.cancelling():  # Else all of it ends.
+                self._go_on()
 
     def _take(self) -> list[_Waiting]:
         """The next to be written: no more of those that wait than the mean of them and the last.
@@ -197,6 +199,7 @@ class Publisher:
                     continue
                 kept.append(waiting)
                 staged.append(events)
+            group[:] = kept  # The others have been told.
             if not kept:
                 return [], [], []
             try:

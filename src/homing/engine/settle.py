@@ -184,7 +184,7 @@ class Settler:
             case Made():
                 return item.epoch == epochs[item.work.delivery.bucket]
             case Ended() | Stray() | Later():
-                return bool(epochs[item.delivery.bucket])
+                return item.epoch == epochs[item.delivery.bucket]
             case Report():
                 return item.endpoint_id in self._dispatcher.stations
 

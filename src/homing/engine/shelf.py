@@ -44,6 +44,9 @@ class Shelf:
             and self.ready_bytes < self._options.ready_bytes_max
         )
 
+    def _epoch(self, delivery: Delivery) -> int:
+        return self._held.epochs[delivery.bucket]
+
     def _room(self) -> int:
         return self._options.ready_bytes_max - self.ready_bytes
 

@@ -90,6 +90,7 @@ class Sweeper:
         while True:
             # What is in flight now, or settled during the look, may be another row by then.
             station.settled_in_sweep = set(station.in_flight)
+            epoch = self._held.epochs[station.endpoint.bucket]
             rows, last, next_at = await self._flow.expired(
                 station.endpoint.id,
                 bucket=station.endpoint.bucket,
@@ -102,7 +103,7 @@ class Sweeper:
                     soonest = min(soonest, now + AGAIN_MS)
                 else:
                     station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
-                    self._settler.add(Ended(row, Status.DROPPED, Reason.EXPIRED))
+                    self._settler.add(Ended(row, Status.DROPPED, Reason.EXPIRED, epoch))
             if next_at is not None:
                 soonest = min(soonest, next_at)
             if rows:

@@ -35,14 +35,15 @@ class Answers(asyncio.Protocol):
         self._line = line
         self._frames = Frames()
         self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._hung_up = False
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
-        if self.transport is None:
-            raise StoreUnavailable(_ENDED)  # as soon as it had begun
+        if self.transport is None or self._hung_up:
+            raise StoreUnavailable(_ENDED)  # as soon as it had begun, or by us
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._write(self.transport, write_call(call))
@@ -77,6 +78,7 @@ class Answers(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """Nothing more is asked; what was asked is still answered."""
+        self._hung_up = True
         if self.transport is not None:
             self.transport.write_eof()
 

@@ -56,12 +56,17 @@ class Scribe:
         self._lines = {method: Answers() for method in _LINES}
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
+        self._coming = 0  # calls that wait for it to begin
         self._closed = False
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Publish or settle, in the child."""
-        if self._lines[method].transport is None:
-            await self.start()
+        if self._lines[method].transport is None or self._coming:
+            self._coming += 1  # Who comes later does not pass: the lock lets them in in turn.
+            try:
+                await self.start()
+            finally:
+                self._coming -= 1
         return await self._lines[method].ask(("flow", method, args, kwargs))
 
     async def start(self) -> None:
@@ -72,9 +77,8 @@ class Scribe:
             if all(line.transport is not None for line in self._lines.values()):
                 return
             await self._end()  # One line is broken: the other's calls are answered no more.
-            lines = self._begin()
-            for method, line in zip(_LINES, lines, strict=True):
-                self._lines[method] = await answers_on(line)
+            lines = [await answers_on(line) for line in self._begin()]
+            self._lines = dict(zip(_LINES, lines, strict=True))
 
     def _begin(self) -> list[socket.socket]:
         """Start the child, and tell it what to write, and where; our ends of its lines."""

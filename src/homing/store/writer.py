@@ -51,6 +51,7 @@ class Writer:
         self._answers = Answers()
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
+        self._coming = 0  # calls that wait for it to begin
 
     @classmethod
     async def open(cls, path: Path, *, node: int) -> Writer:
@@ -64,8 +65,12 @@ class Writer:
         return writer
 
     async def call(self, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
-        if self._answers.transport is None:
-            await self._start()
+        if self._answers.transport is None or self._coming:
+            self._coming += 1  # Who comes later does not pass: the lock lets them in in turn.
+            try:
+                await self._start()
+            finally:
+                self._coming -= 1
         return await self._answers.ask((port, method, args, kwargs))
 
     async def _start(self) -> None:

@@ -1,0 +1,122 @@
+"""Groups of publishers at the store: their size, their order, and who is told what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engine.world import SECOND, World, live
+from homing.engine.options import EngineOptions
+from homing.engine.publish import Told
+from homing.errors import StoreUnavailable, TooLarge
+from homing.policy.admission import EventDraft
+from homing.ports import NewEvent
+
+URL = "https://receiver.example/hook"
+
+
+def draft(key: str, kind: str = "a.b") -> EventDraft:
+    return EventDraft(tenant="default", type=kind, data=b"1", key=key)
+
+
+def test_publishers_that_come_back_when_they_are_answered_come_in_two_equal_groups() -> None:
+    async def story(world: World) -> None:
+        groups: list[int] = []
+        publish = world.flow.publish
+
+        async def slow(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
+            groups.append(len(requests))
+            await asyncio.sleep(0.01)
+            return await publish(requests, **more)
+
+        world.flow.publish = slow  # type: ignore[method-assign]
+
+        async def publisher() -> None:
+            for _ in range(10):
+                await world.publish()
+
+        first = asyncio.ensure_future(publisher())
+        await asyncio.sleep(0.005)  # It is being written, alone.
+        await asyncio.gather(first, *(publisher() for _ in range(63)))
+        assert groups[0] == 1
+        assert sum(groups) == 640
+        even = groups[8:-2]  # They need a few turns to become so.
+        assert even == [32] * len(even)
+        await world.publish()
+        assert groups[-1] == 1
+
+    live(story)
+
+
+def test_a_group_that_is_staged_anew_goes_after_one_that_was_accepted_meanwhile() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "a.b")
+        await world.publish("a.b", key="first of all")
+        publisher, publish = world.engine._publisher, world.flow.publish
+        gate, turn = asyncio.Event(), asyncio.Lock()
+
+        async def line(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
+            async with turn:  # One after the other, as the stores do.
+                await gate.wait()
+                return await publish(requests, **more)
+
+        world.flow.publish = line  # type: ignore[method-assign]
+        publisher.publish_then([draft("old")], lambda _told: None)
+        await world.settled()
+        await world.subscribe("https://other.example/", "another.type")  # Its catalog is stale.
+        publisher.publish_then([draft("new")], lambda _told: None)
+        await world.settled()
+        gate.set()
+        await world.wait(SECOND)
+        seen = [msgspec.json.decode(hit.body)["id"] for hit in world.sender.hits]
+        assert seen == ["first of all", "new", "old"]
+        ids = [hit.delivery for hit in world.sender.hits]
+        assert ids == sorted(ids)
+
+    live(story)
+
+
+def test_who_was_refused_is_not_told_again_when_the_others_fail() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "a.b")
+        await world.subscribe(f"{URL}/2", "a.b")
+
+        async def refuse(*_args: Any, **_more: Any) -> Any:
+            raise StoreUnavailable
+
+        world.flow.publish = refuse  # type: ignore[method-assign]
+        world.engine._publisher._last_group = 8  # as after a busy moment: both go together
+        far: list[Told] = []
+        near: list[Told] = []
+        world.engine._publisher.publish_then([draft("x")], far.append)
+        world.engine._publisher.publish_then([draft("y", "nobody")], near.append)
+        await world.settled()
+        assert [type(it) for it in far] == [TooLarge]
+        assert [type(it) for it in near] == [StoreUnavailable]
+
+    live(story, EngineOptions(request_deliveries_max=1))
+
+
+def test_a_commit_that_is_cancelled_begins_no_other() -> None:
+    async def story(world: World) -> None:
+        publisher, begun = world.engine._publisher, 0
+
+        async def wait(*_args: Any, **_more: Any) -> Any:
+            nonlocal begun
+            begun += 1
+            await asyncio.sleep(3600)
+
+        world.flow.publish = wait  # type: ignore[method-assign]
+        for number in range(3):
+            publisher.publish_then([draft(f"k-{number}")], lambda _told: None)
+            await world.settled()
+        assert begun == 2
+        for commit in list(publisher._commits):
+            commit.cancel()
+        await world.settled()
+        assert begun == 2
+
+    live(story)
