@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,12 @@ def page(latest: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
+def write() -> None:
     PAGE.write_text(page(json.loads(LATEST.read_text())))
 
 
 if __name__ == "__main__":
-    main()
+    if "--show" in sys.argv[1:]:
+        sys.stdout.write(page(json.loads(LATEST.read_text())))
+    else:
+        write()

@@ -243,7 +243,7 @@ def main() -> int:
     written = _rounded(document(run, sizes, found_goals, quick=given.quick))
     path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
     if path == page.LATEST:
-        page.main()
+        page.write()
     out.print(f"[dim]{path.name} has every figure[/]", highlight=False)
     return 0
 
