@@ -34,7 +34,7 @@ def scribe(ends: list[socket.socket], _folder: Path) -> tuple[Calls, Callable[[]
 
 def writer(ends: list[socket.socket], folder: Path) -> tuple[Calls, Callable[[], Awaitable[Any]]]:
     it = Writer(folder / "homing.db", node=0)
-    it._begin = lambda: _line(ends)  # type: ignore[method-assign]
+    it._begin = lambda: [_line(ends)]  # type: ignore[method-assign]
     return (
         lambda number: it.call("flow", "publish", [], catalog_version=0, number=number),
         lambda: it.call("flow", "last_id"),

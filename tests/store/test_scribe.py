@@ -54,8 +54,8 @@ class Office:
 
     @property
     def child(self) -> subprocess.Popen[bytes]:
-        assert self.scribe._child is not None
-        return self.scribe._child
+        assert self.scribe.process is not None
+        return self.scribe.process
 
     def kill(self) -> None:
         self.child.send_signal(signal.SIGKILL)
@@ -177,8 +177,8 @@ async def test_a_server_that_is_away_is_told_of_each_call(postgres: Server) -> N
             await scribe.call("publish", [], catalog_version=0, number=1)
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
             await scribe.call("settle", SettleBatch(number=1))
-    assert scribe._child is not None
-    assert scribe._child.poll() is None  # It is the same all the time.
+    assert scribe.process is not None
+    assert scribe.process.poll() is None  # It is the same all the time.
     await scribe.close()
 
 
@@ -311,7 +311,7 @@ async def main():
     scribe = Scribe(Place("no address", "homing", False, {}, 1), node=0)
     with contextlib.suppress(RuntimeError):
         await scribe.call("publish", [], catalog_version=0, number=1)
-    print(scribe._child.pid, flush=True)
+    print(scribe.process.pid, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -357,7 +357,7 @@ async def test_the_list_of_processes_does_not_show_the_password(
     try:
         assert isinstance(stores.flow, ScribedFlow)
         await stores.flow.publish([], catalog_version=0, number=1)
-        child = stores.flow._scribe._child
+        child = stores.flow._scribe.process
         assert child is not None
         shown = _words(child.pid)
         assert b"homing.store.scribe" in shown

@@ -31,9 +31,9 @@ async def opened(path: Path) -> tuple[Writer, FlowStore, AdminStore]:
 
 
 def kill(writer: Writer) -> None:
-    assert writer._child is not None
-    os.kill(writer._child.pid, signal.SIGKILL)
-    writer._child.wait()
+    assert writer.process is not None
+    os.kill(writer.process.pid, signal.SIGKILL)
+    writer.process.wait()
 
 
 async def test_errors_come_back_as_they_are(tmp_path: Path) -> None:
@@ -81,6 +81,46 @@ async def test_when_the_child_alone_is_killed_the_next_call_starts_another(tmp_p
         await flow.last_id()
     assert await flow.last_id() == event.event.id
     assert not (await published(flow, event, 2, 0)).new
+    await writer.close()
+
+
+async def test_closed_it_starts_no_other(tmp_path: Path) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    last = writer.process
+    await writer.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await flow.last_id()
+    assert writer.process is last
+
+
+async def test_a_child_that_does_not_end_in_time_is_ended_and_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    event = Maker().event()
+    assert (await published(flow, event, 1, 0)).new
+    assert writer.process is not None
+    os.kill(writer.process.pid, signal.SIGSTOP)
+    monkeypatch.setattr("homing.store.child.CLOSE_S", 0.01)
+    await writer.close()
+    assert writer.process.returncode == -signal.SIGKILL
+    again, flow, _ = await opened(tmp_path / "homing.db")
+    assert await flow.last_id() == event.event.id
+    await again.close()
+
+
+async def test_where_no_process_can_be_started_the_store_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    kill(writer)
+    with pytest.raises(StoreUnavailable):
+        await flow.last_id()
+    with monkeypatch.context() as broken:
+        broken.setattr("sys.executable", str(tmp_path / "nothing"))
+        with pytest.raises(StoreUnavailable, match="No process can be started"):
+            await flow.last_id()
+    assert await flow.last_id() == 0  # It can again.
     await writer.close()
 
 

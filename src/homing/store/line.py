@@ -1,7 +1,7 @@
 """The line between a process and a child that does a part of its work: calls out, answers back.
 
 The child has no life of its own: it ends with its parent, by the kernel's hand if need be. If the
-child alone ends, what it was asked is StoreUnavailable.
+child alone ends, what it was asked is StoreUnavailable. ``child`` has the process itself.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ import ctypes
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from homing.errors import StoreUnavailable
 from homing.store.wire import Call, Frames, write_call
 
 RECEIVE_BYTES = 1 << 20
-CLOSE_S = 30
 _LINE_BYTES = 4 << 20  # what may be on its way to the child; the kernel gives less if it must
 _PR_SET_PDEATHSIG = 1
 _ENDED = "The writer's process ended."
@@ -100,22 +97,6 @@ def new_line() -> tuple[socket.socket, socket.socket]:
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
     return ours, theirs
-
-
-def start(
-    module: str,
-    lines: Sequence[socket.socket],
-    *words: str,
-    environ: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
-    """A child that runs this module; it is told the numbers of its lines, and these words."""
-    numbers = [line.fileno() for line in lines]
-    return subprocess.Popen(  # noqa: S603 - it is ourselves
-        [sys.executable, "-m", module, *map(str, numbers), *words],
-        pass_fds=numbers,
-        stdin=subprocess.DEVNULL,
-        env=environ,
-    )
 
 
 def end_with_parent() -> None:

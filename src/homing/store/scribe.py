@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import gc
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -27,94 +26,29 @@ from typing import Any, cast
 import asyncpg
 import uvloop
 
-from homing.errors import HomingError, StoreUnavailable
+from homing.errors import HomingError
 from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
+from homing.store.child import Child
 from homing.store.flow import Flow
-from homing.store.line import (
-    CLOSE_S,
-    RECEIVE_BYTES,
-    Answers,
-    answers_on,
-    end_with_parent,
-    new_line,
-    start,
-)
+from homing.store.line import RECEIVE_BYTES, end_with_parent
 from homing.store.postgres import WRITING_CONNECTIONS, Place, PostgresDb
 from homing.store.wire import Call, Frames, write_answer, write_call, write_error
 
 _LINES = ("publish", "settle")
 
 
-class Scribe:
+class Scribe(Child):
     """The parent's side."""
 
     def __init__(
         self, place: Place, *, node: int, environ: Mapping[str, str] | None = None
     ) -> None:
-        self._told = write_call(("scribe", "begin", (place, node), {}))
-        self._environ = environ
-        self._lines = {method: Answers() for method in _LINES}
-        self._child: subprocess.Popen[bytes] | None = None
-        self._starting = asyncio.Lock()
-        self._coming = 0  # calls that wait for it to begin
-        self._closed = False
+        told = write_call(("scribe", "begin", (place, node), {}))
+        super().__init__("homing.store.scribe", _LINES, told=told, environ=environ)
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Publish or settle, in the child."""
-        if self._lines[method].transport is None or self._coming:
-            self._coming += 1  # Who comes later does not pass: the lock lets them in in turn.
-            try:
-                await self.start()
-            finally:
-                self._coming -= 1
-        return await self._lines[method].ask(("flow", method, args, kwargs))
-
-    async def start(self) -> None:
-        """Begin now, so that the first call need not wait for it."""
-        async with self._starting:
-            if self._closed:
-                raise StoreUnavailable("The store is closed.")
-            if all(line.transport is not None for line in self._lines.values()):
-                return
-            await self._end()  # One line is broken: the other's calls are answered no more.
-            lines = [await answers_on(line) for line in self._begin()]
-            self._lines = dict(zip(_LINES, lines, strict=True))
-
-    def _begin(self) -> list[socket.socket]:
-        """Start the child, and tell it what to write, and where; our ends of its lines."""
-        pairs = [new_line() for _ in _LINES]
-        try:
-            self._child = start(
-                "homing.store.scribe", [theirs for _, theirs in pairs], environ=self._environ
-            )
-        except OSError as error:
-            for ours, _ in pairs:
-                ours.close()
-            raise StoreUnavailable(f"No process can be started: {error.strerror}.") from error
-        finally:
-            for _, theirs in pairs:
-                theirs.close()
-        pairs[0][0].sendall(self._told)  # There is room for it.
-        return [ours for ours, _ in pairs]
-
-    async def _end(self) -> None:
-        """What is left of a child of which a line broke."""
-        for line in self._lines.values():
-            line.close()
-        if self._child is not None:
-            self._child.kill()
-            await asyncio.to_thread(self._child.wait)
-
-    async def close(self) -> None:
-        """The child finishes what it was asked, and ends."""
-        async with self._starting:
-            self._closed = True
-            for line in self._lines.values():
-                line.hang_up()
-            if self._child is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    await asyncio.to_thread(self._child.wait, CLOSE_S)
-            await self._end()
+        return await self.ask(method, ("flow", method, args, kwargs))
 
 
 class ScribedFlow(Flow):

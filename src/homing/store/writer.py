@@ -11,11 +11,9 @@ batch that it had committed without an answer is known by its number.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,33 +23,22 @@ import apsw
 
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
+from homing.store.child import Child
 from homing.store.flow import Flow
 from homing.store.keys import Keys
-from homing.store.line import (
-    CLOSE_S,
-    RECEIVE_BYTES,
-    Answers,
-    answers_on,
-    end_with_parent,
-    new_line,
-    start,
-)
+from homing.store.line import RECEIVE_BYTES, end_with_parent
 from homing.store.lock import Lock
 from homing.store.seals import Seals
 from homing.store.sqlite import SqliteDb, to_its_end
 from homing.store.wire import Call, Frames, write_answer, write_error
 
 
-class Writer:
+class Writer(Child):
     """The parent's side. Made by ``open``."""
 
     def __init__(self, path: Path, *, node: int) -> None:
-        self._path, self._node = path, node
         self._lock = Lock(Path(f"{path}.lock"))
-        self._answers = Answers()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._starting = asyncio.Lock()
-        self._coming = 0  # calls that wait for it to begin
+        super().__init__("homing.store.writer", ["calls"], str(path), str(node))
 
     @classmethod
     async def open(cls, path: Path, *, node: int) -> Writer:
@@ -65,34 +52,14 @@ class Writer:
         return writer
 
     async def call(self, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
-        if self._answers.transport is None or self._coming:
-            self._coming += 1  # Who comes later does not pass: the lock lets them in in turn.
-            try:
-                await self._start()
-            finally:
-                self._coming -= 1
-        return await self._answers.ask((port, method, args, kwargs))
-
-    async def _start(self) -> None:
-        async with self._starting:
-            if self._answers.transport is not None:
-                return
-            self._answers = await answers_on(self._begin())
-
-    def _begin(self) -> socket.socket:
-        """Start the child, and give our end of the line to it."""
-        ours, theirs = new_line()
-        with theirs:
-            self._child = start("homing.store.writer", [theirs], str(self._path), str(self._node))
-        return ours
+        return await self.ask("calls", (port, method, args, kwargs))
 
     async def close(self) -> None:
         """The child finishes what it was asked, writes the log back and ends."""
-        self._answers.hang_up()
-        if self._child is not None:
-            await asyncio.to_thread(self._child.wait, CLOSE_S)
-        self._answers.close()
-        self._lock.release()
+        try:
+            await super().close()
+        finally:
+            self._lock.release()
 
 
 class Remote:
