@@ -239,6 +239,11 @@ def test_a_header_name_is_a_token(name: str) -> None:
     assert set(complaints(headers=(("x-own", "1"), (name, "x")))) == {"headers.1"}
 
 
+def test_a_wrong_header_is_named_by_its_name_if_that_can_be_shown() -> None:
+    assert set(complaints(headers=(("x" * 128, "\0"),))) == {f"headers.{'x' * 128}"}
+    assert set(complaints(headers=(("x" * 129, "1"),))) == {"headers.0"}
+
+
 def test_a_header_is_given_once_and_there_are_at_most_32() -> None:
     assert set(complaints(headers=(("x-a", "1"), ("X-A", "2")))) == {"headers.X-A"}
     assert set(complaints(headers=tuple((f"x-{n}", "1") for n in range(33)))) == {"headers"}
@@ -252,7 +257,17 @@ def test_a_token_is_visible_ascii(token: str) -> None:
 def test_good_values_at_their_limits_are_taken() -> None:
     for deadline_ms in (1_000, 30_000):
         admitted(deadline_ms=deadline_ms)
-    assert set(complaints(deadline_ms=30_001)) == {"deadline_ms"}
+    for deadline_ms in (999, 30_001):
+        assert set(complaints(deadline_ms=deadline_ms)) == {"deadline_ms"}
+    for rate in (0.01, 1_000.0):
+        admitted(rate_per_second=rate)
+    for rate in (0.009, 1_000.1, float("nan")):
+        assert set(complaints(rate_per_second=rate)) == {"rate_per_second"}
+    admitted(types=tuple(f"a{n}" for n in range(100)))
+    admitted(headers=tuple((f"x-{n}", "1") for n in range(32)))
+    admitted(headers=(("x" * 128, "y" * 4096),))
+    admitted(description="x" * 1024)
+    assert set(complaints(description="x" * 1025)) == {"description"}
     admitted(token="x" * 4096, secret=SECRET, policy="workfront", description="two\nlines\t")
     assert set(complaints(description="a\0")) == {"description"}
 

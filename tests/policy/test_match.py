@@ -98,6 +98,26 @@ def test_removing_twice_or_the_unknown_changes_nothing() -> None:
     assert index.match("acme", "a") == []
 
 
+def test_of_what_was_removed_nothing_is_left_and_the_rest_stays() -> None:
+    index = index_of(a_subscription(id=1, types=("a", "b.*", "*")), a_subscription(id=2))
+    other = a_subscription(id=3, types=("a", "b.*"))
+    index.add(other)
+    index.remove(1)
+    index.remove(2)
+    assert ids(index.match("acme", "a")) == ids(index.match("acme", "b.c")) == [3]
+    shelf = index._shelves["acme"]
+    assert (shelf.exact, shelf.prefix, shelf.all) == ({"a": [other]}, {"b": [other]}, [])
+    index.remove(3)
+    assert index._shelves == {}  # Tenants come and go; what is empty is not kept.
+
+
+@pytest.mark.parametrize("pattern", ["a", "a.*", "*"])
+def test_a_tenant_stays_as_long_as_one_subscription_does(pattern: str) -> None:
+    index = index_of(*(a_subscription(id=number, types=(pattern,)) for number in (1, 2)))
+    index.remove(1)
+    assert ids(index.match("acme", "a" if pattern == "a" else "a.b")) == [2]
+
+
 def test_the_answer_is_the_callers_to_keep() -> None:
     index = index_of(a_subscription(id=1))
     index.match("acme", "a").clear()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.policy.shares import BUCKETS, plan, shares
+from homing.policy.shares import BUCKETS, Plan, plan, ranges, shares
 
 Members = st.lists(st.integers(1, 40), min_size=1, max_size=9, unique=True)
 
@@ -63,3 +64,29 @@ def test_who_joins_moves_no_more_than_its_share() -> None:
     owners: list[int | None] = [1, 2] * 128
     given_up = [*plan(1, [1, 2, 3], owners).give, *plan(2, [1, 2, 3], owners).give]
     assert len(given_up) == 85
+
+
+def test_with_its_share_it_neither_takes_nor_gives() -> None:
+    assert plan(1, [1, 2], [1] * 128 + [2] * 127 + [None]) == Plan()
+    assert plan(2, [1, 2], [1] * 128 + [2] * 127 + [None]) == Plan(take=(BUCKETS - 1,))
+    assert plan(1, [1, 2], [1] * 129 + [2] * 127) == Plan(give=(128,))
+
+
+def test_the_odd_buckets_are_of_those_that_hold_the_most() -> None:
+    assert shares([1, 2, 3], [3] * 86 + [1] * 85 + [2] * 85) == {1: 85, 2: 85, 3: 86}
+    assert shares([1, 2, 3], [None] * BUCKETS) == {1: 86, 2: 85, 3: 85}
+    assert shares([], [1] * BUCKETS) == {}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "text"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([3, 2], "2-3"),
+        ([0, 1, 2, 3, 7], "0-3,7"),
+        ([0, 2, 3, 5, 6, 7], "0,2-3,5-7"),
+    ],
+)
+def test_buckets_are_shown_as_ranges(buckets: list[int], text: str) -> None:
+    assert ranges(buckets) == text

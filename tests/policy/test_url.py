@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from homing.errors import Invalid
 from homing.model import Target
-from homing.policy.url import parse_url
+from homing.policy.url import host_of, parse_url
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,26 @@ def test_the_normal_form_is(text: str, normal: str) -> None:
     ],
 )
 def test_the_parts_are_what_a_request_needs(text: str, target: Target) -> None:
-    assert parse_url(text)[1] == target
+    normal, found = parse_url(text)
+    assert found == target
+    assert host_of(normal) == target.host
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("http://a/" + "b" * (2048 - 9), id="2048 characters"),
+        pytest.param("http://" + "a" * 63 + "/", id="a label of 63"),
+        pytest.param("http://" + "a." * 126 + "a/", id="a name of 253"),
+        pytest.param("http://a:1/", id="the lowest port"),
+        pytest.param("http://255.255.255.255/", id="the highest address"),
+        pytest.param("http://0.0.0.0/", id="the lowest address"),
+        pytest.param("http://[::ffff:102:304]/", id="IPv4 in IPv6"),
+        pytest.param("http://[::ffff:ffff:ffff]/", id="the highest IPv4 in IPv6"),
+    ],
+)
+def test_what_is_at_the_limit_is_taken_as_it_is(url: str) -> None:
+    assert parse_url(url)[0] == url
 
 
 @pytest.mark.parametrize(

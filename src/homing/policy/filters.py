@@ -96,7 +96,7 @@ _SCALAR = "text, a number, true or false"
 def read_filters(text: str, connector: str = Connector.AND) -> Filters:
     """The filters in this JSON text; raises Invalid with all that is wrong."""
     reader = _Reader()
-    if len(text) > BYTES_MOST:
+    if len(text.encode()) > BYTES_MOST:
         reader.wrong("filters", f"must be at most {BYTES_MOST // 1024} KiB of JSON")
         raise Invalid(problems=tuple(reader.problems))
     joined = reader.word(connector, Connector, "filterConnector") or Connector.AND
