@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -233,11 +234,40 @@ def test_while_settles_cannot_be_written_nothing_new_starts_and_nothing_is_lost(
         await world.wait(MINUTE)
         assert len(world.hits(URL)) == 2  # The second began before the store was known to fail.
         assert not world.engine.pulse().store_ok
+        assert world.engine.pulse().silent_since is None  # It does answer.
         assert world.engine.pulse().due_since is None or world.engine.pulse().unsettled == 0
         world.flow.settle = real  # type: ignore[method-assign]
         await world.wait(MINUTE)
         assert len(world.hits(URL)) == 10
         assert world.engine.pulse().store_ok
+
+    live(story)
+
+
+@pytest.mark.parametrize("call", ["publish", "settle"])
+def test_a_store_that_does_not_answer_is_not_well_after_five_seconds(call: str) -> None:
+    """A disk that hangs fails nothing: without this it would look idle."""
+
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        real, held = getattr(world.flow, call), asyncio.Event()
+
+        async def hangs(*given: Any, **named: Any) -> Any:
+            await held.wait()
+            return await real(*given, **named)
+
+        setattr(world.flow, call, hangs)
+        begun = world.clock.now()
+        publishing = asyncio.create_task(world.publish())
+        await world.wait(5 * SECOND - 1)
+        assert (world.engine.pulse().store_ok, world.engine.pulse().silent_since) == (True, None)
+        await world.wait(SECOND)
+        assert (world.engine.pulse().store_ok, world.engine.pulse().silent_since) == (False, begun)
+        held.set()
+        await publishing
+        await world.settled()
+        assert (world.engine.pulse().store_ok, world.engine.pulse().silent_since) == (True, None)
+        assert len(world.hits(URL)) == 1
 
     live(story)
 

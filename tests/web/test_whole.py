@@ -65,6 +65,7 @@ def test_it_is_ready_until_it_drains_or_the_store_fails(monkeypatch: pytest.Monk
         for change, code in (
             ({"draining": True}, "shutting_down"),
             ({"store_ok": False}, "store_unavailable"),
+            ({"store_ok": False, "silent_since": 0}, "store_unavailable"),
         ):
             other = replace(pulse, **change)
             monkeypatch.setattr(house.world.engine, "pulse", lambda other=other: other)

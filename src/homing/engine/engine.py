@@ -52,6 +52,7 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
+SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
 DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
 
@@ -59,7 +60,7 @@ class Pulse(Struct, frozen=True):
     """How the engine is, at this moment; counters count since the start of the process."""
 
     draining: bool
-    store_ok: bool  # the last commit went through
+    store_ok: bool  # commits go through
     slots: dict[str, int]  # per lane: fresh, retry
     in_flight: dict[str, int]  # per lane: fresh, retry, probe
     ready: dict[str, int]  # deliveries in memory that could go at once, per lane
@@ -72,6 +73,7 @@ class Pulse(Struct, frozen=True):
     attempts: dict[tuple[str, str], int]  # per (lane, outcome)
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data held for the fresh lane
+    silent_since: int | None = None  # a commit has waited for its answer since then, too long
     gate: GateView = GateView()  # closed: our own outage, nothing is sent but canaries
 
 
@@ -209,6 +211,10 @@ class Engine:
         failed_at = self._publish_failed_at
         return failed_at is None or now >= failed_at + DOUBT_MS
 
+    def _silent_since(self, now: int) -> int | None:
+        begun = [it for it in (self._publisher.since, self._settler.since) if it is not None]
+        return min(begun) if begun and now - min(begun) >= SILENT_MS else None
+
     def _on_time(self, station: Station, now: int) -> None:
         """A station's time has come: tell of drops, drop what has expired, probe."""
         endpoint = station.endpoint
@@ -317,9 +323,11 @@ class Engine:
                 due_since = since
         if due_since is not None:  # What waits for the gate is not stuck.
             due_since = max(due_since, self._gate.quiet_since(now))
+        silent_since = self._silent_since(now)
         return Pulse(
             draining=dispatcher.draining,
-            store_ok=self._settler.store_ok and self._publishes(now),
+            store_ok=self._settler.store_ok and self._publishes(now) and silent_since is None,
+            silent_since=silent_since,
             slots={lane.value: dispatcher.slots[lane] for lane in LANES},
             in_flight={
                 **{lane.value: dispatcher.flying[lane] for lane in LANES},

@@ -52,7 +52,7 @@ class Publisher:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._stage, self._options = core.ids, core.stage, core.options
         self._waiting: deque[_Waiting] = deque()
-        self._commits: list[asyncio.Task[None]] = []  # under way, in their order
+        self._commits: dict[asyncio.Task[None], int] = {}  # under way, in their order; since when
         self._gathering = False  # the last of them has not begun
         self._last_group = 0
         self.closed = False
@@ -82,6 +82,11 @@ class Publisher:
         """Whether something is being written, or waits to be."""
         return bool(self._commits)
 
+    @property
+    def since(self) -> int | None:
+        """When the oldest commit that is under way began."""
+        return next(iter(self._commits.values()), None)
+
     def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
         """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
         if self.closed:
@@ -98,7 +103,8 @@ class Publisher:
             len(self._commits) < COMMITS_MOST and len(self._waiting) >= self._last_group
         ):
             self._gathering = True
-            self._commits.append(asyncio.get_running_loop().create_task(self._commit_next()))
+            task = asyncio.get_running_loop().create_task(self._commit_next())
+            self._commits[task] = self._clock.now()
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
@@ -130,7 +136,7 @@ class Publisher:
             await self._commit(self._take())
         finally:
             task = cast("asyncio.Task[None]", asyncio.current_task())
-            self._commits.remove(task)
+            del self._commits[task]
             if not task.cancelling():  # Else all of it ends.
                 self._go_on()
 

@@ -51,6 +51,7 @@ class Settler:
         self._tells_all = self._log.is_enabled_for(logging.DEBUG)
         self._tells = self._tells_all or self._log.is_enabled_for(logging.INFO)
         self.store_ok = True
+        self.since: int | None = None  # when the commit that is under way began
         self.commits = 0
         self.finished: Counter[str] = Counter()
         self.attempts: Counter[tuple[str, str]] = Counter()
@@ -105,8 +106,9 @@ class Settler:
                 items, self._items = self._items[:BATCH_MOST], self._items[BATCH_MOST:]
                 async with self.lock:
                     await self._settle(items)
+                self.since = None
         finally:
-            self._task = None
+            self._task = self.since = None
 
     async def _settle(self, items: list[Item]) -> None:
         """Until it is written, whatever goes wrong: an outcome that was seen is never given up."""
@@ -122,6 +124,7 @@ class Settler:
                     decision = await self._decide(items)
                     batch = decision.batch(number, self._held.fences(map(_bucket_of, items)))
                 # The same batch with the same number again, so that it is written once.
+                self.since = self._clock.now()
                 gone = await self._flow.settle(batch)
             except StaleEndpoints as stale:
                 batch = None
@@ -133,6 +136,7 @@ class Settler:
                 batch = None
                 self._worked()  # Perhaps nothing is left to settle: nobody else would say so.
             except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
+                self.since = None
                 self._failed(error, first=failures == 0)
                 await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
                 failures += 1

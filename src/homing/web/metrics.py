@@ -77,7 +77,7 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
         ("homing_memory_bytes", "Event data held for the fresh lane.", pulse.memory_bytes),
-        ("homing_store_ok", "1 if the last commit went through.", int(pulse.store_ok)),
+        ("homing_store_ok", "1 if commits go through.", int(pulse.store_ok)),
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
         ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
         ("homing_gate_closed_seconds", "How long it has been closed.", closed_ms / 1000),

@@ -38,6 +38,9 @@ async def readyz(call: Call) -> Answer:
     pulse = call.parts.engine.pulse()
     if pulse.draining:
         raise ShuttingDown
+    if pulse.silent_since is not None:
+        at = time_text(pulse.silent_since)
+        raise StoreUnavailable(f"A commit has not been answered since {at}.")
     if not pulse.store_ok:
         raise StoreUnavailable("The last commit failed.")
     try:
