@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from engine.world import SECOND, ScriptedSender, World
@@ -13,6 +13,7 @@ from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
 from homing.ports import Member, Standing
+from homing.sim.fleet_world import Air, LocalWire
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -22,40 +23,6 @@ from homing.store.views import Views
 
 LEASE_MS = 9_000
 URL = "https://a.example/"
-
-
-class Air:
-    """What carries words: all hear all, unless it is cut."""
-
-    def __init__(self) -> None:
-        self.ears: dict[LocalWire, Callable[[str], None]] = {}
-        self.cut = False
-        self.words = 0
-
-
-class LocalWire:
-    """``Wire`` in one process."""
-
-    def __init__(self, air: Air) -> None:
-        self._air = air
-
-    @property
-    def live(self) -> bool:
-        return not self._air.cut
-
-    async def tell(self, texts: Sequence[str]) -> None:
-        self._air.words += len(texts)
-        if not self._air.cut:
-            for heard in list(self._air.ears.values()):
-                for text in texts:
-                    asyncio.get_running_loop().call_later(0.001, heard, text)
-
-    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
-        self._air.ears[self] = heard
-        gap()
-
-    async def close(self) -> None:
-        self._air.ears.pop(self, None)
 
 
 class Beats(Leases):

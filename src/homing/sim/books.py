@@ -1,49 +1,20 @@
 """The books of a run: what people and publishers were told, what was stored, what receivers saw.
 
 They are kept beside the engine and never ask it anything. Whoever finds that two of them do not
-fit says so by ``violated``, with the name of the invariant.
+fit says so by ``violated``, with the name of the invariant (``findings``).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
 
 from homing.model import Subscription, show_id
+from homing.sim.findings import Findings
 from homing.sim.health_model import DeliveryModel, EndpointModel
 from homing.sim.mix import Mix
 
-LAST_LINES = 30
 QUIET_MS = 3_600_000
-
-
-class Trace:
-    """What happened, line by line: all of it as a hash, the end of it as text."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.last: deque[str] = deque(maxlen=LAST_LINES)
-        self.lines = 0
-
-    def add(self, at: int, text: str) -> None:
-        line = f"{at} {text}"
-        self._hash.update(line.encode() + b"\n")
-        self.last.append(line)
-        self.lines += 1
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-
-@dataclass(frozen=True)
-class Violation:
-    """An invariant that did not hold."""
-
-    invariant: str
-    text: str
-    trace: tuple[str, ...]
 
 
 @dataclass
@@ -125,13 +96,11 @@ class Slots:
     streak: int = 0
 
 
-@dataclass
-class Books:
+@dataclass(kw_only=True)
+class Books(Findings):
     """All that is known of a run."""
 
     mix: Mix
-    clock: Callable[[], int]
-    trace: Trace = field(default_factory=Trace)
     life: int = 0
     life_at: int = 0
     stepped_at: int = 0
@@ -139,8 +108,6 @@ class Books:
     stopping: bool = False  # in good order
     paused_until: int = 0  # the end of an outage of our own
     maybe_paused_at: int = 0  # the gate may have been closed at this time
-    violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
     subs: dict[int, Sub] = field(default_factory=dict)
     endpoints: dict[int, EndpointModel] = field(default_factory=dict)
     endpoint_ids: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -163,19 +130,6 @@ class Books:
     drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
     drops_reported: Counter[int] = field(default_factory=Counter)
     drop_notice_at: dict[int, int] = field(default_factory=dict)
-
-    def violated(self, invariant: str, text: str) -> None:
-        if not self.violations:
-            self.say(f"VIOLATED {invariant}: {text}")
-            self.violations.append(Violation(invariant, text, tuple(self.trace.last)))
-
-    def must(self, truth: bool, invariant: str, text: Callable[[], str]) -> bool:
-        if not truth:
-            self.violated(invariant, text())
-        return truth
-
-    def say(self, text: str) -> None:
-        self.trace.add(self.clock(), text)
 
     def endpoint(self, endpoint_id: int, *, tenant: str, url: str, at: int) -> EndpointModel:
         """The endpoint with this id; a new one is enabled."""

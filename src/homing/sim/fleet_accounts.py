@@ -9,14 +9,13 @@ for the whole fleet (S9).
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from homing.model import Endpoint, Work, read_id
 from homing.ports import Answer, Member, NewEvent, Receipt, SettleBatch
-from homing.sim.books import Trace, Violation
+from homing.sim.findings import Findings
 from homing.sim.fleet_world import LEASE_MS, Machine
 from homing.sim.world import Hit, Watch
 
@@ -40,14 +39,10 @@ class Sent:
     at: int
 
 
-@dataclass
-class FleetBooks:
+@dataclass(kw_only=True)
+class FleetBooks(Findings):
     """All that is known of a fleet's run."""
 
-    clock: Callable[[], int]
-    trace: Trace = field(default_factory=Trace)
-    violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
     owners: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # by bucket: epoch
     expires: dict[int, int] = field(default_factory=dict)  # by member
     duties: dict[int, Duty] = field(default_factory=dict)
@@ -56,19 +51,6 @@ class FleetBooks:
     sent: dict[tuple[int, int], Sent] = field(default_factory=dict)  # by delivery and number
     probes: dict[int, tuple[int, int]] = field(default_factory=dict)  # by endpoint: next, taker
     untold: set[int] = field(default_factory=set)  # endpoints whose take nobody heard of
-
-    def violated(self, invariant: str, text: str) -> None:
-        if not self.violations:
-            self.say(f"VIOLATED {invariant}: {text}")
-            self.violations.append(Violation(invariant, text, tuple(self.trace.last)))
-
-    def must(self, truth: bool, invariant: str, text: Callable[[], str]) -> bool:
-        if not truth:
-            self.violated(invariant, text())
-        return truth
-
-    def say(self, text: str) -> None:
-        self.trace.add(self.clock(), text)
 
     def owner_of(self, bucket: int) -> tuple[int | None, int]:
         return self.owners.get(bucket, (None, 0))

@@ -73,6 +73,7 @@ class Air:
     def __init__(self) -> None:
         self.ears: dict[LocalWire, Callable[[str], None]] = {}
         self.cut = False
+        self.words = 0  # that were told
 
 
 class LocalWire:
@@ -86,6 +87,7 @@ class LocalWire:
         return not self._air.cut
 
     async def tell(self, texts: Sequence[str]) -> None:
+        self._air.words += len(texts)
         if self._air.cut:
             return
         loop = asyncio.get_running_loop()

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from random import Random
 
 from homing.sim.accounts import Accounts
-from homing.sim.books import Books, Violation
+from homing.sim.books import Books
 from homing.sim.cuts import Cuts
 from homing.sim.faults import Faults, FaultyWorld
+from homing.sim.findings import Violation
 from homing.sim.gate_watch import GateWatch
 from homing.sim.invariants import SLACK_MS, Balance, Healing
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
@@ -56,7 +57,7 @@ class Seed:
     """All parts of one run, made from its mix."""
 
     def __init__(self, mix: Mix, db: SqliteDb) -> None:
-        self.books = books = Books(mix, clock=self._now)
+        self.books = books = Books(mix=mix, clock=self._now)
         self.accounts = accounts = Accounts(books)
 
         def chance(part: str) -> Random:
