@@ -20,7 +20,7 @@ from acceptance.running import HONEST, Line, Receiver, Server
 from chaos.integrity import integrity
 from chaos.orphaning import children
 
-DISK_MB = 24
+DISK_MB = 64  # its log alone takes 16 MB before it is written back
 ROOM_BYTES = 192 * 1024  # what is left when the ballast is in
 FULL_S = 1.5  # how long it stays full after the first refusal
 PUBLISHERS = 4

@@ -25,6 +25,19 @@ every = "1h"
 until = "1s"
 """
 
+OUR_OUTAGE = 'run_for = "1h"\n' + "".join(
+    f"""
+[[endpoints]]
+name = "e{n}"
+outages = [{{ from = "30m", to = "35m", refuses = true }}]
+[[traffic]]
+to = "e{n}"
+every = "10s"
+until = "50m"
+"""
+    for n in range(12)
+)
+
 
 @cache
 def played(text: str) -> Played:

@@ -6,7 +6,9 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from functools import cache
+from html import escape
 
+import pytest
 from rich.console import Console
 
 from homing.sim.chart import Span, most_interesting, panels, ticks
@@ -16,7 +18,7 @@ from homing.sim.draw_terminal import draw
 from homing.sim.play import Played
 from homing.sim.read import with_policy
 from homing.sim.summary import Summary, summarize
-from sim.scenes import HOUR, played
+from sim.scenes import HOUR, OUR_OUTAGE, played
 
 TROUBLE = """
 title = "Trouble <&> more"
@@ -101,6 +103,64 @@ def test_the_terminal_shows_rows_of_blocks_over_time() -> None:
 
 def test_the_terminal_may_be_narrow() -> None:
     assert max(map(len, drawn(run(), width=60).splitlines())) <= 60
+
+
+@pytest.mark.parametrize("name", ["[/b]", "billing [eu]", "[red]hi[/red]", ":smile: x"])
+def test_a_name_is_shown_as_it_is(name: str) -> None:
+    each = (
+        f'[[endpoints]]\nname = "{it}"\n[[traffic]]\nto = "{it}"\nevery = "1m"\n'
+        for it in (name, "b")
+    )
+    one = played(f'run_for = "1h"\n{"".join(each)}')
+    text = drawn((one, summarize(one)))
+    assert text.count(name) == 2  # above its timeline, and in the summary
+    assert escape(name) in page([(one, summarize(one))])
+
+
+def test_large_numbers_are_shown_whole() -> None:
+    one = played(
+        'run_for = "20m"\n[[endpoints]]\nname = "a"\n[[traffic]]\nto = "a"\nper_second = 20\n'
+        '[[actions]]\nat = "0s"\ndo = "freeze"\nendpoint = "a"\n'
+    )
+    assert re.search(r"at most 23,9\d\d", drawn((one, summarize(one)), width=80))
+    label = re.search(
+        r'<text x="([\d.]+)"[^>]*>(23,9\d\d)</text>', picture([(one, summarize(one))])
+    )
+    assert label is not None
+    assert float(label[1]) > len(label[2]) * 7  # It is written to the left of this.
+
+
+def test_marks_of_people_do_not_overwrite_each_other() -> None:
+    actions = "".join(
+        f'[[actions]]\nat = "{at}"\ndo = "{do}"\nendpoint = "a"\n'
+        for at, do in (("6h", "enable"), ("7h30m", "enable"), ("8h", "freeze"))
+    )
+    one = played(f'run_for = "9h"\n[[endpoints]]\nname = "a"\n{actions}')
+    for width in range(40, 100):
+        (row,) = re.findall(r"│ person +(.*)│", drawn((one, summarize(one)), width=width))
+        assert 2 <= row.count("▲") <= 3
+        assert set(re.findall(r"[a-z]+", row)) <= {"enable", "freeze"}
+    svg = picture([(one, summarize(one))])
+    assert svg.count('class="person"') == svg.count('class="person-word"') == 3
+
+
+def test_our_own_outage_is_drawn_and_explained() -> None:
+    one = played(OUR_OUTAGE)
+    run_ = (one, summarize(one))
+    text, svg, html = drawn(run_), picture([run_]), page([run_])
+    assert re.search(r"│ paused +▓+ ", text)
+    assert re.search(r"│ ours +▁|│ ours +[▂▃▄▅▆▇█ ]+", text)
+    for told in (re.sub(r"\s+", " ", text.replace("│", "")), svg, html):
+        assert "Sending was paused" in told
+        assert "7 endpoints on 7 hosts" in told
+    ET.fromstring(svg)
+    assert "Sending was paused" not in drawn(run())
+
+
+def test_the_page_tells_how_late_and_nothing_of_what_was_not() -> None:
+    assert re.search(r"half within .*, 99 % within .*, all within ", page([run()]))
+    none = played('run_for = "1h"\n[[endpoints]]\nname = "a"\n')
+    assert "each within a second" not in page([(none, summarize(none))])
 
 
 def test_two_policies_stand_side_by_side() -> None:

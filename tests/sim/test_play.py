@@ -11,7 +11,18 @@ from homing.policy.presets import WORKFRONT
 from homing.sim.play import play
 from homing.sim.read import read_scenario
 from homing.sim.record import StateLine, encode
-from sim.scenes import HOUR, MINUTE, ONE, SECOND, as_json, attempts, finishes, played, states
+from sim.scenes import (
+    HOUR,
+    MINUTE,
+    ONE,
+    OUR_OUTAGE,
+    SECOND,
+    as_json,
+    attempts,
+    finishes,
+    played,
+    states,
+)
 
 
 def scene(*, run_for: str = "1h", head: str = "", endpoint: str = "", more: str = "") -> str:
@@ -157,6 +168,31 @@ def test_half_of_the_requests_fail_where_that_is_asked() -> None:
     assert 0.44 < len(failed) / len(lines) < 0.56
 
 
+def test_where_an_outage_hits_some_the_others_meet_nothing_of_it() -> None:
+    text = scene(
+        run_for="10h",
+        endpoint='latency_ms = 10\noutages = [{ from = "0s", fails = 0.4, latency_ms = 9_000 }]',
+        more='[[traffic]]\nto = "a"\nevery = "1m"\n',
+    )
+    lines = attempts(played(text))
+    late = [line for line in lines if line.code is None]
+    assert 0.34 < len(late) / len(lines) < 0.46
+    assert all(line.outcome == "delivered" for line in lines if line.code is not None)
+
+
+@pytest.mark.parametrize("latency_ms", [0, 2_000])
+def test_what_happens_at_one_moment_stands_in_the_order_of_its_beginning(latency_ms: int) -> None:
+    two = 'every = "1s"\nuntil = "20s"\n'
+    text = scene(
+        endpoint=f"latency_ms = {latency_ms}",
+        more=f'[[traffic]]\nto = "a"\n{two}[[traffic]]\nto = "a"\n{two}'
+        '[[traffic]]\nto = "a"\nper_second = 20\nuntil = "30s"\n',
+    )
+    one = played(text)
+    assert [line.delivery for line in attempts(one)] == list(range(1, 641))
+    assert [line.delivery for line in finishes(one)] == list(range(1, 641))
+
+
 @pytest.mark.parametrize(
     ("outage", "code", "ends_ms"),
     [
@@ -260,6 +296,23 @@ def test_an_attempt_in_flight_at_the_end_was_seen_and_is_not_in_the_trace() -> N
     one = played(scene(run_for="10ms", endpoint="latency_ms = 40"))
     assert one.trace.lines == ()
     assert one.trace.requests_ms == {"a": (0,)}
+
+
+def test_a_receiver_that_refuses_connections_sees_no_request() -> None:
+    refuses = 'outages = [{ from = "0s", to = "1m", refuses = true }]'
+    one = played(scene(endpoint=refuses))
+    assert len(attempts(one)) == 2
+    assert one.trace.requests_ms == {"a": (84_800,)}
+
+
+def test_our_own_outage_is_told() -> None:
+    one = played(OUR_OUTAGE)
+    (pause,) = one.trace.pauses
+    assert pause.from_ms == 30 * MINUTE
+    assert 35 * MINUTE <= pause.to_ms < 36 * MINUTE
+    assert pause.why.startswith("7 endpoints on 7 hosts that were healthy fail to connect")
+    assert states(one) == []
+    assert {line.outcome for line in attempts(one)} == {"delivered", "ours"}
 
 
 def test_progress_is_told_to_its_end() -> None:

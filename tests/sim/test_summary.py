@@ -6,7 +6,7 @@ import msgspec
 
 from homing.sim.summary import Late, peak_after, summarize, summary_line
 from homing.sim.tell import ROWS, clock_text, moment_text, span_text
-from sim.scenes import HOUR, MINUTE, ONE, played
+from sim.scenes import HOUR, MINUTE, ONE, OUR_OUTAGE, played
 
 OUTAGE = """
 run_for = "6h"
@@ -55,6 +55,16 @@ def test_the_last_line_holds_the_numbers_of_all_and_of_each() -> None:
     assert line["endpoints"]["payroll"]["attempts"] == line["attempts"] == 12
     assert line["trace_sha256"] == played(ONE).trace.sha256
     assert (line["policy"], line["seed"], line["run_for_ms"]) == ("workfront", 7, 60 * HOUR)
+
+
+def test_trouble_of_our_own_is_no_failure_of_an_endpoint() -> None:
+    summary = summarize(played(OUR_OUTAGE))
+    assert (summary.total.failed, summary.total.delivered) == (0, summary.total.accepted)
+    assert summary.total.ours > 10
+    assert 4 * MINUTE < summary.paused_ms < 6 * MINUTE
+    line = msgspec.json.decode(summary_line(summary))
+    assert (line["ours"], line["paused_ms"]) == (summary.total.ours, summary.paused_ms)
+    assert line["failed"] == 0
 
 
 def test_the_peak_is_the_most_in_one_second_of_the_hour_after_a_recovery() -> None:

@@ -308,6 +308,9 @@ class Engine:
     def rules_of(self, tenant: str) -> HealthRules:
         return self._options.rules_of(tenant)
 
+    def gate(self) -> GateView:
+        return self._gate.view()
+
     def pulse(self) -> Pulse:
         dispatcher, now = self._dispatcher, self._clock.now()
         endpoints: Counter[str] = Counter({state.value: 0 for state in State})
@@ -343,7 +346,7 @@ class Engine:
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=dispatcher.ready_bytes,
-            gate=self._gate.view(),
+            gate=self.gate(),
         )
 
 

@@ -54,17 +54,19 @@ class Panel(Struct, frozen=True):
     run_for_ms: int
     delivered: list[int]
     failed: list[int]
+    ours: list[int]  # failed by trouble of our own
     probes_delivered: list[int]
     probes_failed: list[int]
     backlog: list[int]  # the most within the step
     states: list[Span]
     outages: list[Span]
+    pauses: list[Span]  # of all sending
     changes: list[Mark]  # of its state
     actions: list[Mark]  # of people
 
     @property
     def attempts(self) -> list[int]:
-        return [ok + bad for ok, bad in zip(self.delivered, self.failed, strict=True)]
+        return list(map(sum, zip(self.delivered, self.failed, self.ours, strict=True)))
 
 
 def panels(played: Played, *, steps: int, names: Sequence[str], even: bool = False) -> list[Panel]:
@@ -90,6 +92,7 @@ class _Cut:
         self._moves: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._changes: dict[str, list[StateLine]] = defaultdict(list)
         trace = played.trace
+        self._pauses = trace.pauses
         finished_ms: dict[int, int] = {}
         for line in trace.lines:
             match line:
@@ -107,8 +110,9 @@ class _Cut:
                 self._moves[home] += [(at_ms, 1), (end_ms, -1)]
 
     def _attempt(self, line: AttemptLine) -> None:
-        good = "delivered" if line.outcome == "delivered" else "failed"
-        kind = f"probes_{good}" if line.lane == "probe" else good
+        kind = line.outcome
+        if line.lane == "probe":
+            kind = "probes_delivered" if kind == "delivered" else "probes_failed"
         self._counts[line.endpoint, kind][line.at_ms // self._step_ms] += 1
 
     def panel(self, receiver: Receiver) -> Panel:
@@ -122,6 +126,7 @@ class _Cut:
             run_for_ms=run_for_ms,
             delivered=self._counts[name, "delivered"],
             failed=self._counts[name, "failed"],
+            ours=self._counts[name, "ours"],
             probes_delivered=self._counts[name, "probes_delivered"],
             probes_failed=self._counts[name, "probes_failed"],
             backlog=self._backlog(name),
@@ -134,6 +139,7 @@ class _Cut:
                 for one in receiver.outages
                 if one.from_ms < run_for_ms
             ],
+            pauses=[Span(one.from_ms, one.to_ms, "paused") for one in self._pauses],
             changes=[_change(line) for line in lines],
             actions=[
                 Mark(action.at_ms, action.do.value.replace("_", " "), "")

@@ -9,7 +9,7 @@ from homing.sim.chart import Panel, most_interesting, panels
 from homing.sim.draw_svg import ENDPOINTS_MOST, STEPS, STYLE, WIDTH, draw_panel, wrap
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, Row, moment_text, span_text
+from homing.sim.tell import ROWS, Row, moment_text, pause_text, span_text
 
 ENDPOINT_ROWS_MOST = 200
 CHANGES_MOST = 200
@@ -99,6 +99,8 @@ def _run(one: Played, summary: Summary, *, width: int = WIDTH) -> Iterator[str]:
         legend = ""  # It has been said.
     if more := len(one.scenario.receivers) - len(names):
         yield f'<p class="soft">and {more:,} more endpoints</p>'
+    for pause in one.trace.pauses[:CHANGES_MOST]:
+        yield f'<p class="soft">{escape(pause_text(pause))}</p>'
     if len(summary.endpoints) > 1:
         yield _endpoints(summary)
 
@@ -107,6 +109,7 @@ _LEGEND = (
     '<ul class="legend">'
     '<li><i style="background:var(--good)"></i>delivered</li>'
     '<li><i style="background:var(--bad)"></i>failed</li>'
+    '<li><i style="background:#0e7fa8"></i>ours, or by a person</li>'
     '<li><i style="background:#8d83e6"></i>backlog: waiting for more than a second</li>'
     '<li><i style="background:#d6456030"></i>outage</li>'
     "<li>bars grow with the square root; point at anything for its numbers</li></ul>"
@@ -134,16 +137,24 @@ def _tiles(figures: Figures) -> str:
     late = figures.late
     dropped = sum(figures.dropped.values())
     reasons = ", ".join(f"{count:,} {why}" for why, count in figures.dropped.items() if count)
-    within = f"half within {span_text(late.p50_ms)}, all within {span_text(late.max_ms)}"
+    within = "each within a second" if figures.delivered else ""
+    if late.count:
+        within = (
+            f"half within {span_text(late.p50_ms)}, 99 % within {span_text(late.p99_ms)}, "
+            f"all within {span_text(late.max_ms)}"
+        )
+    failed = f"{figures.failed:,} attempts failed"
+    if figures.ours:
+        failed += f", {figures.ours:,} by trouble of our own"
     tiles = (
         (f"{figures.delivered:,}", "delivered", f"of {figures.accepted:,} accepted"),
-        (f"{late.count:,}", "of them late", within if late.count else "each within a second"),
+        (f"{late.count:,}", "of them late", within),
         (f"{dropped:,}", "dropped", reasons),
         (f"{figures.pending:,}", "pending at the end", ""),
         (span_text(figures.disabled_ms), "disabled", f"{figures.probes:,} probes"),
         (span_text(figures.frozen_ms), "frozen", ""),
         (f"{figures.peak_per_second_after_recovery:,}/s", "peak after recovery", ""),
-        (f"{figures.requests:,}", "requests received", f"{figures.failed:,} attempts failed"),
+        (f"{figures.requests:,}", "requests received", failed),
     )
     shown = (
         f'<div class="tile"><b>{value}</b><span>{label}</span><small>{note}</small></div>'

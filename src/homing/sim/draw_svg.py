@@ -13,7 +13,7 @@ from html import escape
 from homing.sim.chart import Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Summary
-from homing.sim.tell import clock_text, moment_text, span_text
+from homing.sim.tell import clock_text, moment_text, pause_text, span_text
 
 ENDPOINTS_MOST = 12
 CHANGES_MOST = 10
@@ -40,6 +40,7 @@ font:12px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-se
 .sim .name{font-size:15px;font-weight:650}.sim .soft{fill:var(--soft);font-size:11px}
 .sim .grid{stroke:var(--line);stroke-width:1}.sim .base{stroke:var(--soft);opacity:.5}
 .sim .delivered{fill:var(--good)}.sim .failed{fill:var(--bad)}
+.sim .ours,.sim .pause{fill:var(--person)}.sim .pause-word{fill:var(--person);font-size:11px}
 .sim .backlog{fill:var(--wait);fill-opacity:.22;stroke:var(--wait);stroke-width:1.5}
 .sim .outage{fill:var(--outage);fill-opacity:.09}.sim .outage-edge{fill:var(--outage)}
 .sim .outage-word{fill:var(--bad);font-size:11px;font-weight:600}
@@ -73,6 +74,9 @@ def picture(played: Sequence[tuple[Played, Summary]]) -> str:
         if more := len(scenario.receivers) - len(names):
             parts.append(_text(24, y + 8, f"and {more:,} more endpoints", "soft"))
             y += 30
+        for pause in one.trace.pauses[:CHANGES_MOST]:
+            parts.append(_text(24, y + 8, pause_text(pause), "pause-word"))
+            y += _LINE
     return wrap("".join(parts), y + 8, label=played[0][0].scenario.title, style=True)
 
 
@@ -109,7 +113,8 @@ class _Drawing:
         panel = self._panel
         top = 16.0 + (14 if panel.outages else 4) + (14 if panel.actions else 0)
         band = top + 10
-        bars = band + _BAND_HEIGHT + 16 + _BARS_HEIGHT
+        pause = band + _BAND_HEIGHT + 6
+        bars = pause + 10 + (10 if panel.pauses else 0) + _BARS_HEIGHT
         probes = bars + 22
         backlog = probes + 20 + _BACKLOG_HEIGHT
         parts = [
@@ -117,6 +122,7 @@ class _Drawing:
             *self._axis(band, backlog),
             *self._outages(top, backlog),
             *self._states(band),
+            *self._pauses(pause),
             *self._bars(bars),
             *self._probes(probes),
             *self._backlog(backlog),
@@ -174,8 +180,19 @@ class _Drawing:
             if dotted and width >= 22:
                 yield _dot(x + 11, top + _BAND_HEIGHT / 2, number)
 
+    def _pauses(self, top: float) -> Iterator[str]:
+        if self._panel.pauses:
+            yield _label(top + 6, "paused")
+        for span in self._panel.pauses:
+            x = self._x(span.from_ms)
+            width = max(self._x(span.to_ms) - x, 2)
+            yield (
+                f"<g><title>sending paused, {_from_to(span)}</title>"
+                f'<rect class="pause" x="{x:.1f}" y="{top:g}" width="{width:.1f}" height="5"/></g>'
+            )
+
     def _bars(self, base: float) -> Iterator[str]:
-        """Delivered below, failed above it, the whole as high as both together."""
+        """Delivered below, failed above it, then ours, the whole as high as all together."""
         panel = self._panel
         most = max(panel.attempts, default=0)
         yield _label(base - _BARS_HEIGHT + 10, "attempts")
@@ -185,16 +202,19 @@ class _Drawing:
             yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{self._end}"/>'
             yield _text(self._end, y - 3, f"{level:,}", "soft", ' text-anchor="end"')
         width = max((self._end - _LEFT) * panel.step_ms / panel.run_for_ms - 0.6, 1)
-        for step, (good, bad) in enumerate(zip(panel.delivered, panel.failed, strict=True)):
-            if not good + bad:
+        for step, made in enumerate(panel.attempts):
+            if not made:
                 continue
             x = self._x(step * panel.step_ms)
-            full = max(_BARS_HEIGHT * math.sqrt((good + bad) / most), 1.5)
-            low = full * good / (good + bad)
+            full = max(_BARS_HEIGHT * math.sqrt(made / most), 1.5)
+            good, bad, ours = panel.delivered[step], panel.failed[step], panel.ours[step]
             told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
-            yield f"<g><title>{told}</title>"
-            yield _rect("delivered", x, base - low, width, low)
-            yield _rect("failed", x, base - full, width, full - low)
+            yield f"<g><title>{told}{f', {ours:,} ours' if ours else ''}</title>"
+            y = base
+            for kind, count in (("delivered", good), ("failed", bad), ("ours", ours)):
+                height = full * count / made
+                y -= height
+                yield _rect(kind, x, y, width, height)
             yield "</g>"
         yield self._ground(base)
 
@@ -216,7 +236,9 @@ class _Drawing:
         panel = self._panel
         most = max(panel.backlog, default=0)
         yield _label(base - _BACKLOG_HEIGHT + 10, "backlog")
-        yield _label(base - _BACKLOG_HEIGHT + 24, f"at most {most:,}" if most else "none")
+        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if most else "none")
+        if most:
+            yield _label(base - _BACKLOG_HEIGHT + 38, f"{most:,}")
         if most:
             points = [
                 f"L{self._x((step + 0.5) * panel.step_ms):.1f} "
@@ -231,21 +253,28 @@ class _Drawing:
         return f'<path class="base grid" d="M{_LEFT} {y:g}H{self._end}"/>'
 
     def _actions(self, top: float, bottom: float) -> Iterator[str]:
+        if not self._panel.actions:
+            return
         y = top - (18 if self._panel.outages else 4)
-        free = 0.0
-        for mark in self._panel.actions:
-            x = self._x(mark.at_ms)
+        places = [self._x(mark.at_ms) for mark in self._panel.actions]
+        free = 0.0  # Words end before the next line, or stand to the left of their own.
+        for mark, x, limit in zip(
+            self._panel.actions, places, [*places[1:], self._end], strict=True
+        ):
             told = f"{moment_text(mark.at_ms)}: a person, {mark.word}"
             yield (
                 f'<path class="person" d="M{x:.1f} {y - 10:g}V{bottom:g}">'
                 f"<title>{escape(told)}</title></path>"
             )
             width = len(mark.word) * _CHAR + 8
-            right = x + width > self._end
-            if x - (width if right else 0) >= free:
-                anchor = ' text-anchor="end"' if right else ""
-                yield _text(x + (-6 if right else 6), y, mark.word, "person-word", anchor)
-                free = x if right else x + width
+            if x + width <= limit:
+                yield _text(x + 6, y, mark.word, "person-word")
+                free = x + width
+            elif x - width >= free:
+                yield _text(x - 6, y, mark.word, "person-word", ' text-anchor="end"')
+                free = x
+            else:
+                free = max(free, x)
 
     def _sentences(self, top: float) -> Iterator[str]:
         changes = self._panel.changes

@@ -18,7 +18,7 @@ from homing.model import State
 from homing.sim.chart import Mark, Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, clock_text, moment_text
+from homing.sim.tell import ROWS, clock_text, moment_text, pause_text
 
 ENDPOINTS_MOST = 8
 CHANGES_MOST = 20
@@ -38,12 +38,15 @@ def draw(console: Console, played: Sequence[tuple[Played, Summary]]) -> None:
         title.append(f"   policy {summary.policy} · seed {summary.seed}", style="dim")
         console.print(title)
         names = most_interesting(one, ENDPOINTS_MOST)
-        width = console.width - _LABEL - _NOTE - 4
+        note = max(_NOTE, len(_most(summary.total.accepted)) + 1)
+        width = console.width - _LABEL - note - 4
         for panel in panels(one, steps=max(min(width, STEPS_MOST), 10), names=names):
-            console.print(_endpoint(panel))
+            console.print(_endpoint(panel, note))
         more = len(one.scenario.receivers) - len(names)
         if more:
             console.print(Text(f"and {more:,} more endpoints", style="dim"))
+        for pause in one.trace.pauses:
+            console.print(Text(pause_text(pause), style="cyan"))
     console.print(_legend())
     console.print()
     console.print(summary_table([summary for _, summary in played]))
@@ -52,17 +55,16 @@ def draw(console: Console, played: Sequence[tuple[Played, Summary]]) -> None:
 # --- one endpoint ---------------------------------------------------------------------------
 
 
-def _endpoint(panel: Panel) -> RenderableType:
+def _endpoint(panel: Panel, note_width: int) -> RenderableType:
     grid = Table.grid(padding=0)
     grid.add_column(width=_LABEL, no_wrap=True, style="dim")
     grid.add_column(width=len(panel.backlog), no_wrap=True)
-    grid.add_column(width=_NOTE, no_wrap=True, style="dim")
+    grid.add_column(width=note_width, no_wrap=True, style="dim")
     for label, row, note in _rows(panel):
         grid.add_row(label, row, f" {note}" if note else "")
     parts: list[RenderableType] = [grid]
     if panel.changes:
-        parts.append(Text())
-        parts += [_change(change) for change in panel.changes[:CHANGES_MOST]]
+        parts += [Text(), _changes(panel.changes[:CHANGES_MOST])]
     if len(panel.changes) > CHANGES_MOST:
         rest = len(panel.changes) - CHANGES_MOST
         parts.append(Text(f"and {rest:,} more changes of state", style="dim"))
@@ -76,6 +78,10 @@ def _rows(panel: Panel) -> Iterator[tuple[str, Text, str]]:
     most = max(panel.attempts, default=0)
     yield "delivered", _bars(panel.delivered, most, "green"), _most(max(panel.delivered))
     yield "failed", _bars(panel.failed, most, "red"), _most(max(panel.failed))
+    if any(panel.ours):
+        yield "ours", _bars(panel.ours, most, "cyan"), _most(max(panel.ours))
+    if panel.pauses:
+        yield "paused", _pauses(panel), ""
     yield "probes", _probes(panel), _sum(panel.probes_delivered, panel.probes_failed)
     yield "backlog", _bars(panel.backlog, max(panel.backlog), "magenta"), _most(max(panel.backlog))
     if panel.actions:
@@ -142,6 +148,14 @@ def _outages(panel: Panel) -> Text:
     return Text("".join(cells), style="red")
 
 
+def _pauses(panel: Panel) -> Text:
+    cells = [" "] * len(panel.backlog)
+    for span in panel.pauses:
+        begin, end = _cells(panel, span)
+        cells[begin:end] = "▓" * (min(end, len(cells)) - begin)
+    return Text("".join(cells), style="cyan")
+
+
 def _actions(panel: Panel) -> Text:
     """A mark at each moment, with its word where there is room for it before the next."""
     width = len(panel.backlog)
@@ -150,7 +164,7 @@ def _actions(panel: Panel) -> Text:
     for mark, place, limit in zip(panel.actions, places, [*places[1:], width], strict=True):
         word = f"▲ {mark.word}"
         cells[place : place + 1] = "▲"
-        if place + len(word) < limit or place + len(word) == width:
+        if place + len(word) < limit or place + len(word) == limit == width:
             cells[place : place + len(word)] = word
     return Text("".join(cells), style="cyan")
 
@@ -165,11 +179,15 @@ def _axis(panel: Panel) -> Text:
     return Text("".join(line), style="dim")
 
 
-def _change(change: Mark) -> Text:
-    text = Text(f"{moment_text(change.at_ms):>9}  ", style="dim")
-    mark, colour = _BAND[change.word]
-    text.append(f"{mark} ", style=f"not dim {colour}")
-    return text.append(change.sentence, style="default not dim")
+def _changes(changes: Sequence[Mark]) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", justify="right", min_width=9, no_wrap=True)
+    grid.add_column(width=2, justify="right")
+    grid.add_column()
+    for change in changes:
+        mark, colour = _BAND[change.word]
+        grid.add_row(moment_text(change.at_ms), Text(mark, style=colour), Text(change.sentence))
+    return grid
 
 
 def _legend() -> Text:
@@ -191,7 +209,7 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("")
     for name, _ in columns:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(Text(name), justify="right", overflow="fold")
     for row in ROWS:
         faint = "dim" if not any(row.number(figures) for _, figures in columns) else ""
         table.add_row(row.label, *(row.text(figures) for _, figures in columns), style=faint)

@@ -9,8 +9,11 @@ no threads, no sockets and no signals here.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
+from itertools import count
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -74,6 +77,37 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time_ms(self) -> int:
         return self._virtual.time_ms
+
+
+class _Turn(asyncio.TimerHandle):
+    """A timer that keeps its place among those of the same moment."""
+
+    def __init__(self, turn: int, when: float, *more: Any) -> None:
+        super().__init__(when, *more)
+        self._place = (when, turn)
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, _Turn) and self._place < other._place
+
+
+class OrderlyLoop(VirtualLoop):
+    """Timers of the same moment go off in the order they were set: asyncio promises none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns = count()
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _Turn(next(self._turns), round(when, 6), callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
 
 class VirtualClock:

@@ -23,7 +23,7 @@ from homing.ports import (
     ReplayJob,
     ViewStore,
 )
-from homing.sim.loop import START_MS, run_virtual
+from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
 from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, chance_of
 from homing.sim.world import Hit, Reply, Script, WatchedAdmin, WatchedFlow, World
@@ -46,12 +46,13 @@ class Played(Struct, frozen=True):
 
 def play(scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None) -> Played:
     """Play it to its end; ``on_progress`` hears now and then which share of it is over."""
-    return run_virtual(_play(scenario, on_progress))
+    return run_virtual(_play(scenario, on_progress), OrderlyLoop())
 
 
 async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Played:
     recorder = Recorder(START_MS)
     world = await _Stage.make(_options(scenario), watch=recorder)
+    recorder.gate = world.engine.gate
     asyncio.get_running_loop().set_task_factory(None)  # Nobody dies here: no lives to keep.
     cast = [await _enter(world, recorder, scenario, one) for one in range(len(scenario.receivers))]
     async with asyncio.TaskGroup() as group:
@@ -60,7 +61,7 @@ async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Pla
             await _until(world, scenario.run_for_ms * step // PROGRESS_STEPS)
             on_progress(step / PROGRESS_STEPS)
     await asyncio.sleep(_INSTANT_S)
-    return Played(scenario, recorder.trace())
+    return Played(scenario, recorder.trace(end_ms=scenario.run_for_ms))
 
 
 def _options(scenario: Scenario) -> EngineOptions:
@@ -137,12 +138,13 @@ def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:
             number = recorder.number_of(read_id("dlv", hit.delivery) or 0)
             chance = chance_of(seed, receiver.name, number, hit.number)
         reply = receiver.reply(outage, chance=chance)
+        if reply.code is None and not reply.hangs:
+            return Reply(None, Failure.REFUSED, latency_ms=reply.latency_ms)
+        recorder.seen(hit)
         wait = None if reply.retry_after_s is None else str(reply.retry_after_s)
         if reply.code is not None:
             return Reply(reply.code, latency_ms=reply.latency_ms, retry_after=wait)
-        if reply.hangs:
-            return Reply(None, Failure.TIMEOUT, latency_ms=hit.deadline_ms)
-        return Reply(None, Failure.REFUSED, latency_ms=reply.latency_ms)
+        return Reply(None, Failure.TIMEOUT, latency_ms=hit.deadline_ms)
 
     return script
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 import msgspec
 from msgspec import Struct, field
 
+from homing.engine.gate import GateView
 from homing.model import Attempt, Delivery, Endpoint, Finished, Outcome, State, Transition
+from homing.policy.gate import GateState
 from homing.ports import SettleBatch
 from homing.sim.world import Hit, Watch
 
@@ -60,6 +62,14 @@ class FinishLine(Struct, frozen=True, kw_only=True, gc=False):
 Line = AttemptLine | StateLine | FinishLine
 
 
+class Pause(Struct, frozen=True):
+    """Sending was paused: what failed was taken for an outage of our own."""
+
+    from_ms: int
+    to_ms: int
+    why: str
+
+
 class Trace(Struct, frozen=True):
     """All that happened, in order of time."""
 
@@ -68,6 +78,7 @@ class Trace(Struct, frozen=True):
     accepted_ms: tuple[int, ...]  # when
     requests_ms: dict[str, tuple[int, ...]]  # what each receiver saw, and when
     sha256: str
+    pauses: tuple[Pause, ...] = ()
 
 
 def encode(lines: Iterable[Struct]) -> bytes:
@@ -88,6 +99,9 @@ class Recorder(Watch):
         self._accepted_ms: list[int] = []
         self._requests_ms: dict[str, list[int]] = {}
         self._by_url: dict[str, list[int]] = {}
+        self._pauses: list[Pause] = []
+        self._paused: GateView | None = None  # the gate, while it is closed
+        self.gate: Callable[[], GateView] = GateView  # as the engine has it now
 
     def know(self, endpoint_id: int, url: str, name: str) -> None:
         """From here on this endpoint is called by its name."""
@@ -97,8 +111,11 @@ class Recorder(Watch):
     def number_of(self, delivery_id: int) -> int:
         return self._numbers[delivery_id]
 
-    def trace(self) -> Trace:
-        """Everything up to now."""
+    def trace(self, *, end_ms: int) -> Trace:
+        """Everything up to the end."""
+        self._look_at_gate()
+        if self._paused is not None:
+            self._pause_ended(end_ms)
         lines = sorted(self._lines, key=attrgetter("at_ms"))  # keeps the order within a moment
         digest = hashlib.sha256()
         for begin in range(0, len(lines), _FEW):
@@ -109,6 +126,7 @@ class Recorder(Watch):
             accepted_ms=tuple(self._accepted_ms),
             requests_ms={name: tuple(times) for name, times in self._requests_ms.items()},
             sha256=digest.hexdigest(),
+            pauses=tuple(self._pauses),
         )
 
     # --- what it hears -----------------------------------------------------------------------
@@ -120,7 +138,8 @@ class Recorder(Watch):
             self._accepted_ms.append(delivery.accepted_at - self._start_ms)
             self._numbers[delivery.id] = len(self._homes)
 
-    def sent(self, hit: Hit) -> None:
+    def seen(self, hit: Hit) -> None:
+        """It has arrived at its receiver."""
         self._by_url[hit.url].append(hit.at - self._start_ms)
 
     def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
@@ -144,11 +163,26 @@ class Recorder(Watch):
             self._end(end)
         for endpoint in batch.endpoints:
             self._count(endpoint)
+        self._look_at_gate()
 
     def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
         self._count(endpoint)
         if transition is not None:
             self._change(transition)
+
+    def _look_at_gate(self) -> None:
+        """It closes and opens with an outcome, and says since when it is as it is."""
+        gate = self.gate()
+        if gate.state is GateState.CLOSED:
+            self._paused = gate
+        elif self._paused is not None:
+            self._pause_ended((gate.since or 0) - self._start_ms)
+
+    def _pause_ended(self, at_ms: int) -> None:
+        assert self._paused is not None
+        begun_ms = (self._paused.since or 0) - self._start_ms
+        self._pauses.append(Pause(begun_ms, at_ms, self._paused.why))
+        self._paused = None
 
     def _count(self, endpoint: Endpoint) -> None:
         health = endpoint.health

@@ -68,11 +68,9 @@ class Receiver(Struct, frozen=True):
 
     def reply(self, outage: Outage | None, *, chance: float) -> Reply:
         """What it does with a request; ``chance`` (0 to 1) decides where the outage hits some."""
-        latency_ms = self.latency_ms
-        if outage is not None and outage.latency_ms is not None:
-            latency_ms = outage.latency_ms
         if outage is None or (outage.fails is not None and chance >= outage.fails):
-            return Reply(self.answers, latency_ms=latency_ms, retry_after_s=self.retry_after_s)
+            return Reply(self.answers, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s)
+        latency_ms = self.latency_ms if outage.latency_ms is None else outage.latency_ms
         if outage.hangs or outage.refuses:
             return Reply(None, hangs=outage.hangs, latency_ms=latency_ms)
         code = outage.answers

@@ -43,6 +43,7 @@ class Figures(Struct, frozen=True):
     pending: int
     attempts: int
     failed: int
+    ours: int  # failed by trouble of our own, which counts for nothing
     probes: int
     requests: int
     disabled_ms: int
@@ -58,6 +59,7 @@ class Summary(Struct, frozen=True):
     run_for_ms: int
     total: Figures
     endpoints: dict[str, Figures]
+    paused_ms: int  # by an outage of our own
     trace_sha256: str
 
 
@@ -70,6 +72,7 @@ def summary_line(summary: Summary) -> bytes:
             "seed": summary.seed,
             "run_for_ms": summary.run_for_ms,
             **msgspec.structs.asdict(summary.total),
+            "paused_ms": summary.paused_ms,
             "endpoints": summary.endpoints,
             "trace_sha256": summary.trace_sha256,
         }
@@ -95,6 +98,7 @@ def summarize(played: Played) -> Summary:
         run_for_ms=scenario.run_for_ms,
         total=_total(books.values()).figures(),
         endpoints={name: book.figures() for name, book in books.items()},
+        paused_ms=sum(pause.to_ms - pause.from_ms for pause in trace.pauses),
         trace_sha256=trace.sha256,
     )
 
@@ -107,7 +111,8 @@ def _read(played: Played, books: dict[str, _Book]) -> None:
             case AttemptLine():
                 book = books[line.endpoint]
                 book.attempts += 1
-                book.failed += line.outcome != "delivered"
+                book.failed += line.outcome == "failed"
+                book.ours += line.outcome == "ours"
                 book.probes += line.lane == "probe"
                 last_start[line.delivery] = line.at_ms
             case FinishLine():
@@ -124,7 +129,7 @@ class _Book:
     """An endpoint while it is being counted."""
 
     def __init__(self) -> None:
-        self.accepted = self.attempts = self.failed = self.probes = 0
+        self.accepted = self.attempts = self.failed = self.ours = self.probes = 0
         self.requests = self.peak = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.lateness: list[int] = []
@@ -157,6 +162,7 @@ class _Book:
             pending=self.accepted - sum(finished.values()),
             attempts=self.attempts,
             failed=self.failed,
+            ours=self.ours,
             probes=self.probes,
             requests=self.requests,
             disabled_ms=self.spent_ms[State.DISABLED.value],
@@ -171,6 +177,7 @@ def _total(books: Iterable[_Book]) -> _Book:
         total.accepted += book.accepted
         total.attempts += book.attempts
         total.failed += book.failed
+        total.ours += book.ours
         total.probes += book.probes
         total.requests += book.requests
         total.peak = max(total.peak, book.peak)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from homing.sim.record import Pause
 from homing.sim.summary import LATE_MS, Figures
 
 _SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
@@ -44,6 +45,14 @@ def span_text(ms: int | None) -> str:
     return f"{hours:,} h {rest} min" if rest else f"{hours:,} h"
 
 
+def pause_text(pause: Pause) -> str:
+    """Why nothing was sent for a while."""
+    return (
+        f"Sending was paused from {moment_text(pause.from_ms)} to {moment_text(pause.to_ms)}, "
+        f"as in an outage of our own: {pause.why}. Nothing was spent meanwhile."
+    )
+
+
 class Row(Struct, frozen=True):
     """One figure of a summary; fewer is better where ``less`` is 1, worse where it is -1."""
 
@@ -74,6 +83,7 @@ ROWS: tuple[Row, ...] = (
     _count("still pending at the end", lambda it: it.pending, 1),
     _count("attempts", lambda it: it.attempts),
     _count("· failed", lambda it: it.failed, 1),
+    _count("· by trouble of our own", lambda it: it.ours, 1),
     _count("probes", lambda it: it.probes),
     _count("requests the receiver saw", lambda it: it.requests),
     Row(
