@@ -87,6 +87,23 @@ def test_trouble_of_our_own_is_logged_like_any_attempt() -> None:
     live(story)
 
 
+def test_every_attempt_says_what_was_decided() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, "a.b")
+        await world.publish()
+        await world.wait(10 * MINUTE)
+        row = await world.only_delivery()
+        attempts = await world.views.attempts(row.delivery.id)
+        assert [it.decided for it in attempts] == [Decided.RETRY, Decided.DROPPED]
+        assert (await world.endpoint(URL)).dropped_unreported == 0  # It was told of at once,
+        assert await world.event_types() == ["a.b", "homing.delivery.dropped"]
+        seen = world.engine.recent(None, limit=10)  # and what watches sees both.
+        assert [it.decided for it in seen.attempts] == [Decided.RETRY, Decided.DROPPED]
+
+    live(story, JITTER)
+
+
 def test_jitter_spreads_what_failed_together_over_all_of_its_part() -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(500)

@@ -13,12 +13,15 @@ from homing.policy.admission import (
     SubscriptionDraft,
     check_events,
     check_subscription,
+    draft_of,
     is_time,
+    is_type,
     mask,
     merge_headers,
     read_time,
 )
 from homing.policy.reach import REFUSED, Reach
+from policy.build import a_subscription
 
 GOOD = EventDraft(tenant="default", type="order.paid", data=b"{}")
 WANTED = SubscriptionDraft(tenant="default", url="https://Receiver.example", types=("order.*",))
@@ -284,3 +287,20 @@ def test_headers_merge_by_name_in_any_case() -> None:
 
 def test_a_draft_never_shows_its_secrets() -> None:
     assert "tok" not in repr(replace(WANTED, token="tok", secret=SECRET))
+
+
+def test_a_draft_of_a_subscription_leaves_it_as_it_is() -> None:
+    one = a_subscription(token="t", headers=(("x-a", "1"),), filters="[]", deadline_ms=2_000)
+    draft = draft_of(one)
+    assert draft.secret is None
+    for name in set(SubscriptionDraft.__struct_fields__) - {"secret"}:
+        assert getattr(draft, name) == getattr(one, name)
+
+
+def test_wrong_filters_are_named_with_all_else() -> None:
+    assert set(complaints(filters="[1]", description="\0")) == {"filters[0]", "description"}
+
+
+@pytest.mark.parametrize(("kind", "fine"), [("a.b", True), ("homing.x", True), ("a b", False)])
+def test_a_type_can_be_told_from_other_text(kind: str, fine: bool) -> None:
+    assert is_type(kind) is fine

@@ -171,6 +171,8 @@ def test_missing_and_null_are_the_same(field: str, op: str, value: Any, expected
         ({"a": [1, 2]}, {"a": [2, 1]}, True),
         ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, False),
         ({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, True),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, True),
+        ({"a": [1, 2]}, {"a": [1, 2, 3]}, True),
     ],
 )
 def test_changed_compares_the_two_states(before: Any, after: Any, expected: bool) -> None:

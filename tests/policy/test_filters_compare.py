@@ -47,6 +47,25 @@ def test_text_meets_numbers_and_flags_by_what_it_says(
     assert compiled(one)({"a": found}) is expected
 
 
+@pytest.mark.parametrize(
+    ("op", "value", "found", "expected"),
+    [
+        ("contains", True, "it is true", True),
+        ("contains", True, "it is false", False),
+        ("contains", False, "it is false", True),
+        ("contains", 1.5, "1.50", True),
+        ("containsOnly", [1, "a"], ["a", 1, "a", 1], True),
+        ("containsOnly", [1, "a"], ["a", 1, "b"], False),
+        ("containsOnly", [1, "a"], ["a", "a"], False),
+        ("containsOnly", [1], [True], False),
+        ("containsOnly", ["a"], [["a"]], False),
+    ],
+)
+def test_what_a_value_holds(op: str, value: Any, found: Any, expected: bool) -> None:
+    one = read_filters(json.dumps([{"field": "data.a", "op": op, "value": value}]))
+    assert compiled(one)({"a": found}) is expected
+
+
 NOON = "2026-03-01T12:00:00.000+0000"
 
 
@@ -65,6 +84,8 @@ NOON = "2026-03-01T12:00:00.000+0000"
         pytest.param("2026-03-01T12:00Z", 0, id="without seconds"),
         pytest.param("2026-03-01T12:00", 0, id="without an offset it is UTC"),
         pytest.param("2026-03-01T14:00+02", 0, id="an offset of hours"),
+        pytest.param("2026-03-01T13:30+01:30", 0, id="an offset of hours and minutes"),
+        pytest.param("2026-03-01T10:30-01:30", 0, id="another to the west"),
         pytest.param("2026-03-01T12:00:00.5Z", 500, id="half a second"),
         pytest.param("2026-03-01T11:59:60Z", 0, id="a leap second"),
         pytest.param("2026-03-01T12:01:01Z", 61_000, id="a minute and a second later"),

@@ -39,6 +39,7 @@ CHAINED: dict[str, Any] = {"anchor": Anchor.PREVIOUS_FAILURE}
         pytest.param(a_schedule(**CHAINED, delays_ms=(5, 5, 1)), id="chained delays may fall"),
         pytest.param(a_schedule(**CHAINED, window_ms=1), id="a chained window may be short"),
         pytest.param(a_schedule(window_ms=30 * DAY), id="the longest window"),
+        pytest.param(a_schedule(delays_ms=(1,) * 100, **CHAINED), id="100 retries"),
     ],
 )
 def test_a_sensible_schedule_passes(schedule: Schedule) -> None:

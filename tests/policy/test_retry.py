@@ -261,6 +261,11 @@ def test_our_own_trouble_waits_5_s_doubling_to_60_s_and_spends_nothing() -> None
     assert waits == [5, 10, 20, 40, 60, 60, 60]
 
 
+def test_our_own_trouble_with_a_probe_is_counted_and_moves_nothing() -> None:
+    row = a_delivery(t0=NOW, retry=4, attempts=9, due_at=NOW + DAY)
+    assert retry.after_ours(row, now=NOW, probe=True) == replace(row, attempts=10)
+
+
 def test_a_year_of_our_own_trouble_still_waits_60_s() -> None:
     assert retry.after_ours(a_delivery(ours=500_000), now=NOW).due_at == NOW + MINUTE
 
@@ -348,6 +353,8 @@ def test_nothing_remains_for_what_was_only_probed_and_has_no_retry_ahead() -> No
         pytest.param("Fri, 13 Nov 2026 14:00:00 GMT", HOUR, id="tomorrow is one hour"),
         pytest.param("Thu, 12 Nov 2026 14:10:60 GMT", 659 * SECOND, id="a leap second"),
         pytest.param("Sunday, 06-Nov-94 08:49:37 GMT", None, id="94 is 1994"),
+        pytest.param("Thursday, 12-Nov-76 08:49:37 GMT", HOUR, id="76 is 2076, 50 years ahead"),
+        pytest.param("Saturday, 12-Nov-77 08:49:37 GMT", None, id="77 is 1977"),
         pytest.param("Sun, 31 Feb 2027 08:49:37 GMT", None, id="a day that is not"),
         pytest.param("Thu, 12 Nov 2026 14:10:00 CET", None, id="not GMT"),
         pytest.param("Thu, 12 Nov 2026 25:10:00 GMT", None, id="an hour that is not"),

@@ -61,6 +61,7 @@ def test_padding_may_be_left_out() -> None:
         pytest.param("whsec_" + "A" * 31 + "-", "base64", id="the alphabet for URLs"),
         pytest.param("whsec_" + "A" * 31 + "\n", "base64", id="a line feed"),
         pytest.param("whsec_" + "A" * 31 + "é", "base64", id="not ASCII"),
+        pytest.param("whsec_" + "A" * 32 + "!!!!", "base64", id="signs among good ones"),
         pytest.param("whsec_" + "A" * 30 + "==AA", "base64", id="padding in the middle"),
     ],
 )
