@@ -14,7 +14,8 @@ from homing.policy.tables import DAY_MS, PolicyTable, rules_from, schedule_from
 from policy.build import HOUR, MINUTE
 
 EITHER = "give either delays_ms, or base_ms and retries"
-RANGE = "base_ms must be 1 to 86400000 and retries 1 to 40"
+BASE = FieldProblem("base_ms", "must be 1 to 86400000")
+RETRIES = FieldProblem("retries", "must be 1 to 40")
 
 
 def problems(**table: Any) -> tuple[FieldProblem, ...]:
@@ -67,10 +68,19 @@ def test_a_table_is_either_base_and_retries_or_delays(table: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    ("base_ms", "retries"), [(0, 3), (DAY_MS + 1, 3), (1_000, 0), (1_000, 41), (-1, -1)]
+    ("base_ms", "retries", "wrong"),
+    [
+        (0, 3, (BASE,)),
+        (DAY_MS + 1, 3, (BASE,)),
+        (1_000, 0, (RETRIES,)),
+        (1_000, 41, (RETRIES,)),
+        (-1, -1, (BASE, RETRIES)),
+    ],
 )
-def test_base_and_retries_have_bounds(base_ms: int, retries: int) -> None:
-    assert problems(base_ms=base_ms, retries=retries) == (FieldProblem("", RANGE),)
+def test_base_and_retries_have_bounds(
+    base_ms: int, retries: int, wrong: tuple[FieldProblem, ...]
+) -> None:
+    assert problems(base_ms=base_ms, retries=retries) == wrong
 
 
 @pytest.mark.parametrize("base_ms", [1, DAY_MS])

@@ -7,12 +7,17 @@ it can neither colour a line nor steer a terminal.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from homing.cli.trouble import Failed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +48,20 @@ def say_json(value: Any) -> None:
     """One JSON document on one line."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """What is printed within has arrived at its end; raises Failed where it cannot."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # The rest shall not fail again.
+        raise Failed(f"Standard output cannot be written: {error.strerror}.") from None
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
+from homing.cli.output import plain, printing
+from homing.cli.trouble import Failed, Usage
 from homing.errors import BadScenario
 
 if TYPE_CHECKING:
@@ -40,31 +44,51 @@ def simulate(
 ) -> None:
     """Play a scenario on virtual time: what would happen to my endpoint if it were down?"""
     scenes = _scenes(scenario, compare)
+    for path in (svg, html):
+        _check_place(path)
     _quiet()
     gc.set_threshold(*_SELDOM)
     played = [_play(one) for one in scenes]
-    _draw(played, svg, html)
-    if as_json:
-        _print_lines(played)
-    else:
-        from rich.console import Console
-
-        from homing.sim.draw_terminal import draw
-
-        draw(Console(highlight=False), played)
+    unwritten = _draw(played, svg, html)
+    with printing():
+        _print_lines(played) if as_json else _print_timeline(played)
+    if unwritten:
+        raise Failed(" ".join(unwritten))
 
 
 def _scenes(path: Path, compare: str | None) -> list[Scenario]:
+    from homing.policy.presets import PRESETS
     from homing.sim.read import read_scenario, with_policy
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise BadScenario(f"{path}: {error.strerror}.") from None
+        raise Usage(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise BadScenario(f"{path}: it is not UTF-8 text.") from None
+    if compare is not None and compare not in PRESETS:
+        known = ", ".join(PRESETS)
+        raise Usage(f'There is no policy "{plain(compare)}" to compare with; there are {known}.')
     first = read_scenario(text, source=str(path))
     return [first] if compare is None else [first, with_policy(first, compare)]
+
+
+def _check_place(path: Path | None) -> None:
+    """Say before a long run that a drawing cannot be written; a pipe or device shows it later."""
+    if path is None:
+        return
+    try:
+        new = not os.path.lexists(path)
+        if new or path.is_file() or path.is_dir():
+            path.open("ab").close()
+            if new:
+                path.unlink()
+    except OSError as error:
+        raise Usage(_unwritten(path, error)) from None
+
+
+def _unwritten(path: Path, error: OSError) -> str:
+    return f"{path} cannot be written: {error.strerror}."
 
 
 def _quiet() -> None:
@@ -106,7 +130,9 @@ def _progress(scenario: Scenario) -> Iterator[Callable[[float], None]]:
         yield lambda share: progress.update(task, completed=share)
 
 
-def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | None) -> None:
+def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | None) -> list[str]:
+    """What could not be written is told when the result is printed."""
+    unwritten: list[str] = []
     for path, kind in ((svg, "svg"), (html, "html")):
         if path is None:
             continue
@@ -121,17 +147,29 @@ def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | N
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise BadScenario(f"{path} cannot be written: {error.strerror}.") from None
+            unwritten.append(_unwritten(path, error))
+    return unwritten
+
+
+def _print_timeline(played: list[tuple[Played, Summary]]) -> None:
+    from rich.console import Console
+
+    from homing.sim.draw_terminal import draw
+
+    draw(Console(highlight=False), played)
 
 
 def _print_lines(played: list[tuple[Played, Summary]]) -> None:
+    """Of two traces every line names its policy; of a single one only the summary does."""
     from homing.sim.record import encode
     from homing.sim.summary import summary_line
 
     out = sys.stdout.buffer
     for one, summary in played:
         lines = one.trace.lines
+        end = b"}\n"
+        if len(played) > 1:
+            end = b',"policy":%b}\n' % msgspec.json.encode(summary.policy)
         for begin in range(0, len(lines), _CHUNK):
-            out.write(encode(lines[begin : begin + _CHUNK]))
+            out.write(encode(lines[begin : begin + _CHUNK]).replace(b"}\n", end))
         out.write(summary_line(summary) + b"\n")
-    out.flush()

@@ -65,9 +65,13 @@ def _delays(table: PolicyTable) -> tuple[int, ...]:
     if table.delays_ms is not None or table.base_ms is None or table.retries is None:
         reason = "give either delays_ms, or base_ms and retries"
         raise Invalid(problems=(FieldProblem("", reason),))
-    if not (1 <= table.base_ms <= DAY_MS and 1 <= table.retries <= 40):
-        reason = "base_ms must be 1 to 86400000 and retries 1 to 40"
-        raise Invalid(problems=(FieldProblem("", reason),))
+    problems = []
+    if not 1 <= table.base_ms <= DAY_MS:
+        problems.append(FieldProblem("base_ms", f"must be 1 to {DAY_MS}"))
+    if not 1 <= table.retries <= 40:
+        problems.append(FieldProblem("retries", "must be 1 to 40"))
+    if problems:
+        raise Invalid(problems=tuple(problems))
     return exponential(table.base_ms, table.retries)
 
 

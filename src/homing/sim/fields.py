@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,10 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 _PART = r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)"
 _PARTS = re.compile(_PART, re.ASCII)
 _DURATION = re.compile(rf"\s*(?:{_PART}\s*)+", re.ASCII)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_MS = 1e18  # Longer is no longer: more than any limit, and still a whole number.
+_SHOWN_MOST = 60
+_DECIMAL_BITS = 2_000  # Python refuses to write very long numbers with decimal digits.
 DURATION_RULE = 'must be a duration like "90s", "1h30m" or "500ms"'
 
 
@@ -32,7 +37,10 @@ def field_name(path: Path) -> str:
     """``endpoints[0].outages[1].from``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{_short(part if _BARE.fullmatch(part) else shown(part))}"
     return text.removeprefix(".")
 
 
@@ -40,7 +48,8 @@ def read_duration(text: str) -> int | None:
     """Milliseconds, or None if it is not a duration."""
     if not _DURATION.fullmatch(text):
         return None
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PARTS.findall(text)))
+    ms = sum(float(number) * _UNITS_MS[unit] for number, unit in _PARTS.findall(text))
+    return round(min(ms, _LONGEST_MS))
 
 
 class Fields:
@@ -50,23 +59,26 @@ class Fields:
         self._path, self._problems = path, problems
         self._asked: list[str] = []
         self.values: dict[str, Any] = {}
+        self.fine = True  # nothing of its own is wrong so far
         if isinstance(table, dict):
             self.values = table
         else:
             self.wrong("", "must be a table")
+            self._problems = Problems()  # What follows from that is not told.
 
     def has(self, key: str) -> bool:
         return key in self.values
 
     def wrong(self, key: str, reason: str) -> None:
         """``key`` is "" where the whole table is meant."""
+        self.fine = False
         self._problems.add((*self._path, key) if key else self._path, reason)
 
     def _get(self, key: str, *, needed: bool) -> Any:
         self._asked.append(key)
         value = self.values.get(key)
         if value is None and needed:
-            self._problems.add(self._path, f"needs {key}")
+            self.wrong("", f"needs {key}")
         return value
 
     def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
@@ -84,7 +96,7 @@ class Fields:
             return ""
         if value not in choices:
             known = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
-            self.wrong(key, f"must be {what or 'one of'} {known}, not {_shown(value)}")
+            self.wrong(key, f"must be {what or 'one of'} {known}, not {shown(value)}")
             return ""
         return str(value)
 
@@ -93,7 +105,7 @@ class Fields:
         if value is None:
             return None
         if type(value) is not int or not low <= value <= high:
-            self.wrong(key, f"must be a whole number from {low} to {high}, not {_shown(value)}")
+            self.wrong(key, f"must be a whole number from {low} to {high}, not {shown(value)}")
             return None
         return value
 
@@ -102,7 +114,7 @@ class Fields:
         if value is None:
             return None
         if type(value) not in (int, float) or not low <= value <= high:
-            self.wrong(key, f"must be a number from {low:g} to {high:g}, not {_shown(value)}")
+            self.wrong(key, f"must be a number from {low:g} to {high:g}, not {shown(value)}")
             return None
         return float(value)
 
@@ -111,7 +123,7 @@ class Fields:
         if value is None:
             return False
         if value is not True:
-            self.wrong(key, f"can only be true, not {_shown(value)}")
+            self.wrong(key, f"can only be true, not {shown(value)}")
         return True
 
     def duration(self, key: str, low: int, high: int, *, needed: bool = False) -> int | None:
@@ -121,9 +133,9 @@ class Fields:
             return None
         ms = read_duration(value) if isinstance(value, str) else None
         if ms is None:
-            self.wrong(key, f"{DURATION_RULE}, not {_shown(value)}")
+            self.wrong(key, f"{DURATION_RULE}, not {shown(value)}")
         elif not low <= ms <= high:
-            self.wrong(key, f"must be {show_ms(low)} to {show_ms(high)}, not {_shown(value)}")
+            self.wrong(key, f"must be {show_ms(low)} to {show_ms(high)}, not {shown(value)}")
         else:
             return ms
         return None
@@ -172,7 +184,29 @@ def show_ms(ms: int) -> str:
     return text
 
 
-def _shown(value: object) -> str:
-    text = f'"{value}"' if isinstance(value, str) else str(value)
-    text = text.lower() if isinstance(value, bool) else text
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def shown(value: object) -> str:
+    """As it would be written, on one line and not too long."""
+    match value:
+        case str():
+            return _short(printable(json.dumps(value, ensure_ascii=False)))
+        case bool():
+            return str(value).lower()
+        case int():
+            return _short(str(value) if value.bit_length() <= _DECIMAL_BITS else hex(value))
+        case list():
+            return "an array"
+        case dict():
+            return "a table"
+        case _:
+            return _short(str(value))
+
+
+def printable(text: str) -> str:
+    """What could steer a terminal is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_MOST else f"{text[: _SHOWN_MOST - 3]}…"

@@ -3,7 +3,8 @@
 It is asyncio's own loop with a selector that never waits. Time starts at 0 and moves only when
 nothing is ready to run; if then no timer is set either, every task would wait for ever, and that is
 an error (``WaitsForEver``), not a hang; so is time that stands still (``SpinsForEver``). There are
-no threads, no sockets and no signals here.
+no threads, no sockets and no signals here, but for an interrupt, which waits for the end of a turn:
+in the middle of one it would leave work that was never begun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
@@ -19,6 +23,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TURNS_MOST = 1_000_000
+ENDING_TURNS = 20  # what ends may begin something else, and that again
 START_MS = 1_750_000_000_000  # a date in 2025, so that virtual times read like real ones
 
 
@@ -38,6 +43,7 @@ class _VirtualSelector(selectors.BaseSelector):
         self.time = 0.0
         self.time_ms = 0
         self._turns = 0  # of the loop, since time last moved
+        self.interrupted = False
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = selectors.SelectorKey(fileobj, fileobj, events, data)  # the loop gives numbers
@@ -48,6 +54,9 @@ class _VirtualSelector(selectors.BaseSelector):
         return self._keys.pop(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
         if timeout is None:
             raise WaitsForEver("every task waits and no timer is set")
         if timeout > 0:
@@ -77,6 +86,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time_ms(self) -> int:
         return self._virtual.time_ms
+
+    def interrupt(self) -> None:
+        """Stop when this turn is over; at once where that was asked for before."""
+        if self._virtual.interrupted:
+            raise KeyboardInterrupt
+        self._virtual.interrupted = True
 
 
 class _Turn(asyncio.TimerHandle):
@@ -141,17 +156,38 @@ def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -
     loop.set_exception_handler(keep)
     try:
         asyncio.set_event_loop(loop)
-        result = loop.run_until_complete(main)
+        with _interrupts(loop):
+            result = loop.run_until_complete(main)
         if lost:
             raise lost[0]
         return result
     finally:
         try:
-            pending = asyncio.all_tasks(loop)
-            for task in pending:
-                task.cancel()
-            if pending:
-                loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            _end_tasks(loop)
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+@contextmanager
+def _interrupts(loop: VirtualLoop) -> Iterator[None]:
+    """An interrupt goes to the loop, where nobody else has asked for it."""
+    alone = threading.current_thread() is threading.main_thread()
+    if not alone or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: loop.interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_tasks(loop: VirtualLoop) -> None:
+    for _ in range(ENDING_TURNS):
+        pending = asyncio.all_tasks(loop)
+        if not pending:
+            return
+        for task in pending:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,9 +20,17 @@ from homing.policy.presets import (
 )
 from homing.policy.retry import Schedule
 from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
-from homing.sim.fields import DAY_MS, DURATION_RULE, Fields, Problems, field_name, read_duration
+from homing.sim.fields import (
+    DAY_MS,
+    DURATION_RULE,
+    Fields,
+    Problems,
+    field_name,
+    printable,
+    read_duration,
+)
 from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Traffic
-from homing.sim.toml_lines import lines_of
+from homing.sim.toml_lines import Path, TooMuch, lines_of
 
 RUN_MOST_MS = 366 * DAY_MS
 LATENCY_MOST_MS = 3_600_000
@@ -34,53 +43,63 @@ _SHAPE_KEYS = {"base_ms", "retries", "delays_ms", "anchor"}  # they move the end
 
 def read_scenario(text: str, *, source: str) -> Scenario:
     """The scenario in this text; raises BadScenario."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        what, _, where = str(error).partition(" (at ")  # "line 2, column 9)"
-        raise BadScenario(f"{source}, {where.rstrip(')')}: {what}.") from None
     problems = Problems()
-    scenario = _scenario(Fields(table, (), problems), source)
-    if problems.found:
-        lines = lines_of(text)
-        told = []
-        for path, reason in problems.found:
-            at = path
-            while at not in lines:
-                at = at[:-1]
-            field = field_name(path)
-            told.append((lines[at], f"{field} {reason}" if field else f"it {reason}"))
-        shown = [f"{source}, line {line}: {what}." for line, what in sorted(told)]
-        several = f"{len(shown)} mistakes:"
-        raise BadScenario("\n  ".join([several, *shown]) if len(shown) > 1 else shown[0])
+    try:
+        scenario = _scenario(Fields(_table(text, source), (), problems), source)
+        if not problems.found and scenario.events > EVENTS_MOST:
+            reason = f"would publish {scenario.events:,} events; at most {EVENTS_MOST:,} can be"
+            problems.add(("traffic",), f"{reason} simulated")
+        told = _told(problems, lines_of(text)) if problems.found else []
+    except TooMuch as much:
+        told = [(much.line, f"{field_name(much.path)} {much.reason}")]
+    if told:
+        lines = [f"{source}, line {line}: {printable(what)}." for line, what in sorted(told)]
+        several = f"{len(lines)} mistakes:"
+        raise BadScenario("\n  ".join([several, *lines]) if len(lines) > 1 else lines[0])
     return scenario
 
 
+def _table(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, where = str(error).partition(" (at ")  # "line 2, column 9)"
+        raise BadScenario(f"{source}, {where.rstrip(')')}: {printable(what)}.") from None
+    except (ValueError, RecursionError):  # too many digits, too deep: the walk says where
+        lines_of(text)
+        raise
+
+
+def _told(problems: Problems, lines: dict[Path, int]) -> list[tuple[int, str]]:
+    told = []
+    for path, reason in problems.found:
+        at = path
+        while at not in lines:
+            at = at[:-1]
+        told.append((lines[at], f"{field_name(path) or 'it'} {reason}"))
+    return told
+
+
 def with_policy(scenario: Scenario, name: str) -> Scenario:
-    """The same scenario under another policy; raises BadScenario."""
-    if name not in PRESETS:
-        known = ", ".join(PRESETS)
-        raise BadScenario(f'There is no policy "{name}" to compare with; there are {known}.')
+    """The same scenario under another preset."""
     return msgspec.structs.replace(scenario, schedule=PRESETS[name])
 
 
 def _scenario(fields: Fields, source: str) -> Scenario:
     title = fields.text("title", source.rpartition("/")[2].removesuffix(".toml"))
     seed = fields.whole("seed", 0, (1 << 63) - 1) or 0
-    run_for_ms = fields.duration("run_for", 1, RUN_MOST_MS, needed=True) or 1
+    run_for_ms = fields.duration("run_for", 1, RUN_MOST_MS, needed=True) or RUN_MOST_MS
     schedule, rules = _policy(fields)
     places = fields.tables("endpoints")
     receivers = tuple(_receiver(one, run_for_ms) for one in places)
-    if not 1 <= len(receivers) <= ENDPOINTS_MOST:
+    listed = isinstance(fields.values.get("endpoints", []), list)
+    if listed and not 1 <= len(receivers) <= ENDPOINTS_MOST:
         fields.wrong("", f"needs 1 to {ENDPOINTS_MOST:,} [[endpoints]]")
-    index: dict[str, int] = {}
-    for number, (receiver, place) in enumerate(zip(receivers, places, strict=True)):
-        if index.setdefault(receiver.name, number) != number:
-            place.wrong("name", f"is the name of endpoints[{index[receiver.name]}], too")
+    index = _index(receivers, places)
     traffic = tuple(_traffic(one, index, run_for_ms) for one in fields.tables("traffic"))
     actions = tuple(_action(one, index, run_for_ms) for one in fields.tables("actions"))
     fields.end()
-    scenario = Scenario(
+    return Scenario(
         title=title,
         run_for_ms=run_for_ms,
         receivers=receivers,
@@ -90,10 +109,6 @@ def _scenario(fields: Fields, source: str) -> Scenario:
         schedule=schedule,
         rules=rules,
     )
-    if scenario.events > EVENTS_MOST:
-        told = f"would publish {scenario.events:,} events; at most {EVENTS_MOST:,} can be simulated"
-        fields.wrong("traffic", told)
-    return scenario
 
 
 # --- endpoints, traffic, actions ------------------------------------------------------------
@@ -121,10 +136,29 @@ def _retry_after(fields: Fields) -> int | None:
     return fields.whole("retry_after", 0, DAY_MS // 1000)
 
 
+def _index(receivers: Sequence[Receiver], places: Sequence[Fields]) -> dict[str, int]:
+    """Where each name is; empty where one is wrong, as that may be the one which is meant."""
+    index: dict[str, int] = {}
+    for number, (receiver, place) in enumerate(zip(receivers, places, strict=True)):
+        if receiver.name and index.setdefault(receiver.name, number) != number:
+            place.wrong("name", f"is the name of endpoints[{index[receiver.name]}], too")
+    return index if all(receiver.name for receiver in receivers) else {}
+
+
+def _endpoint(fields: Fields, key: str, index: dict[str, int]) -> int:
+    named = fields.values.get(key)
+    if not index or (isinstance(named, str) and named in index):
+        return index.get(fields.text(key, needed=True), 0)
+    fields.choice(key, tuple(index), what="the name of an endpoint:")
+    return 0
+
+
 def _outage(fields: Fields, run_for_ms: int) -> Outage:
+    from_ms = fields.duration("from", 0, RUN_MOST_MS, needed=True) or 0
+    to_ms = fields.duration("to", 0, RUN_MOST_MS)
     outage = Outage(
-        from_ms=fields.duration("from", 0, RUN_MOST_MS, needed=True) or 0,
-        to_ms=_or(fields.duration("to", 0, RUN_MOST_MS), run_for_ms + 1),
+        from_ms=from_ms,
+        to_ms=run_for_ms + 1 if to_ms is None else to_ms,
         answers=fields.whole("answers", 100, 599),
         hangs=fields.flag("hangs"),
         refuses=fields.flag("refuses"),
@@ -133,7 +167,7 @@ def _outage(fields: Fields, run_for_ms: int) -> Outage:
         retry_after_s=_retry_after(fields),
     )
     fields.end()
-    if fields.has("to") and outage.to_ms <= outage.from_ms:
+    if to_ms is not None and to_ms <= from_ms:
         fields.wrong("to", "must lie after from")
     kinds = [kind for kind in ("answers", "hangs", "refuses") if fields.has(kind)]
     if len(kinds) > 1:
@@ -143,21 +177,17 @@ def _outage(fields: Fields, run_for_ms: int) -> Outage:
     return outage
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def _traffic(fields: Fields, index: dict[str, int], run_for_ms: int) -> Traffic:
-    to = fields.choice("to", tuple(index), what="the name of an endpoint:")
+    to = _endpoint(fields, "to", index)
     from_ms = fields.duration("from", 0, RUN_MOST_MS) or 0
-    until_ms = _or(fields.duration("until", 0, RUN_MOST_MS), run_for_ms)
+    until_ms = fields.duration("until", 0, RUN_MOST_MS)
     every_ms = fields.duration("every", 1, RUN_MOST_MS)
     per_second = fields.number("per_second", 0.000001, 100_000)
     kind = fields.text("type", "event")
     fields.end()
     if fields.has("every") == fields.has("per_second"):
         fields.wrong("", "needs either every or per_second")
-    if fields.has("until") and until_ms <= from_ms:
+    if until_ms is not None and until_ms <= from_ms:
         fields.wrong("until", "must lie after from")
     if not is_type(kind) or kind.startswith("homing."):
         fields.wrong("type", f'{TYPE_RULE}, and not begin with "homing."')
@@ -165,9 +195,9 @@ def _traffic(fields: Fields, index: dict[str, int], run_for_ms: int) -> Traffic:
     if per_second is not None:
         num, den = 1_000_000_000, max(round(per_second * 1_000_000), 1)
     return Traffic(
-        to=index.get(to, 0),
+        to=to,
         from_ms=from_ms,
-        until_ms=min(until_ms, run_for_ms),
+        until_ms=run_for_ms if until_ms is None else min(until_ms, run_for_ms),
         num=num,
         den=den,
         type=kind,
@@ -177,9 +207,9 @@ def _traffic(fields: Fields, index: dict[str, int], run_for_ms: int) -> Traffic:
 def _action(fields: Fields, index: dict[str, int], run_for_ms: int) -> Action:
     at_ms = fields.duration("at", 0, run_for_ms, needed=True) or 0
     do = fields.choice("do", tuple(Do))
-    endpoint = fields.choice("endpoint", tuple(index), what="the name of an endpoint:")
+    endpoint = _endpoint(fields, "endpoint", index)
     fields.end()
-    return Action(at_ms=at_ms, do=Do(do) if do else Do.ENABLE, endpoint=index.get(endpoint, 0))
+    return Action(at_ms=at_ms, do=Do(do) if do else Do.ENABLE, endpoint=endpoint)
 
 
 # --- policy ---------------------------------------------------------------------------------
@@ -197,7 +227,9 @@ def _policy(fields: Fields) -> tuple[Schedule, HealthRules]:
         schedule = PRESETS.get(table.choice("preset", tuple(PRESETS)), WORKFRONT)
     written = _written(table, (*_SCHEDULE_KEYS, *HEALTH_RANGES))
     numbers = {key: written.pop(key) for key in HEALTH_RANGES if key in written}
-    return _overridden(table, schedule, written), _rules(table, numbers, rules)
+    if table.fine:  # else what seems wrong with the whole may only follow from that
+        schedule = _overridden(table, schedule, written)
+    return schedule, _rules(table, numbers, rules)
 
 
 def _rules(fields: Fields, numbers: dict[str, Any], base: HealthRules) -> HealthRules:
@@ -226,9 +258,10 @@ def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
     return written
 
 
-def _milliseconds(value: Any) -> Any:
+def _milliseconds(value: Any) -> int | list[int | None] | None:
+    """Of a duration, or of a list of them; None where one is wrong."""
     if isinstance(value, list):
-        each = [_milliseconds(one) for one in value]
+        each = [read_duration(one) if isinstance(one, str) else None for one in value]
         return None if None in each else each
     return read_duration(value) if isinstance(value, str) else None
 

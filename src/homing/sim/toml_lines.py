@@ -1,7 +1,8 @@
 """Where things stand in a TOML file: the line of every key, which ``tomllib`` does not tell.
 
 Only text that ``tomllib`` has read without complaint comes here, so nothing is checked again: keys
-are walked, values are stepped over. ``("endpoints", 0, "name")`` is the path of a value.
+are walked, values are stepped over. ``("endpoints", 0, "name")`` is the path of a value. What no
+scenario needs is not walked, but told: so the walk also finds what was too much for ``tomllib``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import re
 import tomllib
 
 Path = tuple[str | int, ...]
+
+DEEPEST = 16
+NUMBER_MOST = (
+    600  # characters; Python reads 4,300 digits, or what it was told, never fewer than 640
+)
 
 _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -23,8 +29,16 @@ _STRINGS = (  # The long ones first: they begin like the short ones.
 )
 
 
+class TooMuch(Exception):
+    """A value that is nested too deeply, or too long; the first of them."""
+
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.path, self.line, self.reason = path, line, reason
+
+
 def lines_of(text: str) -> dict[Path, int]:
-    """The line (from 1) of every table, key and array item."""
+    """The line (from 1) of every table, key and array item; raises TooMuch."""
     return _Walk(text).lines
 
 
@@ -53,6 +67,8 @@ class _Walk:
     def _mark(self, path: Path, at: int) -> None:
         self._line += self._text.count("\n", self._counted_to, at)
         self._counted_to = at
+        if len(path) > DEEPEST:
+            raise TooMuch(path, self._line, f"is nested more than {DEEPEST} deep")
         self.lines.setdefault(path, self._line)
 
     def _header(self) -> Path:
@@ -108,7 +124,10 @@ class _Walk:
             case "{":
                 self._inline(path)
             case _:
-                self._skip(_SCALAR)
+                begin = self._at
+                if len(self._text[begin : self._skip(_SCALAR)].rstrip()) > NUMBER_MOST:
+                    reason = f"is a number of more than {NUMBER_MOST} characters"
+                    raise TooMuch(path, self._line, reason)
 
     def _string(self) -> None:
         for pattern in _STRINGS:

@@ -1,0 +1,19 @@
+"""Starts the command line: here, an interrupt is no accident even while modules are imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The ``homing`` command."""
+    try:
+        from homing.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
