@@ -14,7 +14,7 @@ _honest = Publisher.publish_then
 
 
 def _early(self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
-    asyncio.get_running_loop().call_later(0.05, _honest, self, drafts, lambda _: None)
+    asyncio.get_running_loop().call_later(0.5, _honest, self, drafts, lambda _: None)
     tell([Receipt(key=draft.key or "?", deliveries=1, new=True) for draft in drafts])
 
 

@@ -122,7 +122,7 @@ async def kill_at_every_call(
         for writer in ("process", "thread"):
             points += await points_of(folder, data, receiver, writer, events=events)
         if at_answers:
-            points = [it for it in points if it[:2] == ("thread", "write") and it.serving][2:8]
+            points = [it for it in points if it[:2] == ("process", "write") and it.serving][2:8]
         toll.points = len(points)
         chosen = points if most is None else some_of(points, most, random.Random(seed))
         for number, point in enumerate(chosen):
