@@ -2,7 +2,8 @@
 
 The publisher's file has every id that was answered with 202, the receiver's file every id that
 arrived. Our own tables are not asked. A kill counts only if an attempt was in flight and a publish
-was unanswered at that moment.
+was unanswered at that moment. What was in flight then, or answered and not yet settled, may arrive
+twice, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from acceptance.running import HONEST, Line, Receiver, Server
 
 PUBLISHERS = 6
-SETTLED_S = 2.0  # an attempt is settled long before
-READ_S = 0.2  # what a killed server had sent may be read a little later
+SETTLED_S = 0.1  # from an arrival to its settling, answer included; 40 kills needed 0.04 at most
+READ_S = 0.2  # what a killed server had sent may be read a little later; no other has begun by then
+LONG_EVERY = 10
+LONG_S = 0.7  # a life long enough that most of it is settled
 
 
 @dataclass
@@ -30,7 +34,16 @@ class Toll:
     lost: int
     unexpected: int
     duplicated: int
-    unexplained: int  # duplicates without a kill between an attempt and its settling
+    unsettled: int  # arrivals so soon before a kill that they may be repeated
+    unexplained: int  # duplicates of others
+    longest_ms: int  # from a first arrival to the kill that let it be repeated
+
+
+class Kill(NamedTuple):
+    """When it was, and since when what had arrived may not have been settled."""
+
+    at: float
+    since: float
 
 
 class Publishers:
@@ -41,6 +54,7 @@ class Publishers:
         self._numbers: Iterator[int] = itertools.count(1)
         self.asked: set[str] = set()
         self.unanswered = 0
+        self.slowest_s = 0.0  # the longest that one waited, for its answer or for the kill
         self.up = asyncio.Event()
         self.stopping = False
 
@@ -55,6 +69,7 @@ class Publishers:
 
     async def _published(self, line: Line, key: str) -> bool:
         self.unanswered += 1
+        began = _now()
         try:
             reply = await line.ask(
                 "POST", "/v1/events", {"type": "kill.test", "id": key, "data": {"id": key}}
@@ -64,6 +79,7 @@ class Publishers:
             return False
         finally:
             self.unanswered -= 1
+            self.slowest_s = max(self.slowest_s, _now() - began)
         if reply.status == 503:  # It is shutting down.
             line.close()
             return False
@@ -73,8 +89,10 @@ class Publishers:
         return True
 
 
-async def kill_again_and_again(folder: Path, *, kills: int, argv: tuple[str, ...] = HONEST) -> Toll:
-    """Run the whole story in this folder."""
+async def kill_again_and_again(
+    folder: Path, *, kills: int, argv: tuple[str, ...] = HONEST, long_every: int = LONG_EVERY
+) -> Toll:
+    """Run the whole story in this folder; every so many lives are long ones."""
     sent, arrived = folder / "acknowledged", folder / "arrived"
     sent.touch()
     arrived.touch()
@@ -87,40 +105,67 @@ async def kill_again_and_again(folder: Path, *, kills: int, argv: tuple[str, ...
         assert made.status == 201, made.body
         publishers = Publishers(server, sent)
         tasks = [asyncio.create_task(publishers.publish_for_ever()) for _ in range(PUBLISHERS)]
-        killed_at: list[float] = []
-        while len(killed_at) < kills:
-            publishers.up.set()
-            await asyncio.sleep(0.05 + 0.01 * (len(killed_at) % 7))
-            while not (receiver.in_flight and publishers.unanswered):
-                await asyncio.sleep(0)
-            publishers.up.clear()
-            server.kill()
-            killed_at.append(asyncio.get_running_loop().time())
-            await server.gone()
-            await server.start()
         publishers.up.set()
+        killed: list[Kill] = []
+        for number in range(kills):
+            long = number % long_every == long_every // 2
+            await asyncio.sleep(0.05 + 0.01 * (number % 7) + LONG_S * long)
+            if number == kills - 1:
+                server.argv = HONEST  # A broken build is judged by its kills.
+            killed.append(await _kill(server, receiver, publishers))
         publishers.stopping = True
         await asyncio.gather(*tasks)
         await _all_arrived(sent, receiver)
         assert await server.terminate() == 0
     acknowledged, seen = _lines(sent), Counter(_lines(arrived))
+    unexplained, longest_s = _explained(receiver, killed)
     return Toll(
-        kills=len(killed_at),
+        kills=len(killed),
         acknowledged=len(acknowledged),
         lost=len(set(acknowledged) - set(seen)),
         unexpected=len(set(seen) - publishers.asked),
         duplicated=sum(seen.values()) - len(seen),
-        unexplained=_unexplained(receiver, killed_at),
+        unsettled=_unsettled(receiver, killed),
+        unexplained=unexplained,
+        longest_ms=round(longest_s * 1000),
     )
 
 
-def _unexplained(receiver: Receiver, killed_at: list[float]) -> int:
-    """A second arrival is explained by a kill soon after the first one was sent."""
-    return sum(
-        not any(first - READ_S <= kill <= min(second, first + SETTLED_S) for kill in killed_at)
-        for times in receiver.arrivals.values()
-        for first, second in itertools.pairwise(times)
-    )
+async def _kill(server: Server, receiver: Receiver, publishers: Publishers) -> Kill:
+    """Kill it at such a moment, and start it again."""
+    while not (receiver.in_flight and publishers.unanswered):
+        await asyncio.sleep(0)
+    publishers.up.clear()
+    server.kill()
+    at = _now()
+    await server.gone()
+    await server.start()
+    # A settlement is a commit, as a publish is: what holds up the one holds up the other.
+    since = at - SETTLED_S - publishers.slowest_s
+    publishers.slowest_s = 0.0
+    publishers.up.set()
+    return Kill(at, since)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _unsettled(receiver: Receiver, kills: list[Kill]) -> int:
+    """How many may be repeated, over all kills."""
+    arrivals = [when for times in receiver.arrivals.values() for when in times]
+    return sum(kill.since <= when <= kill.at + READ_S for kill in kills for when in arrivals)
+
+
+def _explained(receiver: Receiver, kills: list[Kill]) -> tuple[int, float]:
+    """How many repeats no kill explains, and how long before its kill the earliest was sent."""
+    unexplained, longest_s = 0, 0.0
+    for times in receiver.arrivals.values():
+        for first, second in itertools.pairwise(times):
+            between = [it for it in kills if first - READ_S <= it.at <= second]
+            unexplained += not between or first < between[0].since
+            longest_s = max(longest_s, between[0].at - first if between else 0.0)
+    return unexplained, longest_s
 
 
 def _lines(file: Path) -> list[str]:

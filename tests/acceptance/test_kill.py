@@ -1,4 +1,4 @@
-"""``kill -9`` under load: nothing that was acknowledged is lost."""
+"""``kill -9`` under load: nothing acknowledged is lost, and only what was in flight comes twice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from acceptance.killing import kill_again_and_again
+from chaos.broken import build
 
 
 def test_fifty_kills_under_load_lose_nothing(tmp_path: Path) -> None:
@@ -14,6 +15,7 @@ def test_fifty_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     assert toll.kills == 50
     assert toll.acknowledged > 100  # Between kills there is time for some on any machine.
     assert (toll.lost, toll.unexpected, toll.unexplained) == (0, 0, 0)
+    assert 0 < toll.duplicated <= toll.unsettled
 
 
 def test_a_build_that_acknowledges_before_the_commit_is_found(tmp_path: Path) -> None:
@@ -21,3 +23,10 @@ def test_a_build_that_acknowledges_before_the_commit_is_found(tmp_path: Path) ->
     toll = asyncio.run(kill_again_and_again(tmp_path, kills=5, argv=broken))
     print(toll)
     assert toll.lost > 0
+
+
+def test_a_build_that_settles_late_is_found(tmp_path: Path) -> None:
+    late = build("settles_late")
+    toll = asyncio.run(kill_again_and_again(tmp_path, kills=2, argv=late, long_every=1))
+    print(toll)
+    assert toll.unexplained > 0

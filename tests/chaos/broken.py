@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from homing.cli.main import main
+from homing.engine.decide import Item
 from homing.engine.engine import Engine
 from homing.engine.publish import Publisher, Told
-from homing.errors import Unavailable
+from homing.engine.settle import Settler
+from homing.errors import StoreUnavailable, Unavailable
 from homing.policy.admission import EventDraft
 from homing.ports import Receipt
 from homing.store import flow, sqlite
+from homing.store.writer import Writer
 
 
 def acks_anyway() -> None:
@@ -54,15 +58,53 @@ def stops_at_once() -> None:
     Engine.stop = stop  # type: ignore[method-assign]
 
 
+def settles_late() -> None:
+    """Lets outcomes wait before they are written."""
+    honest = Settler._settle
+
+    async def settle(self: Settler, items: list[Item]) -> None:
+        await asyncio.sleep(1)
+        await honest(self, items)
+
+    Settler._settle = settle  # type: ignore[method-assign]
+
+
+def gives_outcomes_up() -> None:
+    """Takes the outcomes of a writer that ended for written."""
+    honest, ended = Writer.call, False
+
+    async def call(self: Writer, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        nonlocal ended
+        if ended and method == "settle":
+            ended = False
+            return frozenset()
+        try:
+            return await honest(self, port, method, *args, **kwargs)
+        except StoreUnavailable:
+            ended = True
+            raise
+
+    Writer.call = call  # type: ignore[method-assign]
+
+
 def build(name: str) -> tuple[str, ...]:
     """What to run instead of the honest program."""
     assert name in BUILDS, name
     return (str(Path(__file__).resolve()), name)
 
 
-BUILDS = {it.__name__: it for it in (acks_anyway, forgets_ids, stops_at_once)}
+BUILDS = {
+    it.__name__: it
+    for it in (
+        acks_anyway,
+        forgets_ids,
+        stops_at_once,
+        settles_late,
+        gives_outcomes_up,
+    )
+}
 
 if __name__ == "__main__":
-    os.environ["HOMING_WRITER"] = "thread"  # in this process, where the patch is
+    os.environ.setdefault("HOMING_WRITER", "thread")  # in this process, where the patch is
     BUILDS[sys.argv.pop(1)]()
     main()

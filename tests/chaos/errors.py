@@ -40,6 +40,10 @@ class Sweep:
     first: list[str] = field(default_factory=list)
 
     @property
+    def fired_enough(self) -> bool:
+        return self.fired == self.runs > 0
+
+    @property
     def bad(self) -> int:
         return self.lost + self.dead + self.wrong
 
@@ -49,6 +53,7 @@ class Lived:
     """One life of the story on a disk that failed."""
 
     state: str = ""
+    operations: int = 0  # that could fail
     acknowledged: int = 0
     refused: int = 0
     dead: bool = False
@@ -69,10 +74,10 @@ async def sweep(
         folder = Path(name)
         plain = Disk()
         states: list[str] = []
-        await _live(folder / "plain", plain, None, steps=steps, seed=seed, states=states)
-        toll.operations = plain.counted
-        for at in range(1, plain.counted + 1, every):
-            progress(at, plain.counted)
+        lived = await _live(folder / "plain", plain, None, steps=steps, seed=seed, states=states)
+        toll.operations = lived.operations
+        for at in range(1, lived.operations + 1, every):
+            progress(at, lived.operations)
             for error in KINDS:
                 for for_ever in (False, True):
                     fault = Fault(at, error, for_ever)
@@ -141,6 +146,7 @@ async def _live(
                 states.append(await state_of(db))
                 disk.counted = counted
         disk.heal()
+        lived.operations = disk.counted
         lived.state = await state_of(db)
         await db.close()
     return lived

@@ -7,7 +7,6 @@ restart on a sound disk all that was acknowledged must arrive.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import shutil
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from chaos.syscalls import Point, Tale, end_it, points_of, prepared, some_of, tr
 ERRORS = ("EIO", "ENOSPC")
 CALLS = ("pwrite64", "fdatasync", "ftruncate")
 FAILING_S = 3.0
+FIRED_LEAST = 0.8  # Calls are counted in one life of the story; another may need fewer.
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Failures:
     points: int = 0
     runs: int = 0
     fired: int = 0
+    of: dict[str, int] = field(default_factory=dict)  # fired, by each call of the story
     acknowledged: int = 0
     lost: int = 0
     unexpected: int = 0
@@ -39,6 +40,10 @@ class Failures:
     dead: int = 0  # the server ended, or did not go on after a single failure
     corrupt: int = 0
     first: list[str] = field(default_factory=list)
+
+    @property
+    def fired_enough(self) -> bool:
+        return self.fired >= FIRED_LEAST * self.runs and all(self.of.values())
 
     @property
     def bad(self) -> int:
@@ -70,6 +75,7 @@ async def fail_at_calls(
         if at_first:
             points = [it for it in points if it[:2] == ("thread", "pwrite64")][:1]
         toll.points = len(points)
+        toll.of = dict.fromkeys((it.call for it in points), 0)
         for number, point in enumerate(some_of(points, most, chance)):
             progress(number, most)
             receiver.arrivals.clear()
@@ -83,7 +89,9 @@ async def fail_at_calls(
             server.environ["CHAOS_INJECT"] = f"{point.call}:error={error}:when={when}"
             trouble = await _live(server, tale, for_ever=for_ever)
             toll.dead += bool(trouble)
-            toll.fired += "INJECTED" in trace.read_text()
+            fired = "INJECTED" in trace.read_text()
+            toll.fired += fired
+            toll.of[point.call] += fired
             trouble += await _after(toll, server, tale, receiver)
             toll.first += [f"{error} {point} {when}: {it}" for it in trouble]
             shutil.rmtree(here)
@@ -112,8 +120,7 @@ async def _after(toll: Failures, server: Server, tale: Tale, receiver: Receiver)
     await end_it(server)
     server.argv = HONEST
     await server.start()
-    with contextlib.suppress(TimeoutError):
-        await tale.tell()
+    await tale.told()
     await asyncio.sleep(0.05)
     assert await server.terminate() == 0
     seen = set(receiver.arrivals)

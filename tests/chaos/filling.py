@@ -47,6 +47,10 @@ class Fillings:
     integrity: str
 
     @property
+    def fired_enough(self) -> bool:
+        return self.filled == self.rounds
+
+    @property
     def bad(self) -> int:
         wrong = (
             self.integrity != "ok"

@@ -17,6 +17,7 @@ from homing.store.sqlite import SqliteDb
 
 Progress = Callable[[int, int], None]
 MEMORY = Path("/dev/shm")
+UNSYNCED_LEAST = 0.9  # of the cuts: right after a sync there is nothing to lose
 
 
 @dataclass
@@ -34,6 +35,10 @@ class Cuts:
     corrupt: int = 0  # integrity check or open failed
     kept: int = 0  # unacknowledged commits that were there whole
     first: list[str] = field(default_factory=list)  # the first failures, to look at
+
+    @property
+    def fired_enough(self) -> bool:
+        return 0 < UNSYNCED_LEAST * self.cuts <= self.unsynced
 
     @property
     def bad(self) -> int:

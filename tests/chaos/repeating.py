@@ -17,6 +17,7 @@ from chaos.integrity import integrity
 
 PUBLISHERS = 24
 QUIET_S = 5.0
+EARLY = 0.9  # The last kill must not come when all is published.
 
 
 @dataclass
@@ -25,7 +26,9 @@ class Repeats:
 
     seed: int
     kills: int
+    wanted: int  # kills
     ids: int
+    copies: int
     publishes: int  # that were answered with 202
     repeated: int  # after a broken connection
     events_per_id_most: int
@@ -37,8 +40,16 @@ class Repeats:
     integrity: str
 
     @property
+    def fired_enough(self) -> bool:
+        return self.kills == self.wanted
+
+    @property
     def bad(self) -> int:
-        wrong = self.accepted != self.ids or self.integrity != "ok"
+        wrong = (
+            self.accepted != self.ids
+            or self.publishes != self.ids * self.copies
+            or self.integrity != "ok"
+        )
         return self.missing + self.doubled + self.lost + self.refused + wrong
 
 
@@ -88,20 +99,11 @@ async def publish_the_same(
         assert made.status == 201, made.body
         crowd = Crowd(server, [key for key in keys for _ in range(copies)])
         tasks = [asyncio.create_task(crowd.publish_all()) for _ in range(PUBLISHERS)]
+        crowd.up.set()
         killed = 0
         for number in range(kills):
-            crowd.up.set()
-            wanted = (number + chance.random()) * ids * copies / kills
-            while not (crowd.answered >= wanted and crowd.unanswered):
-                if all(task.done() for task in tasks):
-                    break
-                await asyncio.sleep(0)
-            crowd.up.clear()
-            server.kill()
-            killed += 1
-            await server.gone()
-            await server.start()
-        crowd.up.set()
+            wanted = (number + chance.random()) * EARLY * ids * copies / kills
+            killed += await _killed(server, crowd, tasks, after=wanted)
         await asyncio.gather(*tasks)
         await _quiet(receiver, set(keys))
         listed = await _listed(server.line())
@@ -110,7 +112,9 @@ async def publish_the_same(
     return Repeats(
         seed=seed,
         kills=killed,
+        wanted=kills,
         ids=ids,
+        copies=copies,
         publishes=crowd.answered,
         repeated=crowd.repeated,
         events_per_id_most=max(listed.values()),
@@ -121,6 +125,22 @@ async def publish_the_same(
         refused=crowd.refused,
         integrity=integrity(folder / "data"),
     )
+
+
+async def _killed(
+    server: Server, crowd: Crowd, tasks: list[asyncio.Task[None]], *, after: float
+) -> bool:
+    """Kill it while a publish is unanswered, and start it again; False: all is published."""
+    while not (crowd.answered >= after and crowd.unanswered):
+        if all(task.done() for task in tasks):
+            return False
+        await asyncio.sleep(0)
+    crowd.up.clear()
+    server.kill()
+    await server.gone()
+    await server.start()
+    crowd.up.set()
+    return True
 
 
 async def _listed(line: Line) -> Counter[str]:

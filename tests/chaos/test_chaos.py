@@ -39,7 +39,7 @@ async def test_a_disk_that_fails_at_any_operation_costs_nothing_but_time() -> No
     toll = await sweep(steps=10, seed=2, every=11)
     print(toll)
     assert not toll.first
-    assert toll.fired > 50
+    assert toll.fired == toll.runs > 50
     assert toll.refused > 100
 
 
@@ -53,7 +53,8 @@ async def test_one_id_published_by_many_at_once_over_kills_is_one_event(tmp_path
     toll = await publish_the_same(tmp_path, ids=3, copies=100, kills=2, seed=3)
     print(toll)
     assert toll.bad == 0
-    assert (toll.kills, toll.events_per_id_most, toll.publishes) == (2, 1, 300)
+    assert toll.fired_enough
+    assert (toll.events_per_id_most, toll.publishes) == (1, 300)
     assert toll.repeated > 0
 
 
@@ -68,7 +69,13 @@ async def test_a_writer_killed_alone_loses_nothing_and_sends_nothing_twice(tmp_p
     toll = await kill_the_writer(tmp_path, kills=3, seed=4)
     print(toll)
     assert toll.bad == 0
-    assert toll.kills == 3
+    assert toll.fired_enough
+
+
+async def test_a_build_that_gives_outcomes_up_with_their_writer_is_found(tmp_path: Path) -> None:
+    toll = await kill_the_writer(tmp_path, kills=2, seed=4, argv=build("gives_outcomes_up"))
+    print(toll)
+    assert toll.duplicated + toll.pending > 0
 
 
 async def test_a_disk_that_fills_up_and_has_space_again_needs_no_restart(tmp_path: Path) -> None:
