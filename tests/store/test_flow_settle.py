@@ -47,6 +47,18 @@ async def test_a_waiting_delivery_replaces_its_row(db: Db) -> None:
     assert [rows.pending(row) for row in await every(db, "pending")] == [moved]
 
 
+async def test_a_row_that_has_been_attempted_since_is_not_put_back(db: Db) -> None:
+    """A chore has moved it to another process's bucket while it was about to be moved here."""
+    scene = await Scene(db).begin()
+    (delivery,) = await scene.deliver(1)
+    newer = waiting(delivery)
+    assert await scene.flow.settle(SettleBatch(number=1, waiting=(newer,))) == frozenset()
+
+    assert await scene.flow.settle(SettleBatch(number=2, waiting=(delivery,))) == {delivery.id}
+
+    assert [rows.pending(row) for row in await every(db, "pending")] == [newer]
+
+
 async def test_what_was_cancelled_meanwhile_stays_cancelled(db: Db) -> None:
     scene = await Scene(db).begin()
     arrived, failed, dropped = await scene.deliver(3)

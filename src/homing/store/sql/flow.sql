@@ -228,13 +228,14 @@ DELETE FROM pending WHERE id = ANY(:ids::bigint[])
 AND bucket = ANY(:buckets::smallint[]) RETURNING id;
 
 -- name: pending_wait [sqlite]
--- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile.
+-- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile, or
+-- had moved to another's bucket and was attempted there: what is known of it here is older.
 UPDATE pending SET
     bucket = :bucket, tenant = :tenant, endpoint_id = :endpoint_id,
     subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
     accepted_at = :accepted_at, part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0,
     retry = :retry, attempts = :attempts, ours = :ours, replay = :replay
-WHERE id = :id
+WHERE id = :id AND attempts <= :attempts
 RETURNING id;
 
 -- name: pending_wait [postgres]
@@ -252,7 +253,7 @@ FROM unnest(
     bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at, part, due_at,
     expires_at, t0, retry, attempts, ours, replay, id
 )
-WHERE pending.id = it.id
+WHERE pending.id = it.id AND pending.attempts <= it.attempts
 RETURNING pending.id;
 
 -- name: history_arrived [sqlite]
