@@ -243,6 +243,23 @@ def test_subscriptions_change_everywhere_and_their_pending_follows(cut: bool) ->
     fleet(story)
 
 
+def test_a_subscription_that_the_owner_has_not_read_yet_is_not_taken_for_a_deleted_one() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, _ = await at(world)
+        world.engine, world.air.cut = other.engine, True
+        await world.subscribe(URL)
+        await world.wait(10)  # Word of it is lost …
+        world.air.cut = False
+        assert (await world.publish()).deliveries == 2  # … and word of the work is not.
+        await world.wait(5 * SECOND)
+        assert [row.status for row in await world.deliveries()] == [Status.DELIVERED] * 2
+        assert len(owner.hits(URL)) == 2
+        await balanced(world)
+
+    fleet(story)
+
+
 def test_a_probe_is_made_once_in_the_whole_fleet_whoever_takes_over() -> None:
     async def story(world: FleetWorld) -> None:
         await two(world)

@@ -193,6 +193,9 @@ class Settler:
                 return item.endpoint_id in self._dispatcher.stations
 
     async def _decide(self, items: list[Item]) -> Decision:
+        if self._held.fenced and any(type(item) is not Made for item in items):
+            # A subscription that is not known here may be another process's, just created.
+            await self._core.catalog.refresh()
         wanted = {item.endpoint_id for item in items}
         stations = self._dispatcher.stations
         unread = {id_ for id_ in wanted if id_ not in stations} | self._stale
