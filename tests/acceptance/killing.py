@@ -54,7 +54,7 @@ class Publishers:
         self._numbers: Iterator[int] = itertools.count(1)
         self.asked: set[str] = set()
         self.unanswered = 0
-        self.slowest_s = 0.0  # the longest that one waited, for its answer or for the kill
+        self.waited: list[tuple[float, float]] = []  # from when until when, for answer or kill
         self.up = asyncio.Event()
         self.stopping = False
 
@@ -79,7 +79,7 @@ class Publishers:
             return False
         finally:
             self.unanswered -= 1
-            self.slowest_s = max(self.slowest_s, _now() - began)
+            self.waited.append((began, _now()))
         if reply.status == 503:  # It is shutting down.
             line.close()
             return False
@@ -141,10 +141,11 @@ async def _kill(server: Server, receiver: Receiver, publishers: Publishers) -> K
     await server.gone()
     await server.start()
     # A settlement is a commit, as a publish is: what holds up the one holds up the other.
-    since = at - SETTLED_S - publishers.slowest_s
-    publishers.slowest_s = 0.0
+    soon = at - SETTLED_S
+    held_up_s = max(min(end, at) - began for began, end in publishers.waited if end >= soon)
+    publishers.waited.clear()
     publishers.up.set()
-    return Kill(at, since)
+    return Kill(at, soon - held_up_s)
 
 
 def _now() -> float:

@@ -170,11 +170,10 @@ async def _run_at(
 
 
 def _once_more(toll: Points, points: list[Point], chosen: list[Point]) -> list[Point]:
-    """Of a call that had its turns and never fired, the one that surely comes."""
+    """Of a call that had its turns and never fired, the first, which surely comes."""
     tried = {it.call for it in chosen}
-    surest = sorted(points, key=lambda it: (it.serving, -it.number))
-    last = {it.call: it for it in surest}
-    return [it for call, it in last.items() if call in tried and not toll.of[call]]
+    firsts = {it.call: it for it in points if it.number == 1}
+    return [it for call, it in firsts.items() if call in tried and not toll.of[call]]
 
 
 def some_of(points: list[Point], most: int, chance: random.Random) -> list[Point]:
