@@ -248,9 +248,10 @@ async def _kill_at(
     except TimeoutError:
         assert point.writer == "process"  # Every new writer may be killed at the same point.
     except (OSError, EOFError):
-        pass  # It was killed while it served …
+        await _written_down(server)  # It was killed while it served …
     except AssertionError:
         assert not ready  # … or before.
+        await _written_down(server)
     finally:
         fired = "killed by SIGKILL" in trace.read_text()  # before we kill the rest
         await end_it(server)
@@ -271,6 +272,12 @@ async def _kill_at(
     if lost:
         toll.first.append(f"{point}: {len(lost)} lost")
     assert in_time or lost, "not all was accepted and settled in time"
+
+
+async def _written_down(server: Server) -> None:
+    """The server has ended: strace says so in its trace, a little later, and ends too."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(server.gone(), WAIT_S)
 
 
 async def end_it(server: Server) -> None:
