@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.bugs_gate import GATE_BUGS
 from sim.bugs_leases import LEASE_BUGS
+from sim.bugs_told import TOLD_BUGS
 from sim.planting import bug as _bug
 
 HEALTH = "homing.policy.health"
@@ -19,6 +20,7 @@ FLOW = "homing.store.flow"
 BUGS = [
     *GATE_BUGS,
     *LEASE_BUGS,
+    *TOLD_BUGS,
     # --- the rules of health
     _bug(
         "the rate is looked at one attempt too early",
@@ -186,10 +188,6 @@ BUGS = [
     _bug(
         "no slow start after an enable",
         (f"{DISPATCH}.learn", "station.ramp = Ramp()", "station.ramp = Ramp(16)"),
-    ),
-    _bug(
-        "what was held beyond its window is attempted",
-        (f"{DISPATCH}._too_late", "return held_past_window", "return False and held_past_window"),
     ),
     _bug(
         "a cancelled delivery stays in the queue",

@@ -26,10 +26,10 @@ def outcomes_of(seed: int) -> None:
         dice = chance.random()
         if dice < 0.02:
             verdict = health.enable(stored, now=now)
-            model.enabled_by_person(now)
+            model.enabled_by_person(now, "ann")
         elif dice < 0.03:
             verdict = health.freeze(stored, now=now)
-            model.frozen_by_person(now)
+            model.frozen_by_person(now, "ann")
         elif chance.random() < bad:
             verdict = health.after_failure(stored, rules, now=now)
             model.failed(now, probe=False, asked=None)
@@ -41,7 +41,8 @@ def outcomes_of(seed: int) -> None:
         assert (change is not None) == bool(model.changes)
         if change is not None:
             (last,) = model.changes
-            assert last == (change.before.value, change.after.value, change.rule, now)
+            assert last[:4] == (change.before.value, change.after.value, change.rule, now)
+            assert last[4] == change.numbers
             model.changes.clear()
         assert (stored.state.value, stored.since, stored.enabled_since) == (
             model.state,

@@ -298,6 +298,15 @@ def test_an_attempt_in_flight_at_the_end_was_seen_and_is_not_in_the_trace() -> N
     assert one.trace.requests_ms == {"a": (0,)}
 
 
+def test_attempts_that_begin_together_stand_in_that_order_whichever_ends_first() -> None:
+    text = scene(
+        endpoint='latency_ms = 40\noutages = [{ from = "0s", fails = 0.5, latency_ms = 3_000 }]',
+        more='[[traffic]]\nto = "a"\nevery = "1s"\nuntil = "20s"\n' * 4,
+    )
+    first = [line for line in attempts(played(text)) if line.attempt == 1]
+    assert [line.delivery for line in first] == list(range(1, 81))
+
+
 def test_a_receiver_that_refuses_connections_sees_no_request() -> None:
     refuses = 'outages = [{ from = "0s", to = "1m", refuses = true }]'
     one = played(scene(endpoint=refuses))

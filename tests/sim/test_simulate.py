@@ -16,7 +16,7 @@ from homing.cli.main import app
 from homing.sim.play import Played, play
 from homing.sim.read import read_scenario
 from homing.sim.summary import Figures, summarize
-from sim.scenes import ONE, states
+from sim.scenes import ONE, OUR_OUTAGE, states
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOOK = "import sys; from homing.cli.main import main; sys.argv = ['homing', *sys.argv[1:]]\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"  # noqa: E501
@@ -147,3 +147,12 @@ def test_every_example_is_told_of_here() -> None:
         "slow-receiver",
     ]
     assert all(f'"{path.stem}"' in told for path in EXAMPLES.iterdir())
+
+
+def test_what_the_engine_logs_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text(OUR_OUTAGE)
+    command = [sys.executable, "-m", "homing.cli.main", "simulate", str(file), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert '"outcome":"ours"' in done.stdout

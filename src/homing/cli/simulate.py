@@ -19,6 +19,8 @@ from homing.cli.trouble import Failed, Usage
 from homing.errors import BadScenario
 
 if TYPE_CHECKING:
+    from structlog.typing import EventDict
+
     from homing.sim.play import Played
     from homing.sim.scenario import Scenario
     from homing.sim.summary import Summary
@@ -92,10 +94,16 @@ def _unwritten(path: Path, error: OSError) -> str:
 
 
 def _quiet() -> None:
-    """The engine's log lines would bear virtual times; only what must not happen is shown."""
+    """The engine's log would bear real times; only what must never happen, a bug, is shown."""
     import structlog
 
+    def bugs_only(_logger: object, _method: str, event: EventDict) -> EventDict:
+        if not event.get("exc_info"):
+            raise structlog.DropEvent
+        return event
+
     structlog.configure(
+        processors=[bugs_only, *structlog.get_config()["processors"]],
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

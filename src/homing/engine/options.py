@@ -25,6 +25,7 @@ class EngineOptions(Struct, frozen=True):
     stations_max: int = 20_000  # idle endpoints kept in memory
     publish_events_max: int = 2_000  # in one commit
     request_deliveries_max: int = 100_000
+    step_rows: int = 500  # looked at in one step of what takes many: expiry, replays, moves
     retention_ms: int = 30 * 24 * HOUR_MS
     quiet_ms: int = HOUR_MS  # nothing expires so soon after a start or a step of the clock
     node: int = 0

@@ -23,7 +23,6 @@ from homing.ports import ReplayFilter, ReplayJob
 
 log = structlog.get_logger("homing.replay")
 
-STEP = 500
 COUNT_MOST = 100_000  # history rows looked at for a dry run
 
 
@@ -175,7 +174,9 @@ class Replayer:
 
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
         """As it is after one more step; None when it is gone."""
-        found, looked_upto, all_seen = await self._admin.candidates(job, limit=STEP)
+        found, looked_upto, all_seen = await self._admin.candidates(
+            job, limit=self._options.step_rows
+        )
         now = self._clock.now()
         made = [self._again(finished.delivery, now) for finished in found]
         new = [delivery for delivery in made if delivery is not None]

@@ -61,6 +61,7 @@ class Station:
         "settled_in_sweep",
         "settled_meanwhile",
         "stale",
+        "sweep_left",
         "sweeping",
         "wake_at",
     )
@@ -82,6 +83,7 @@ class Station:
         self.next_due: int | None = None
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
+        self.sweep_left: tuple[int, int] | None = None  # the id and time at which a look failed
         self.settled_in_sweep: set[int] = set()  # in flight at its beginning, or settled since
         self.stale = False  # what is being loaded may have moved away meanwhile, or was put back
         self.expire_at = 0  # when it is held: look for expired deliveries then

@@ -25,7 +25,6 @@ from homing.ports import Chore
 
 log = structlog.get_logger("homing.sweep")
 
-STEP = 500  # rows looked at in one step
 RETENTION_EVERY_MS = HOUR_MS
 LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when that will be
 
@@ -85,19 +84,23 @@ class Sweeper:
         if not self.may_expire(now):
             return self.quiet_until()
         young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
-        soonest = now + LOOK_AGAIN_MS
-        after = 0
+        after, soonest = station.sweep_left or (0, now + LOOK_AGAIN_MS)
+        station.sweep_left = None
         while True:
             # What is in flight now, or settled during the look, may be another row by then.
             station.settled_in_sweep = set(station.in_flight)
             epoch = self._held.epochs[station.endpoint.bucket]
-            rows, last, next_at = await self._flow.expired(
-                station.endpoint.id,
-                bucket=station.endpoint.bucket,
-                now=now,
-                after_id=after,
-                limit=STEP,
-            )
+            try:
+                rows, last, next_at = await self._flow.expired(
+                    station.endpoint.id,
+                    bucket=station.endpoint.bucket,
+                    now=now,
+                    after_id=after,
+                    limit=self._options.step_rows,
+                )
+            except HomingError:
+                station.sweep_left = (after, soonest)  # The next look goes on from here.
+                raise
             for row in rows:
                 if row.id in station.in_flight or row.id in station.settled_in_sweep:
                     soonest = min(soonest, now + AGAIN_MS)
@@ -129,15 +132,17 @@ class Sweeper:
             try:
                 removed = 0
                 while step := await self._flow.remove_history(
-                    before=before, limit=STEP, epoch=self._held.fence(0)
+                    before=before, limit=self._options.step_rows, epoch=self._held.fence(0)
                 ):
                     removed += step
                     await asyncio.sleep(0.01)
                 now = self._clock.now()
                 folding = True
                 while folding:
-                    step = await self._flow.fold_rollups(now=now, before=before, limit=STEP)
-                    folding = step >= STEP
+                    step = await self._flow.fold_rollups(
+                        now=now, before=before, limit=self._options.step_rows
+                    )
+                    folding = step >= self._options.step_rows
                 if removed:
                     log.info("history past retention removed", rows=removed)
             except HomingError as error:
@@ -187,7 +192,7 @@ class Sweeper:
                     target=target,
                     except_ids=frozenset(station.in_flight if station is not None else ()),
                     now=self._clock.now(),
-                    limit=STEP,
+                    limit=self._options.step_rows,
                     epoch=self._held.fence(chore.bucket),
                 )
                 moved = step.touched > 0

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from homing.model import Delivery, Endpoint, Subscription, Work
+from homing.model import Delivery, Endpoint, Event, Subscription, Work
 from homing.policy.admission import EventDraft
 from homing.ports import Answer, NewEvent, Receipt, ReplayJob
-from homing.sim.books import Books, Fact, Slots, Sub, name
+from homing.sim.books import EARLIER, LATER, Books, Fact, Slots, Sub, name
 from homing.sim.gate_watch import GateWatch
 from homing.sim.health_model import DeliveryModel
 from homing.sim.requests import Requests
@@ -22,6 +22,7 @@ from homing.sim.settlements import Settlements, compare_changes, compare_endpoin
 from homing.sim.world import Hit, Watch
 
 REPORT_EVERY_MS = 60_000
+ENABLES, FREEZES = "ann", "bob"  # who does what
 START_SLACK_MS = 1_000  # between a start as seen from outside and from inside
 
 
@@ -76,7 +77,7 @@ class Accounts(Watch):
         """A publisher is about to publish these."""
         for draft in drafts:
             fact = Fact(draft.tenant, draft.type, draft.data, draft.key, draft.time)
-            self.books.offered.setdefault(draft.data, fact)
+            self.books.offered.setdefault(draft.data, []).append(fact)
 
     def _done_publish(
         self,
@@ -111,17 +112,16 @@ class Accounts(Watch):
         books.say(f"event {event.key} {event.type} of {event.tenant}: {len(new.deliveries)}")
         fact = Fact(event.tenant, event.type, event.data, event.key, event.time)
         if about is None:
-            offered = books.offered.get(event.data)
-            right = offered is not None and (offered.tenant, offered.type, offered.key) == (
-                event.tenant,
-                event.type,
-                offered.key and event.key,
-            )
-            books.must(right, "S2", lambda: f"{event.key} is not what was published")
+            offered = books.offered.get(event.data, [])
+            given = next((it for it in offered if _is_of(event, it)), None)
+            if given is None:
+                books.violated("S2", f"{event.key} is not what was published")
+                return
+            books.asked[event.id] = given
         books.keys[event.tenant, event.key] = event.id
         books.facts[event.id] = fact
         books.fan_out[event.id] = len(new.deliveries)
-        wanted = {it.id for it in books.subs.values() if it.matches(event.tenant, event.type)}
+        wanted = {it.id for it in books.subs.values() if it.matches(*fact.for_whom)}
         if about is not None:
             wanted = {it for it in wanted if books.subs[it].now.endpoint_id != about}
         found = {it.subscription_id for it in new.deliveries}
@@ -159,6 +159,7 @@ class Accounts(Watch):
             "schedule",
             lambda: f"{name(row.id)} begins as {stored}, and should as {wanted}",
         )
+        books.on_time(row.accepted_at, f"{name(row.id)} is accepted")
         books.add(model)
         return model
 
@@ -171,7 +172,7 @@ class Accounts(Watch):
             if fact is None or event_id is None:
                 books.violated("S4", f"202 for {receipt.key}, which is not stored")
                 return
-            right = (fact.data, fact.type) == (draft.data, draft.type)
+            right = books.asked[event_id].content == _content(draft)
             books.must(right, "S5", lambda it=receipt: f"202 for {it.key} with another content")  # type: ignore[misc]
             right = receipt.deliveries == books.fan_out[event_id]
             books.must(right, "S4", lambda it=receipt: f"{it.key}: not {it.deliveries} deliveries")  # type: ignore[misc]
@@ -183,8 +184,8 @@ class Accounts(Watch):
         for draft in drafts:
             event_id = books.keys.get((draft.tenant, draft.key or ""))
             twin = seen.setdefault(draft.key, draft)
-            differs = draft.key is not None and twin.data != draft.data
-            if differs or (event_id is not None and books.facts[event_id].data != draft.data):
+            differs = draft.key is not None and _content(twin) != _content(draft)
+            if differs or (event_id and books.asked[event_id].content != _content(draft)):
                 return
         books.violated("S5", "409, and no id of the request was in use for another content")
 
@@ -326,11 +327,15 @@ class Accounts(Watch):
         model = books.endpoints[endpoint.id]
         marks = {endpoint.id: len(model.changes)}
         if endpoint.health.state.value == "enabled":
-            model.enabled_by_person(endpoint.health.manual_enable_at or 0)
+            at = endpoint.health.manual_enable_at or 0
+            model.enabled_by_person(at, ENABLES)
         else:
-            model.frozen_by_person(endpoint.health.since)
+            at = endpoint.health.since if model.state != "frozen" else books.clock()
+            model.frozen_by_person(at, FREEZES)
+        books.on_time(at, f"{model.url} is made {endpoint.health.state.value}")
         compare_endpoint(books, result)
-        compare_changes(books, marks, [transition] if transition is not None else [])
+        recorded = [transition] if transition is not None else []
+        compare_changes(books, marks, recorded, more["notices"])
         for new in more["notices"]:
             self._notice(new)
 
@@ -372,3 +377,15 @@ class Accounts(Watch):
             if not sub.deleted:
                 old = self.books.deliveries[row.root_id]
                 made.append(self._replayed(row, old))
+
+
+def _content(draft: EventDraft) -> tuple[str, str | None, bytes]:
+    return draft.type, draft.time, draft.data
+
+
+def _is_of(event: Event, offered: Fact) -> bool:
+    """Whether this is what was offered; an id or a time that was not given is the server's."""
+    same = (offered.tenant, offered.type) == (event.tenant, event.type)
+    key = (offered.key or event.key) == event.key
+    times = {EARLIER, LATER} if offered.time is None else set()
+    return same and key and event.time not in times and (offered.time or event.time) == event.time

@@ -14,7 +14,9 @@ from homing.sim.findings import Findings
 from homing.sim.health_model import DeliveryModel, EndpointModel
 from homing.sim.mix import Mix
 
+EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
 QUIET_MS = 3_600_000
+WRITTEN_WITHIN_MS = 60_000  # from a decision to its commit
 
 
 @dataclass
@@ -29,10 +31,20 @@ class Sub:
     deleted_told: bool = False
     left: set[int] = field(default_factory=set)  # endpoints that it was at
 
-    def matches(self, tenant: str, event_type: str) -> bool:
+    def matches(self, tenant: str, event_type: str, data: bytes) -> bool:
         if self.deleted or not self.now.active or tenant != self.tenant:
             return False
+        if self.now.filters != "[]" and not has_number(data):
+            return False
         return any(_fits(pattern, event_type) for pattern in self.now.types)
+
+
+# The one filter there is here: the data is an object with a number n.
+FILTERS = '[{"field":"data.n","op":"exists"}]'
+
+
+def has_number(data: bytes) -> bool:
+    return data.startswith(b"{") and b'"n":' in data
 
 
 def _fits(pattern: str, event_type: str) -> bool:
@@ -51,6 +63,16 @@ class Fact:
     data: bytes
     key: str | None
     time: str | None
+
+    @property
+    def content(self) -> tuple[str, str | None, bytes]:
+        """What makes an id mean the same."""
+        return self.type, self.time, self.data
+
+    @property
+    def for_whom(self) -> tuple[str, str, bytes]:
+        """What subscriptions are matched by."""
+        return self.tenant, self.type, self.data
 
 
 @dataclass(frozen=True)
@@ -114,7 +136,8 @@ class Books(Findings):
     known: dict[int, Known] = field(default_factory=dict)
     slots: dict[int, Slots] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)  # endpoints that deliveries have left
-    offered: dict[bytes, Fact] = field(default_factory=dict)  # by their data, which is unique
+    offered: dict[bytes, list[Fact]] = field(default_factory=dict)  # by their data
+    asked: dict[int, Fact] = field(default_factory=dict)  # by event id: as it was offered
     facts: dict[int, Fact] = field(default_factory=dict)  # by event id, once stored
     keys: dict[tuple[str, str], int] = field(default_factory=dict)  # event id
     fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
@@ -130,6 +153,14 @@ class Books(Findings):
     drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
     drops_reported: Counter[int] = field(default_factory=Counter)
     drop_notice_at: dict[int, int] = field(default_factory=dict)
+
+    def on_time(self, at: int, what: str, *, slack_ms: int = WRITTEN_WITHIN_MS) -> None:
+        """A time that the engine wrote is that of its clock, a moment ago."""
+        self.must(
+            at <= self.clock() <= at + slack_ms,
+            "times",
+            lambda: f"{what} at {at}, and the clock shows {self.clock()}",
+        )
 
     def endpoint(self, endpoint_id: int, *, tenant: str, url: str, at: int) -> EndpointModel:
         """The endpoint with this id; a new one is enabled."""

@@ -140,6 +140,9 @@ class DeliveryModel:
         self.ours += 1
 
 
+Change = tuple[str, str, str, int, dict[str, int], str]  # from, to, rule, when, numbers, by whom
+
+
 @dataclass
 class EndpointModel:
     """What the contract says of one endpoint."""
@@ -160,7 +163,7 @@ class EndpointModel:
     probe_at: int | None = None
     hold_until: int = 0
     probed_last: int = 0
-    changes: list[tuple[str, str, str, int]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.since = self.enabled_since
@@ -170,7 +173,7 @@ class EndpointModel:
         self.row = 0
         self.last_success_at = at
         if self.state == "disabled":
-            self._becomes("enabled", "success", at)
+            self._becomes("enabled", "success", at, {"disabled_ms": at - self.since})
             self.enabled_since = at
             self.attempts = self.failures = 0
 
@@ -184,24 +187,23 @@ class EndpointModel:
             self.probe_at = at + self.numbers.probe_every_ms
         if self.state == "frozen":
             return
-        rule = self._freezes(at)
-        if rule:
-            self._becomes("frozen", rule, at)
+        if rule := self._freezes(at):
+            self._becomes("frozen", rule, at, self._numbers(rule, at))
         elif self.state == "enabled" and (rule := self._disables()):
-            self._becomes("disabled", rule, at)
+            self._becomes("disabled", rule, at, self._numbers(rule, at))
             self.probe_at = at + self.numbers.probe_every_ms
 
-    def enabled_by_person(self, at: int) -> None:
+    def enabled_by_person(self, at: int, by: str) -> None:
         if self.state != "enabled":
-            self._becomes("enabled", "enabled_by_person", at)
+            self._becomes("enabled", "enabled_by_person", at, self._counts(), by)
             self.enabled_since = at
         self.attempts = self.failures = self.row = 0
         self.enabled_by_person_at = at
         self.probe_at, self.hold_until = None, 0
 
-    def frozen_by_person(self, at: int) -> None:
+    def frozen_by_person(self, at: int, by: str) -> None:
         if self.state != "frozen":
-            self._becomes("frozen", "frozen_by_person", at)
+            self._becomes("frozen", "frozen_by_person", at, self._counts(), by)
         self.probe_at = None
 
     def _counted(self, at: int) -> None:
@@ -213,11 +215,13 @@ class EndpointModel:
         numbers = self.numbers
         if self.row >= numbers.row_freezes_always:
             return "hopeless"
+        alone = self._alone_ms(at) > numbers.alone_freezes_over_ms
+        return "no_success" if self.row > numbers.row_freezes_over and alone else ""
+
+    def _alone_ms(self, at: int) -> int:
+        """Since its last success, its first attempt or a person's enable."""
         known = (self.last_success_at, self.first_attempt_at, self.enabled_by_person_at)
-        latest = max(time for time in known if time is not None)
-        if self.row > numbers.row_freezes_over and at - latest > numbers.alone_freezes_over_ms:
-            return "no_success"
-        return ""
+        return at - max(time for time in known if time is not None)
 
     def _disables(self) -> str:
         numbers = self.numbers
@@ -228,6 +232,31 @@ class EndpointModel:
             return "consecutive_failures"
         return ""
 
-    def _becomes(self, state: str, rule: str, at: int) -> None:
-        self.changes.append((self.state, state, rule, at))
+    def _counts(self) -> dict[str, int]:
+        return {
+            "attempts": self.attempts,
+            "failures": self.failures,
+            "consecutive_failures": self.row,
+        }
+
+    def _numbers(self, rule: str, at: int) -> dict[str, int]:
+        """What a person is told of the rule that held."""
+        limits, row = self.numbers, {"consecutive_failures": self.row}
+        match rule:
+            case "failure_rate":
+                counted = {"attempts": self.attempts, "failures": self.failures}
+                return {**counted, "limit_percent": limits.percent}
+            case "consecutive_failures":
+                return {**row, "limit": limits.row_disables}
+            case "hopeless":
+                return {**row, "limit": limits.row_freezes_always}
+            case _:
+                alone = {"without_success_ms": self._alone_ms(at)}
+                limit = {"limit_ms": limits.alone_freezes_over_ms}
+                return {**row, "limit": limits.row_freezes_over, **alone, **limit}
+
+    def _becomes(
+        self, state: str, rule: str, at: int, numbers: dict[str, int], by: str = ""
+    ) -> None:
+        self.changes.append((self.state, state, rule, at, numbers, by))
         self.state, self.since, self.probe_at = state, at, None

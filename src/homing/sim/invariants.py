@@ -8,12 +8,12 @@ from collections import Counter
 from homing.errors import HomingError
 from homing.model import Endpoint, Status
 from homing.ports import DeliveryRow
-from homing.sim.accounts import Accounts
+from homing.sim.accounts import ENABLES, Accounts
 from homing.sim.books import Books, name
 from homing.sim.faults import Faults, FaultyWorld
 from homing.sim.health_model import HOUR
 from homing.sim.people import Job
-from homing.sim.settlements import compare_delivery, compare_endpoint
+from homing.sim.settlements import compare_delivery, compare_endpoint, recorded_change
 from homing.sim.world import Crashed
 from homing.store.admin import Admin
 from homing.store.migrate import Execute
@@ -60,7 +60,7 @@ class Healing:
             if model.state == "frozen":
                 try:
                     number = endpoint_id
-                    await self._world.ask(lambda engine, it=number: engine.enable(it, by="ann"))  # type: ignore[misc]
+                    await self._world.ask(lambda engine, it=number: engine.enable(it, by=ENABLES))  # type: ignore[misc]
                 except (HomingError, Crashed) as error:
                     self._books.violated("L4", f"all is well, and enable says {error!r}")
 
@@ -147,7 +147,7 @@ class Balance:
         books = self._books
         compare_endpoint(books, endpoint)
         kept, _ = await self._world.views.transitions(endpoint.id, before_id=None, limit=10_000)
-        recorded = [(it.before.value, it.after.value, it.rule, it.at) for it in kept[::-1]]
+        recorded = [recorded_change(it) for it in kept[::-1]]
         changes = books.endpoints[endpoint.id].changes
         books.must(
             recorded == changes,

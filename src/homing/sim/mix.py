@@ -84,6 +84,7 @@ TROUBLES = (
     "503_retry_after",
     "retry_after_date",
     "retry_after_absurd",
+    "500_retry_after",
     "hang",
     "drip",
     "refused",
@@ -96,9 +97,12 @@ TROUBLES = (
     "dns",
     "bad_answer",
     "answer_too_large",
+    "forbidden_address",
     "our_dns",
     "our_network",
     "our_limits",
+    "our_tls",
+    "our_fault",
     "poisoned",
 )
 ACTIONS = (
@@ -257,6 +261,7 @@ def _options(
         ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
         stations_max=chance.choice((2, 20_000, 20_000)),
         publish_events_max=chance.choice((1, 5, 2_000)),
+        step_rows=chance.choice((10, 50, 500)),
         schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},
         policy=policy,
         tenant_policies=tenant_policies,

@@ -14,8 +14,8 @@ from homing.errors import HomingError
 from homing.model import Format, Status, Subscription
 from homing.policy.admission import SubscriptionDraft
 from homing.ports import ReplayFilter
-from homing.sim.accounts import Accounts
-from homing.sim.books import Sub
+from homing.sim.accounts import ENABLES, FREEZES, Accounts
+from homing.sim.books import FILTERS, Sub
 from homing.sim.faults import FaultyWorld
 from homing.sim.health_model import DeliveryModel
 from homing.sim.mix import Mix
@@ -83,8 +83,11 @@ class People:
             secret="whsec_" + base64.b64encode(chance.randbytes(24)).decode(),
             policy=chance.choice((None, None, None, *sorted(self._mix.tables))),
             deadline_ms=chance.choice((None, None, 1_000, 30_000)),
+            filters=FILTERS if not types and chance.random() < 0.2 else "[]",
         )
         await self._world.ask(lambda engine: engine.subscribe(draft))
+        if draft.filters == FILTERS:
+            self._fire("person_filters")
 
     async def _change(self, subscription: Subscription, **changes: object) -> None:
         draft = SubscriptionDraft(
@@ -96,6 +99,7 @@ class People:
             policy=subscription.policy,
             deadline_ms=subscription.deadline_ms,
             active=subscription.active,
+            filters=subscription.filters,
         )
         changed = msgspec.structs.replace(draft, **changes)
         await self._world.ask(lambda engine: engine.change(subscription.id, changed))
@@ -133,13 +137,13 @@ class People:
 
     async def _enable(self) -> bool:
         number = self._chance.choice(list(self._books.endpoints))
-        await self._world.ask(lambda engine: engine.enable(number, by="ann"))
+        await self._world.ask(lambda engine: engine.enable(number, by=ENABLES))
         return True
 
     async def _freeze(self) -> bool:
         busy = sorted({it.endpoint_id for it in self._books.flights.values()})
         number = self._chance.choice(busy or list(self._books.endpoints))
-        await self._world.ask(lambda engine: engine.freeze(number, by="bob"))
+        await self._world.ask(lambda engine: engine.freeze(number, by=FREEZES))
         return True
 
     def _some(self, status: str) -> DeliveryModel | None:

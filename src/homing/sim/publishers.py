@@ -11,6 +11,7 @@ import msgspec
 from homing.errors import EventConflict, HomingError
 from homing.policy.admission import EventDraft
 from homing.sim.accounts import Accounts
+from homing.sim.books import EARLIER, LATER
 from homing.sim.faults import FaultyWorld
 from homing.sim.mix import Mix
 from homing.sim.world import Crashed
@@ -75,9 +76,32 @@ class Publishers:
             self._fire("publish_again_equal")
             await self._publish(with_id)
         if chance.random() < 0.1:
-            self._fire("publish_again_different")
-            other = msgspec.structs.replace(self._draft(), tenant=tenant)
-            await self._publish([msgspec.structs.replace(other, key=with_id[0].key)])
+            await self._publish([self._different(with_id[0])])
+        if chance.random() < 0.03:
+            self._fire("publish_twins_that_differ")
+            new = msgspec.structs.replace(self._draft(), tenant=tenant)
+            new = msgspec.structs.replace(new, key=f"twin-{self._count}")
+            await self._publish([new, self._different(new)])
+        if chance.random() < 0.05 and len(self._mix.tenants) > 1:
+            self._fire("publish_id_of_another_tenant")
+            other = chance.choice([it for it in self._mix.tenants if it != tenant])
+            draft = msgspec.structs.replace(self._draft(), tenant=other, key=with_id[0].key)
+            await self._until_told([draft])
+
+    def _different(self, draft: EventDraft) -> EventDraft:
+        """The same id with another content, in one of the three that make it."""
+        what = self._chance.choice(("data", "type", "time"))
+        self._fire(f"publish_again_other_{what}")
+        match what:
+            case "data":
+                other = msgspec.structs.replace(self._draft(), tenant=draft.tenant)
+                return msgspec.structs.replace(other, key=draft.key)
+            case "type":
+                other_type = next(it for it in TYPES if it != draft.type)
+                return msgspec.structs.replace(draft, type=other_type)
+            case _:
+                given = None if draft.time is not None and self._chance.random() < 0.5 else LATER
+                return msgspec.structs.replace(draft, time=given)
 
     def _draft(self) -> EventDraft:
         self._count += 1
@@ -95,7 +119,7 @@ class Publishers:
             type=chance.choice(TYPES),
             data=(data % n).encode(),
             key=f"key-{n}" if chance.random() < 0.7 else None,
-            time="2025-06-15T12:00:00Z" if chance.random() < 0.3 else None,
+            time=EARLIER if chance.random() < 0.3 else None,
         )
 
     async def _until_told(self, drafts: list[EventDraft]) -> None:

@@ -111,7 +111,7 @@ class Receivers:
         match trouble:
             case "500" | "503" | "404" | "302":
                 return Reply(code=int(trouble), latency_ms=latency)
-            case "429_retry_after" | "503_retry_after":
+            case "429_retry_after" | "503_retry_after" | "500_retry_after":
                 seconds = self._chance.choice((1, 30, 600, 7_000))
                 self._asked(hit, hit.at + latency + seconds * 1000)
                 code = int(trouble[:3])

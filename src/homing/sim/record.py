@@ -2,7 +2,8 @@
 
 It only listens: to what the engine commits, and to what receivers see. Deliveries are numbered
 from 1 in the order they were accepted. A line is put in its place by its time; what happens in the
-same millisecond stands in the order in which it counted.
+same millisecond stands in the order in which it counted, and attempts that begin in it and end
+later stand in the order in which they began.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from operator import attrgetter
+from itertools import count, groupby
 
 import msgspec
 from msgspec import Struct, field
 
 from homing.engine.gate import GateView
-from homing.model import Attempt, Delivery, Endpoint, Finished, Outcome, State, Transition
+from homing.model import (
+    Attempt,
+    Delivery,
+    Endpoint,
+    Finished,
+    Outcome,
+    State,
+    Transition,
+    show_id,
+)
 from homing.policy.gate import GateState
 from homing.ports import SettleBatch
 from homing.sim.world import Hit, Watch
 
 _FEW = 1 << 16
+_HEADER = b"homing-delivery: "
 
 
 class AttemptLine(Struct, frozen=True, kw_only=True, gc=False):
@@ -99,6 +110,9 @@ class Recorder(Watch):
         self._accepted_ms: list[int] = []
         self._requests_ms: dict[str, list[int]] = {}
         self._by_url: dict[str, list[int]] = {}
+        self._turn = count()
+        self._began: dict[bytes, int] = {}  # the turn of each delivery's latest attempt
+        self._turns: dict[int, int] = {}  # line → turn, of attempts that took some time
         self._pauses: list[Pause] = []
         self._paused: GateView | None = None  # the gate, while it is closed
         self.gate: Callable[[], GateView] = GateView  # as the engine has it now
@@ -116,7 +130,7 @@ class Recorder(Watch):
         self._look_at_gate()
         if self._paused is not None:
             self._pause_ended(end_ms)
-        lines = sorted(self._lines, key=attrgetter("at_ms"))  # keeps the order within a moment
+        lines = self._in_order()
         digest = hashlib.sha256()
         for begin in range(0, len(lines), _FEW):
             digest.update(encode(lines[begin : begin + _FEW]))
@@ -129,6 +143,17 @@ class Recorder(Watch):
             pauses=tuple(self._pauses),
         )
 
+    def _in_order(self) -> list[Line]:
+        lines, turns = self._lines, self._turns
+        order = sorted(range(len(lines)), key=lambda it: lines[it].at_ms)  # keeps what is equal
+        for _, moment in groupby(range(len(order)), key=lambda place: lines[order[place]].at_ms):
+            places = [place for place in moment if order[place] in turns]
+            if len(places) > 1:
+                began = sorted((order[place] for place in places), key=turns.__getitem__)
+                for place, line in zip(places, began, strict=True):
+                    order[place] = line
+        return [lines[it] for it in order]
+
     # --- what it hears -----------------------------------------------------------------------
 
     def accepted(self, deliveries: Iterable[Delivery]) -> None:
@@ -137,6 +162,9 @@ class Recorder(Watch):
             self._homes.append(self._names[delivery.endpoint_id])
             self._accepted_ms.append(delivery.accepted_at - self._start_ms)
             self._numbers[delivery.id] = len(self._homes)
+
+    def sent(self, hit: Hit) -> None:
+        self._began[_delivery_in(hit.header_block)] = next(self._turn)
 
     def seen(self, hit: Hit) -> None:
         """It has arrived at its receiver."""
@@ -208,6 +236,9 @@ class Recorder(Watch):
     # --- lines -------------------------------------------------------------------------------
 
     def _attempt(self, attempt: Attempt) -> None:
+        if attempt.finished_at > attempt.started_at:
+            delivery = show_id("dlv", attempt.delivery_id).encode()
+            self._turns[len(self._lines)] = self._began[delivery]
         self._lines.append(
             AttemptLine(
                 at_ms=attempt.started_at - self._start_ms,
@@ -241,3 +272,9 @@ class Recorder(Watch):
                 reason=None if end.reason is None else end.reason.value,
             )
         )
+
+
+def _delivery_in(header_block: bytes) -> bytes:
+    """Its id, without reading all the headers."""
+    begin = header_block.index(_HEADER) + len(_HEADER)
+    return header_block[begin : header_block.index(b"\r", begin)]

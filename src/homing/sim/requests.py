@@ -114,6 +114,13 @@ class Requests:
             "S2",
             lambda: f"{hit.delivery} is not signed with its subscription's secret",
         )
+        table = self._books.mix.table_of(sub.now.policy, sub.tenant)
+        deadline_ms = sub.now.deadline_ms or table.deadline_ms
+        must(
+            hit.deadline_ms == deadline_ms,
+            "deadline",
+            lambda: f"{hit.delivery} has {hit.deadline_ms} ms, and should {deadline_ms}",
+        )
         token = f"Bearer {sub.now.token}" if sub.now.token else None
         must(headers.get("authorization") == token, "S2", lambda: f"{hit.delivery}: another token")
 

@@ -41,7 +41,12 @@ KINDS = frozenset(
         "publish_batch",
         "publish_twice_in_batch",
         "publish_again_equal",
-        "publish_again_different",
+        "publish_again_other_data",
+        "publish_again_other_type",
+        "publish_again_other_time",
+        "publish_twins_that_differ",
+        "publish_id_of_another_tenant",
+        "person_filters",
         "publish_again_unanswered",
     }
 )

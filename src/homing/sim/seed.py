@@ -17,6 +17,7 @@ from homing.sim.gate_watch import GateWatch
 from homing.sim.invariants import SLACK_MS, Balance, Healing
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.mix import Mix, Rates, draw
+from homing.sim.overdue import Overdue
 from homing.sim.people import People
 from homing.sim.process import Process
 from homing.sim.publishers import Publishers
@@ -24,6 +25,7 @@ from homing.sim.receivers import Receivers
 from homing.store.sqlite import SqliteDb
 
 NO_FAULTS = Rates(*([0] * 10))
+ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
 GATHER_S = 2_000  # in which publishers and people get the answers that they still wait for
 
 
@@ -79,6 +81,7 @@ class Seed:
         self.people = People(world, mix, chance("people"), accounts, faults.fire)
         self.publishers = Publishers(world, mix, chance("publishers"), accounts, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
+        self.overdue = Overdue(world, books, faults)
         self.gate = GateWatch(books, faults.fire)
         accounts.watch_gate(self.gate)
         self.cuts = Cuts(
@@ -101,8 +104,11 @@ class Seed:
     async def live(self) -> None:
         """Until the end, or the first violation."""
         story = asyncio.ensure_future(self._story())
+        end_s = self.mix.run_for_ms / 1000 + ENDS_WITHIN_S
         while not story.done() and not self.books.violations:
             await asyncio.wait([story], timeout=600)
+            late = asyncio.get_running_loop().time() > end_s and not story.done()
+            self.books.must(not late, "L1", lambda: "all is healed, and it does not end")
         if story.done():
             story.result()
 
@@ -127,12 +133,13 @@ class Seed:
         each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
         process = self.process
         others = [process.kills(), process.stops(), process.outages(), process.steps()]
-        others += [self.people.act(), self.cuts.act()]
+        others += [self.people.act(), self.cuts.act(), self.overdue.look()]
         return [asyncio.ensure_future(it) for it in (*each, *others)]
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
         self.books.say("all heals")
-        self.process.over = self.people.over = self.publishers.over = self.cuts.over = True
+        for part in (self.process, self.people, self.publishers, self.cuts, self.overdue):
+            part.over = True
         self.gate.end()
         self.receivers.healed = True
         self.faults.heal()

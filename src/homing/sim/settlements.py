@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from homing.model import Attempt, Delivery, Endpoint, Finished, Transition
-from homing.ports import SettleBatch
+from homing.ports import NewEvent, SettleBatch
 from homing.sim.books import Books, Flight, Slots, name
 from homing.sim.gate_watch import GateWatch
-from homing.sim.health_model import HOLD_MOST_MS, HOUR, DeliveryModel, EndpointModel
+from homing.sim.health_model import HOLD_MOST_MS, HOUR, Change, DeliveryModel, EndpointModel
 
 _CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns"}
 OURS_FIRST_MS = 5_000
+SETTLED_WITHIN_MS = HOUR  # the store may be away for long
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 
 
@@ -50,7 +52,7 @@ class Settlements:
                 self._waiting(row)
         for endpoint in batch.endpoints:
             compare_endpoint(books, endpoint)
-        compare_changes(books, marks, batch.transitions)
+        compare_changes(books, marks, batch.transitions, batch.notices)
 
     def told(self, batch: SettleBatch) -> None:
         """Slots are free again, and what was decided is known."""
@@ -137,7 +139,7 @@ class Settlements:
             attempt.finished_at,
             attempt.code,
             failure,
-            attempt.lane.value == "probe",
+            attempt.lane.value,
         )
         seen = (
             flight.number,
@@ -146,7 +148,7 @@ class Settlements:
             flight.finished_at,
             flight.code,
             flight.failure,
-            flight.probe,
+            flight.lane,
         )
         self._books.must(
             logged == seen,
@@ -181,11 +183,15 @@ class Settlements:
     def _each_has_its_row(self, batch: SettleBatch) -> None:
         rows = [it.delivery.id for it in batch.finished] + [it.id for it in batch.waiting]
         self._books.must(len(rows) == len(set(rows)), "S7", lambda: "two rows of one delivery")
+        delivered = {it.delivery.id for it in batch.finished if it.status.value == "delivered"}
         for attempt in batch.attempts:
+            right = attempt.delivery_id in rows
+            if attempt.outcome.value == "delivered":
+                right = attempt.delivery_id in delivered
             self._books.must(
-                attempt.delivery_id in rows,
+                right,
                 "S1",
-                lambda it=attempt: f"{name(it.delivery_id)} was attempted and has no row",  # type: ignore[misc]
+                lambda it=attempt: f"{name(it.delivery_id)} was {it.outcome}, and has no such row",  # type: ignore[misc]
             )
 
     def _gone(self, delivery_id: int) -> None:
@@ -212,9 +218,11 @@ class Settlements:
                     for it in batch.attempts
                 )
                 books.must(right, "S1", lambda: f"{name(delivery.id)} was not delivered")
+                self._at_its_answer(ended)
             case "dropped", "exhausted":
                 right = delivery.id in exhausted or sub.deleted
                 books.must(right, "S1", lambda: f"{name(delivery.id)} has a retry ahead")
+                self._at_its_answer(ended)
             case "dropped", "expired":
                 self._expired(ended, delivery)
             case "cancelled", "subscription_deleted":
@@ -227,8 +235,17 @@ class Settlements:
         books.drops[ended.delivery.endpoint_id] += ended.status.value == "dropped"
         books.counts[f"{ended.status.value}_{reason}"] += 1
 
+    def _at_its_answer(self, ended: Finished) -> None:
+        flight = self._books.flights.get(ended.delivery.id)
+        self._books.must(
+            flight is None or ended.finished_at == flight.finished_at,
+            "S7",
+            lambda: f"{name(ended.delivery.id)} ended at another time than its last attempt",
+        )
+
     def _expired(self, ended: Finished, delivery: DeliveryModel) -> None:
         books, at = self._books, ended.finished_at
+        books.on_time(at, f"{name(delivery.id)} expired", slack_ms=SETTLED_WITHIN_MS)
         endpoint = books.endpoints[ended.delivery.endpoint_id]
         books.must(
             at >= delivery.expires,
@@ -335,18 +352,36 @@ def compare_endpoint(books: Books, row: Endpoint) -> None:
     )
 
 
-def compare_changes(books: Books, marks: dict[int, int], transitions: Sequence[Transition]) -> None:
-    """Every change of state of the model since ``marks`` has its record, and no other has one."""
-    expected = sorted(
-        (it, *change) for it, mark in marks.items() for change in books.endpoints[it].changes[mark:]
-    )
-    recorded = sorted(
-        (it.endpoint_id, it.before.value, it.after.value, it.rule, it.at) for it in transitions
-    )
+def compare_changes(
+    books: Books,
+    marks: dict[int, int],
+    transitions: Sequence[Transition],
+    notices: Sequence[NewEvent],
+) -> None:
+    """Every change of state of the model since ``marks`` is recorded and told; no other is."""
+    expected = [
+        (it, change) for it, mark in marks.items() for change in books.endpoints[it].changes[mark:]
+    ]
+    recorded = [(it.endpoint_id, recorded_change(it)) for it in transitions]
     books.must(
-        expected == recorded,
+        sorted(expected, key=repr) == sorted(recorded, key=repr),
         "S11",
         lambda: f"recorded {recorded}, and what happened is {expected}",
     )
-    for change in recorded:
-        books.say(f"state {books.endpoints[change[0]].url} {change[1]} to {change[2]}: {change[3]}")
+    for number, (before, after, rule, at, numbers, by) in recorded:
+        url = books.endpoints[number].url
+        books.say(f"state {url} {before} to {after}: {rule}")
+        told = {"url": url, "at": at, "before": before, "state": after, "rule": rule, "by": by}
+        books.must(
+            any(
+                new.event.type == f"homing.endpoint.{after}"
+                and {"numbers": numbers, **told}.items() <= json.loads(new.event.data).items()
+                for new in notices
+            ),
+            "notices",
+            lambda: f"nobody is told that {url} became {after}",  # noqa: B023 - asked at once
+        )
+
+
+def recorded_change(it: Transition) -> Change:
+    return (it.before.value, it.after.value, it.rule, it.at, it.numbers, it.by)

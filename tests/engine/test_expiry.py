@@ -1,0 +1,62 @@
+"""What is held back beyond its window is dropped, also where the store fails on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engine.test_health import QUICK, URL
+from engine.world import HOUR, MINUTE, SECOND, World, live
+from homing.errors import StoreUnavailable
+from homing.model import Reason, Status
+
+
+def test_what_was_held_beyond_its_window_is_not_attempted_though_no_sweep_has_seen_it() -> None:
+    """The store could not be read when its window ended, and then a person enabled."""
+
+    async def story(world: World) -> None:
+        one = await world.subscribe(URL)
+        await world.engine.freeze(one.endpoint_id, by="bob")
+        await world.publish()
+
+        async def away(*_: object, **__: object) -> object:
+            raise StoreUnavailable("away")
+
+        real = world.flow.expired
+        world.flow.expired = away  # type: ignore[method-assign,assignment]
+        await world.wait(QUICK.schedule_of(one, tenant=one.tenant).window_ms + SECOND)
+        world.flow.expired = real  # type: ignore[method-assign]
+        await world.engine.enable(one.endpoint_id, by="ann")
+        await world.wait(MINUTE)
+        assert world.hits(URL) == []
+        row = await world.only_delivery()
+        assert (row.status, row.reason) == (Status.DROPPED, Reason.EXPIRED)
+
+    live(story, QUICK)
+
+
+def test_a_look_for_what_has_expired_goes_on_where_it_failed() -> None:
+    """With a store that now and then fails, one that began anew would never come to its end."""
+
+    async def story(world: World) -> None:
+        one = await world.subscribe(URL)
+        await world.engine.freeze(one.endpoint_id, by="bob")
+        for _ in range(8):
+            await world.publish()
+        real, asked = world.flow.expired, list[int]()
+
+        async def every_third_fails(*given: Any, after_id: int, **named: Any) -> Any:
+            asked.append(after_id)
+            if len(asked) % 3 == 0:
+                raise StoreUnavailable("away")
+            return await real(*given, after_id=after_id, **named)
+
+        world.flow.expired = every_third_fails  # type: ignore[method-assign]
+        await world.wait(QUICK.schedule_of(one, tenant=one.tenant).window_ms + HOUR)
+        assert {row.status for row in await world.deliveries()} == {Status.DROPPED}
+        failed = [(asked[it], asked[it + 1]) for it in range(2, len(asked) - 1, 3)]
+        assert all(there == then for there, then in failed)
+        assert any(there for there, _ in failed)  # not only at its beginning
+
+    live(story, msgspec.structs.replace(QUICK, step_rows=2))
