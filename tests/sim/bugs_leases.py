@@ -1,4 +1,4 @@
-"""Planted bugs of leases: two owners, late writers, hand-overs in the middle."""
+"""Planted bugs of a fleet: two owners, late writers, hand-overs in the middle, changes unheard."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from sim.planting import bug
 
 FLEET = "homing.engine.fleet:Fleet"
 LEASES = "homing.store.leases"
+STATION = "homing.engine.station:Station"
+DISPATCH = "homing.engine.dispatch:Dispatcher"
 
 LEASE_BUGS = [
     bug(
@@ -49,6 +51,60 @@ LEASE_BUGS = [
             "homing.engine.settle:Settler._is_ours",
             "return item.epoch == epochs[item.work.delivery.bucket]",
             "return True",
+        ),
+        fleet=True,
+    ),
+    # --- what is stored, and what people change
+    bug(
+        "the history of a fleet says dropped",
+        ("homing.store.rows:history_row", "finished.status,", "'dropped',"),
+        fleet=True,
+    ),
+    bug(
+        "attempts go on while disabled in a fleet",
+        (f"{STATION}.ready", "endpoint.health.state is _ENABLED and ", ""),
+        (f"{DISPATCH}._takes_fresh", "and health.state is _ENABLED", ""),
+        fleet=True,
+    ),
+    bug(
+        "changes by another process are not heard",
+        (f"{FLEET}._hear_changed", "self._dispatcher.read_again(endpoint_id)", "pass"),
+        fleet=True,
+    ),
+    bug(
+        "what was changed while words were lost is not looked for",
+        (
+            "homing.store.admin:Admin.set_endpoint",
+            "await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))",
+            "pass",
+        ),
+        fleet=True,
+    ),
+    bug(
+        "chores are done by whoever finds them",
+        (
+            "homing.engine.sweep:Sweeper._do_chores",
+            "if self._held.mine[it.bucket]]",
+            "]",
+        ),
+        fleet=True,
+    ),
+    bug(
+        "a fleet takes rows a second before they are due",
+        ("homing.store.flow:_choose", "row[0] <= now", "row[0] <= now + 1000"),
+        fleet=True,
+    ),
+    bug(
+        "a settle overwrites what another process has set",
+        ("sql:endpoint_settle", "AND generation = ?", "AND 0 <= ?"),
+        fleet=True,
+    ),
+    bug(
+        "a subscription that is not known yet is taken for a deleted one",
+        (
+            "homing.engine.settle:Settler._decide",
+            "await self._core.catalog.refresh()",
+            "pass",
         ),
         fleet=True,
     ),

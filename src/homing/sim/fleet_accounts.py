@@ -1,4 +1,4 @@
-"""The books of a fleet: who holds which bucket, and who writes and sends what.
+"""Enters into the books of a fleet who writes and sends what.
 
 They are kept from what goes over the lines to the store and from what receivers see. One process
 at a time holds a bucket (S6); what it wrote late is refused (S6); the same attempt twice needs a
@@ -10,50 +10,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from homing.model import Endpoint, Work, read_id
-from homing.ports import Answer, Member, NewEvent, Receipt, SettleBatch
-from homing.sim.findings import Findings
+from homing.model import Delivery, Endpoint, Subscription, Work
+from homing.ports import Answer, Chore, ChoreStep, Member, NewEvent, Receipt, SettleBatch
+from homing.sim.fleet_books import ENABLES, FREEZES, Change, Duty, FleetBooks, Place, Sub
+from homing.sim.fleet_requests import FleetRequests
+from homing.sim.fleet_settlements import FleetSettlements
 from homing.sim.fleet_world import LEASE_MS, Machine
+from homing.sim.health_model import EndpointModel
 from homing.sim.world import Hit, Watch
-
-
-@dataclass
-class Duty:
-    """A delivery as it is stored."""
-
-    id: int
-    bucket: int
-    status: str = "pending"
-    attempts: int = 0
-
-
-@dataclass(frozen=True)
-class Sent:
-    """An attempt on its way: by which life, under which epoch."""
-
-    life: int
-    epoch: int
-    at: int
-
-
-@dataclass(kw_only=True)
-class FleetBooks(Findings):
-    """All that is known of a fleet's run."""
-
-    owners: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # by bucket: epoch
-    expires: dict[int, int] = field(default_factory=dict)  # by member
-    duties: dict[int, Duty] = field(default_factory=dict)
-    keys: dict[str, int] = field(default_factory=dict)  # of events: how many deliveries
-    offered: dict[bytes, str] = field(default_factory=dict)
-    sent: dict[tuple[int, int], Sent] = field(default_factory=dict)  # by delivery and number
-    probes: dict[int, tuple[int, int]] = field(default_factory=dict)  # by endpoint: next, taker
-    untold: set[int] = field(default_factory=set)  # endpoints whose take nobody heard of
-
-    def owner_of(self, bucket: int) -> tuple[int | None, int]:
-        return self.owners.get(bucket, (None, 0))
 
 
 class Ear:
@@ -87,7 +53,8 @@ class FleetAccounts(Watch):
     def __init__(self, books: FleetBooks) -> None:
         self.books = books
         self.machines: dict[int, Machine] = {}  # by life
-        self._settled: set[tuple[int, int]] = set()  # by life and number of a batch
+        self._requests = FleetRequests(books)
+        self.settlements = FleetSettlements(books)
 
     def joined(self, machine: Machine, me: Member) -> None:
         self.books.say(f"machine {machine.number} is process {me.id}")
@@ -159,15 +126,39 @@ class FleetAccounts(Watch):
                     if receipt.new:
                         self._event(new)
 
-    def _event(self, new: NewEvent) -> None:
-        books = self.books
-        right = new.event.key not in books.keys
-        books.must(right, "S5", lambda: f"a second event {new.event.key}")
-        books.keys[new.event.key] = len(new.deliveries)
-        books.say(f"event {new.event.key}: {len(new.deliveries)}")
+    def _event(self, new: NewEvent, *, own: bool = False) -> None:
+        """An event and its deliveries are stored; ``own``: it is Homing's."""
+        books, event = self.books, new.event
+        right = event.key not in books.keys
+        books.must(right, "S5", lambda: f"a second event {event.key}")
+        books.keys[event.key] = len(new.deliveries)
+        books.events[event.id] = event
+        books.say(f"event {event.key}: {len(new.deliveries)}")
+        if not own:
+            right = books.offered.get(event.key) == event.data
+            books.must(right, "S2", lambda: f"{event.key} is not what was published")
+            wanted = {it for it, sub in books.subs.items() if not sub.deleted}
+            found = {it.subscription_id for it in new.deliveries}
+            books.must(found == wanted, "S1", lambda: f"{event.key}: to {found}, not {wanted}")
         for row in new.deliveries:
-            books.duties[row.id] = Duty(row.id, row.bucket)
-            books.counts["deliveries"] += 1
+            self._delivery(row)
+
+    def _delivery(self, row: Delivery) -> None:
+        books = self.books
+        books.duties[row.id] = Duty(
+            row.id,
+            row.tenant,
+            row.event_id,
+            row.subscription_id,
+            row.endpoint_id,
+            row.root_id,
+            row.accepted_at,
+            books.table,
+            replay=row.replay,
+            bucket=row.bucket,
+        )
+        books.counts["deliveries"] += 1
+        self.settlements.compare_delivery(row)
 
     def receipts(self, receipts: Sequence[Receipt]) -> None:
         """A publisher was told 202."""
@@ -178,83 +169,26 @@ class FleetAccounts(Watch):
     # --- sending and settling ----------------------------------------------------------------
 
     def sent(self, hit: Hit) -> None:
-        books, machine = self.books, self.machines[hit.life]
-        books.counts["requests"] += 1
-        if hit.headers["homing-event-type"] == "homing.test":
-            return
-        number = read_id("dlv", hit.delivery) or 0
-        duty = books.duties.get(number)
-        if duty is None:
-            books.violated("S2", f"{hit.delivery} was never accepted")
-            return
-        assert machine.me is not None
-        owner, epoch = books.owner_of(duty.bucket)
-        books.say(f"process {machine.me.id} sends {hit.delivery} #{hit.number}")
-        books.must(
-            owner == machine.me.id,
-            "S6",
-            lambda: f"process {machine.me and machine.me.id} sends, and {owner} holds the bucket",
-        )
-        right = duty.status in {"pending", "cancelled"}
-        books.must(right, "S7", lambda: f"{hit.delivery} is {duty.status}, and is attempted")
-        right = hit.number == duty.attempts + 1
-        books.must(right, "S7", lambda: f"{hit.delivery}: {duty.attempts}, now #{hit.number}")
-        before = books.sent.get((number, hit.number))
-        if before is not None:
-            books.counts["duplicates"] += 1
-            books.must(
-                before.epoch != epoch,
-                "S3",
-                lambda: f"{hit.delivery} #{hit.number} goes twice, and its bucket stayed",
-            )
-        books.sent[number, hit.number] = Sent(hit.life, epoch, hit.at)
+        me = self.machines[hit.life].me
+        assert me is not None
+        try:
+            self._requests.sent(hit, me.id)
+        except Exception:  # noqa: BLE001 - as above
+            self.books.violated("books", traceback.format_exc())
 
     def answered(self, hit: Hit, answer: Answer) -> None:
-        word = answer.code if answer.code is not None else answer.failure
-        self.books.say(f"answer {hit.delivery} #{hit.number} {word}")
+        self._requests.answered(hit, answer)
 
     def done_settle(self, machine: Machine, batch: SettleBatch, *, result: frozenset[int]) -> None:
-        books = self.books
         assert machine.me is not None
-        mark = (machine.life.number, batch.number)
-        if mark in self._settled:
-            return
-        self._settled.add(mark)
-        rows = [it.delivery for it in batch.finished] + list(batch.waiting)
-        fences = dict(batch.fences)
-        for bucket in sorted({it.bucket for it in rows} | {it.bucket for it in batch.endpoints}):
-            owner, epoch = books.owner_of(bucket)
-            books.must(
-                (owner, epoch) == (machine.me.id, fences.get(bucket)),
-                "S6",
-                lambda it=bucket, who=owner: (  # type: ignore[misc]
-                    f"process {machine.me and machine.me.id} settles in {it}, which {who} holds"
-                ),
-            )
-        for attempt in batch.attempts:
-            self._attempt(attempt.delivery_id, attempt.number, gone=result)
-        for ended in batch.finished:
-            if ended.delivery.id not in result:
-                self._end(ended.delivery.id, ended.status.value)
-        for new in batch.notices:
-            if new.event.key not in books.keys:
-                self._event(new)
+        settle = self.settlements.committed
+        if settle(batch, result, member_id=machine.me.id, life=machine.life.number):
+            for new in batch.notices:
+                self._event(new, own=True)
 
-    def _attempt(self, delivery_id: int, number: int, *, gone: frozenset[int]) -> None:
-        books, duty = self.books, self.books.duties[delivery_id]
-        books.counts["attempts"] += 1
-        books.say(f"settled {delivery_id} #{number}")
-        right = number == duty.attempts + 1
-        books.must(right, "S7", lambda: f"{delivery_id}: #{number} after {duty.attempts}")
-        if delivery_id not in gone:
-            duty.attempts = number
-
-    def _end(self, delivery_id: int, status: str) -> None:
-        books, duty = self.books, self.books.duties[delivery_id]
-        right = duty.status == "pending"
-        books.must(right, "S7", lambda: f"{delivery_id} is {duty.status}, and now {status}")
-        duty.status = status
-        books.counts[status] += 1
+    def told_settle(self, machine: Machine, batch: SettleBatch, *, result: frozenset[int]) -> None:
+        del result
+        self.settlements.told(batch, machine.life.number)
 
     # --- probes ------------------------------------------------------------------------------
 
@@ -277,6 +211,8 @@ class FleetAccounts(Watch):
         owner, _ = books.owner_of(endpoint.bucket)
         right = owner == machine.me.id
         books.must(right, "S6", lambda: f"a probe is taken, and {owner} holds the bucket")
+        state = books.places[endpoint.id].model.state
+        books.must(state == "disabled", "S9", lambda: f"{endpoint.url} is {state}, and probed")
         due, taker = books.probes.get(endpoint.id, (0, 0))
         again = endpoint.id in books.untold and taker == machine.life.number
         books.must(
@@ -288,13 +224,129 @@ class FleetAccounts(Watch):
         books.untold.add(endpoint.id)
 
     def told_take_probe(
-        self, _: Machine, endpoint: Endpoint, *, result: Work | None, **more: Any
+        self, machine: Machine, endpoint: Endpoint, *, result: Work | None, **more: Any
     ) -> None:
         del more
         if result is not None:
             self.books.untold.discard(endpoint.id)
+            self.books.taken[result.delivery.id] = (machine.life.number, self.books.clock())
 
-    def done_set_endpoint(self, _: Machine, endpoint: Endpoint, **more: Any) -> None:
-        self.books.probes.pop(endpoint.id, None)
+    # --- what people change ------------------------------------------------------------------
+
+    def _change(self, machine: Machine) -> Change:
+        return Change(machine.life.number, self.books.clock(), by_person=True)
+
+    def _at(self, machine: Machine, row: Subscription, endpoint: Endpoint) -> None:
+        """A subscription is written; its endpoint may be new."""
+        books, number = self.books, row.endpoint_id
+        there = books.urls.setdefault(row.url, number)
+        books.must(there == number, "S11", lambda: f"a second endpoint for {row.url}")
+        if number not in books.places:
+            since = endpoint.health.enabled_since
+            model = EndpointModel(number, row.tenant, row.url, books.numbers, enabled_since=since)
+            books.places[number] = Place(model, endpoint.bucket, self._change(machine))
+        books.subs[row.id] = Sub(row, self._change(machine))
+        books.say(f"subscription {row.id} is at {row.url}")
+
+    def done_create_subscription(
+        self, machine: Machine, _: Any, *, result: Subscription, endpoint: Endpoint
+    ) -> None:
+        self._at(machine, result, endpoint)
+
+    def done_change_subscription(
+        self,
+        machine: Machine,
+        _: Any,
+        *,
+        result: Subscription,
+        endpoint: Endpoint,
+        **more: Any,
+    ) -> None:
+        del more
+        self._at(machine, result, endpoint)
+
+    def done_delete_subscription(
+        self, machine: Machine, subscription_id: int, *, result: Subscription, **more: Any
+    ) -> None:
+        del more
+        self.books.subs[subscription_id] = Sub(result, self._change(machine))
+        self.books.say(f"subscription {subscription_id} is deleted")
+
+    def told_subscriptions_since(
+        self, machine: Machine, _: int, *, result: list[Subscription]
+    ) -> None:
+        known = self.books.catalogs.setdefault(machine.life.number, {})
+        known.update((it.id, it) for it in result)
+
+    def done_do_chore(
+        self,
+        machine: Machine,
+        chore: Chore,
+        *,
+        result: ChoreStep,
+        target: Endpoint | None,
+        except_ids: frozenset[int],
+        **more: Any,
+    ) -> None:
+        del more
+        if not result.touched:
+            return
+        books, sub = self.books, self.books.subs[chore.subscription_id]
+        owner, _ = books.owner_of(chore.bucket)
+        right = machine.me is not None and owner == machine.me.id
+        books.must(right, "S6", lambda: f"a chore is done, and {owner} holds the bucket")
+        place = (chore.subscription_id, chore.endpoint_id)
+        rows = books.pending(
+            lambda it: (it.subscription_id, it.endpoint_id) == place and it.id not in except_ids
+        )
+        books.must(len(rows) == result.touched, "S1", lambda: f"{chore}: {result}, not {len(rows)}")
+        books.say(f"chore at {chore.endpoint_id}: {result.touched}")
+        for duty in rows:
+            if sub.deleted:
+                books.finish(duty, "cancelled", "subscription_deleted")
+                books.cancels[duty.id] = sub.changed
+            elif target is not None:
+                duty.endpoint_id, duty.bucket = target.id, target.bucket
+
+    def done_set_endpoint(
+        self, machine: Machine, endpoint: Endpoint, *, result: Endpoint, **more: Any
+    ) -> None:
+        books, transition = self.books, more["transition"]
+        model = books.places[endpoint.id].model
+        marks = {endpoint.id: len(model.changes)}
+        if endpoint.health.state.value == "enabled":
+            model.enabled_by_person(endpoint.health.manual_enable_at or 0, ENABLES)
+        else:
+            model.frozen_by_person(endpoint.health.since, FREEZES)
+        books.probes.pop(endpoint.id, None)
+        self.settlements.compare_endpoint(result)
+        transitions = [transition] if transition is not None else []
+        self.settlements.compare_changes(marks, transitions, self._change(machine))
         for new in more["notices"]:
-            self._event(new)
+            self._event(new, own=True)
+
+    def told_set_endpoint(self, machine: Machine, endpoint: Endpoint, **more: Any) -> None:
+        del more
+        changed = self.books.places[endpoint.id].changed
+        changed.told = changed.told or changed.life == machine.life.number
+
+    def done_cancel_delivery(
+        self, machine: Machine, delivery_id: int, *, result: Delivery, now: int
+    ) -> None:
+        del result, now
+        self.books.finish(self.books.duties[delivery_id], "cancelled", "by_person")
+        self.books.cancels[delivery_id] = self._change(machine)
+        self.books.say(f"cancelled {delivery_id}")
+
+    def told_cancel_delivery(self, _: Machine, delivery_id: int, **more: Any) -> None:
+        del more
+        self.books.cancels[delivery_id].told = True
+
+    def done_replay(self, _: Machine, delivery_id: int, *, result: Delivery, new: Delivery) -> None:
+        del new
+        books, old = self.books, self.books.duties[delivery_id]
+        right = result.replay and (old.event_id, old.root_id) == (result.event_id, result.root_id)
+        right = right and old.status != "pending"
+        books.must(right, "replay", lambda: f"{result.id} is no replay of {old.id}")
+        books.say(f"replayed {old.id} as {result.id}")
+        self._delivery(result)

@@ -1,8 +1,9 @@
 """One seed of a fleet: two or three processes share the buckets of one store, and suffer.
 
 They are killed, stopped for longer than their lease, ended in good order and started again; words
-between them are lost, the store refuses, is slow, or loses replies. Then all heals: everything
-that was accepted is delivered, and every bucket has one living holder.
+between them are lost, the store refuses, is slow, or loses replies. People press every button, at
+any of them. Then all heals: everything that was accepted is delivered, and every bucket has one
+living holder.
 """
 
 from __future__ import annotations
@@ -10,33 +11,41 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container, Coroutine
 from random import Random
 
 from homing.engine.options import EngineOptions
 from homing.errors import HomingError
 from homing.model import Status
-from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.policy.admission import EventDraft
 from homing.policy.health import HealthRules
 from homing.policy.retry import Anchor, Schedule
 from homing.policy.shares import BUCKETS
+from homing.ports import DeliveryRow
 from homing.sim.faults import Faults
-from homing.sim.fleet_accounts import Ear, FleetAccounts, FleetBooks
+from homing.sim.fleet_accounts import Ear, FleetAccounts
+from homing.sim.fleet_books import FleetBooks
+from homing.sim.fleet_people import ACTIONS, URLS, FleetPeople
 from homing.sim.fleet_world import LEASE_MS, Air, FleetLoop, Machine
+from homing.sim.health_model import Numbers, Timetable
 from homing.sim.loop import START_MS, SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.mix import Rates
 from homing.sim.seed import NO_FAULTS, Verdict
+from homing.sim.settlements import recorded_change
 from homing.sim.world import Crashed, Hit, Life, Reply
+from homing.store.admin import Admin
 from homing.store.sqlite import SqliteDb
 
-URLS = 8
 MINUTE = 60_000
 PROBE_MS = MINUTE
 GRACE_MS = 8_000
-HEAL_MS = 12 * MINUTE
-EVENTS_A_MINUTE = 20
+HEAL_MS = 6 * MINUTE
+PUBLISHING = 0.8  # of the time before all heals
+LATENCIES = (0, 5, 400, 1_900, 1_900, 1_900)
+EVENT_TIME = "2026-01-02T03:04:05.678Z"
 FLEET_KINDS = frozenset(
     {
+        *(f"fleet_{action}" for action in ACTIONS),
         "fleet_kill",
         "fleet_pause",
         "fleet_long_pause",
@@ -92,6 +101,18 @@ def _options(chance: Random) -> EngineOptions:
     )
 
 
+def _books(options: EngineOptions, clock: Callable[[], int]) -> FleetBooks:
+    """With the numbers that the models need."""
+    rules, schedule = options.health, options.schedules["quick"]
+    numbers = Numbers(
+        rate_over_attempts=rules.rate_after_attempts,
+        row_disables=rules.consecutive_disable,
+        probe_every_ms=rules.probe_every_ms,
+    )
+    table = Timetable(schedule.delays_ms or (), from_first=False, window_ms=schedule.window_ms)
+    return FleetBooks(clock=clock, numbers=numbers, table=table)
+
+
 class FleetSeed:
     """All parts of one run."""
 
@@ -99,15 +120,18 @@ class FleetSeed:
         chance = self._chance = Random(f"fleet {seed} {deliveries}")
         self._db, self._deliveries = db, deliveries
         self._loop = asyncio.get_running_loop()
-        self.books = FleetBooks(clock=self._now)
-        self.accounts = FleetAccounts(self.books)
         self.fired: Counter[str] = Counter()
         self._air = Air()
         self._over = False
         self._bad = chance.choice((0.0, 0.2, 0.5))
         self._run_ms = chance.choice((4, 8)) * MINUTE
         self._options, self._rates = _options(chance), _rates(chance)
+        self.books = _books(self._options, self._now)
+        self.accounts = FleetAccounts(self.books)
         self.machines = [self._machine(it) for it in range(1, chance.choice((2, 3)) + 1)]
+        people = Random(f"people {seed} {deliveries}")
+        self._people = FleetPeople(self.machines, self.books, people)
+        self._people.fire = self._fire
 
     def _now(self) -> int:
         return START_MS + round(self._loop.time() * 1000)
@@ -127,7 +151,7 @@ class FleetSeed:
 
     def _reply(self, _: Hit) -> Reply:
         if self._over or self._chance.random() >= self._bad:
-            return Reply(latency_ms=self._chance.choice((0, 5, 400, 1_900)))
+            return Reply(latency_ms=self._chance.choice(LATENCIES))
         return Reply(code=self._chance.choice((500, 503)), latency_ms=self._chance.choice((0, 50)))
 
     # --- the story ---------------------------------------------------------------------------
@@ -145,24 +169,28 @@ class FleetSeed:
         for machine in self.machines:
             await self._start(machine)
             supervisors.append(asyncio.ensure_future(self._supervise(machine)))
-        await self._subscribe()
+        await self._people.set_up()
         for machine in self.machines:
             machine.faults.rates = self._rates
             machine.faults.crashes_left = self._rates.crashes_most
-        actors = [asyncio.ensure_future(it) for it in (self._publish(), self._words())]
+        actors = [asyncio.ensure_future(it) for it in self._doings()]
         actors += [asyncio.ensure_future(self._suffer(machine)) for machine in self.machines]
         await asyncio.sleep(self._run_ms / 1000)
-        self._over, self._air.cut = True, False
+        self._over, self._air.cut, self._people.over = True, False, True
         self.books.say("all heals")
         for machine in self.machines:
             machine.faults.heal()
         await asyncio.wait(actors, timeout=120)
         for machine in self.machines:
             await machine.is_up.wait()
+        await self._people.enable_all()
         await asyncio.sleep(HEAL_MS / 1000)
         await self._check()
         for task in (*supervisors, *actors):
             task.cancel()
+
+    def _doings(self) -> tuple[Coroutine[None, None, None], ...]:
+        return self._publish(), self._words(), self._people.act()
 
     async def _start(self, machine: Machine) -> None:
         while True:
@@ -184,22 +212,15 @@ class FleetSeed:
             await asyncio.sleep(self._chance.choice((0.02, 3, 3, 25)))
             await self._start(machine)
 
-    async def _subscribe(self) -> None:
-        for number in range(URLS):
-            draft = SubscriptionDraft(
-                tenant="acme", url=f"https://host{number}.example/", types=("*",)
-            )
-            await self.machines[0].ask(lambda engine, it=draft: engine.subscribe(it))  # type: ignore[misc]
-
     async def _publish(self) -> None:
         """Whichever process it is, the answer means the same."""
-        number = 0
-        while not self._over and self.books.counts["deliveries"] < self._deliveries:
-            await asyncio.sleep(self._chance.expovariate(EVENTS_A_MINUTE / 60))
+        number, a_second = 0, self._deliveries / URLS / (PUBLISHING * self._run_ms / 1000)
+        while not self._over and number * URLS < self._deliveries:
+            await asyncio.sleep(self._chance.expovariate(a_second))
             number += 1
-            draft = EventDraft(
-                tenant="acme", type="a.b", data=b'{"n":%d}' % number, key=f"key-{number}"
-            )
+            key, data = f"key-{number}", b'{"n": %d }' % number
+            self.books.offered[key] = data
+            draft = EventDraft(tenant="acme", type="a.b", data=data, key=key, time=EVENT_TIME)
             told = await self._told(draft)
             while not told:
                 await asyncio.sleep(1)
@@ -226,11 +247,11 @@ class FleetSeed:
 
     async def _words(self) -> None:
         while not self._over:
-            await asyncio.sleep(self._chance.expovariate(1 / 60))
+            await asyncio.sleep(self._chance.expovariate(1 / 30))
             if not self._over and self._chance.random() < 0.5:
                 self._fire("fleet_words_lost", self.machines[0])
                 self._air.cut = True
-                await asyncio.sleep(self._chance.choice((2, 20)))
+                await asyncio.sleep(self._chance.choice((2, 20, 40)))
                 self._air.cut = False
 
     async def _suffer(self, machine: Machine) -> None:
@@ -255,6 +276,7 @@ class FleetSeed:
         self._loop.stop_life(life)
         await asyncio.sleep(self._chance.uniform(1, 3) * LEASE_MS / 1000 if long else 1)
         self.books.say(f"machine {machine.number} goes on")
+        self.books.resumed[life.number] = self.books.clock()
         self._loop.go_on(life)
 
     async def _stop(self, machine: Machine) -> None:
@@ -276,25 +298,53 @@ class FleetSeed:
         lost = [it for it in books.duties if it not in stored]
         books.must(not lost, "S1", lambda: f"{len(lost)} deliveries are lost: {lost[0]}")
         for row in rows:
-            duty = books.duties[row.delivery.id]
-            right = (row.status.value, row.delivery.attempts) == (
-                duty.status,
-                duty.attempts,
-            ) or row.status is not Status.PENDING
-            books.must(right, "S7", lambda it=row, was=duty: f"{it.delivery}: {was}")  # type: ignore[misc]
-            books.must(
-                row.status is not Status.PENDING,
-                "L1",
-                lambda it=row: f"{it.delivery} waits for ever",  # type: ignore[misc]
-            )
+            self._as_entered(row)
+        self._shares()
+        await self._endpoints()
+        await self._ledger(rows)
+        self.fired["fleet_duplicates"] += books.counts["duplicates"]
+        self.fired["fleet_handed_over"] += books.counts["given"]
+        self.fired["fleet_probes"] += books.counts["probes"]
+
+    def _as_entered(self, row: DeliveryRow) -> None:
+        """What is stored of it is what was seen to be written."""
+        books, duty = self.books, self.books.duties[row.delivery.id]
+        reason = row.reason.value if row.reason is not None else None
+        stored = (row.status.value, reason, row.delivery.attempts, row.arrived)
+        seen = (duty.status, duty.reason, duty.attempts, duty.arrived)
+        books.must(stored == seen, "S7", lambda: f"{row.delivery.id} is {stored}, not {seen}")
+        right = row.status is not Status.PENDING
+        books.must(right, "L1", lambda: f"{row.delivery} waits for ever")
+
+    async def _endpoints(self) -> None:
+        """Each as the model has it, with the record of its changes."""
+        books, world = self.books, self.machines[0]
+        for endpoint in await world.endpoints():
+            self.accounts.settlements.compare_endpoint(endpoint)
+            kept, _ = await world.views.transitions(endpoint.id, before_id=None, limit=10_000)
+            recorded = [recorded_change(it) for it in kept]
+            changes = books.places[endpoint.id].model.changes
+            right = sorted(recorded, key=repr) == sorted(changes, key=repr)
+            books.must(right, "S11", lambda it=recorded, was=changes: f"{it}, and it was {was}")  # type: ignore[misc]
+        chores = await Admin(self._db).chores()
+        books.must(not chores, "L2", lambda: f"chores are left: {chores}")
+
+    async def _ledger(self, rows: list[DeliveryRow]) -> None:
+        counted = Counter(row.status.value for row in rows)
+        for ledger in await self.machines[0].views.ledger(tenant="acme"):
+            kept = (ledger.delivered, ledger.pending, ledger.dropped, ledger.cancelled)
+            words = ("delivered", "pending", "dropped", "cancelled")
+            right = kept == tuple(counted[it] for it in words) and sum(kept) == ledger.accepted
+            self.books.must(right, "ledger", lambda it=ledger: f"{it}, counted {counted}")  # type: ignore[misc]
+
+    def _shares(self) -> None:
+        """Every bucket has a living holder, and all have as many."""
+        books = self.books
         alive = {it.me.id for it in self.machines if it.me is not None and it.up}
         held = Counter(books.owner_of(it)[0] for it in range(BUCKETS))
         books.must(set(held) == alive, "L2", lambda: f"buckets are held by {held}, not {alive}")
         fair = max(held.values()) - min(held.values()) <= 1
         books.must(fair, "L5", lambda: f"unfair shares: {held}")
-        self.fired["fleet_duplicates"] += books.counts["duplicates"]
-        self.fired["fleet_handed_over"] += books.counts["given"]
-        self.fired["fleet_probes"] += books.counts["probes"]
 
 
 class FleetVerdict(Verdict):

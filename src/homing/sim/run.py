@@ -51,6 +51,7 @@ KINDS = frozenset(
     }
 )
 AGAIN_EVERY = 50  # of so many seeds one is run twice: the same seed gives the same trace
+FLEET_AGAIN_EVERY = 20
 FLEET_DELIVERIES = 100
 _LINE_EVERY_S = 0.5
 
@@ -77,6 +78,15 @@ class Totals:
     @property
     def never_fired(self) -> list[str]:
         return sorted(self.kinds - set(+self.fired))
+
+    def differing(self, again: Totals) -> list[int]:
+        """Seeds whose second run was another one."""
+        return [seed for seed, trace in again.traces.items() if self.traces[seed] != trace]
+
+    @property
+    def failed(self) -> bool:
+        """Something did not hold, never happened, or was due too late."""
+        return bool(self.bad or self.never_fired or self.counts["past_window"])
 
     def broken(self, *invariants: str) -> int:
         """How many seeds ended with one of these."""
@@ -134,7 +144,7 @@ def _say(text: str) -> None:
 def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
     """The lines of the scoreboard that this run answers."""
     counts, fired = totals.counts, totals.fired
-    same = sum(totals.traces[seed] == trace for seed, trace in again.traces.items())
+    same = again.seeds - len(totals.differing(again))
     kinds = len(KINDS) - len(totals.never_fired)
     clock = fired["clock_step"] + fired["clock_jump"]
     lost, early = totals.broken("S1", "S4", "L1", "L2"), totals.broken("S8")
@@ -154,14 +164,16 @@ def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
     ]
 
 
-def fleet_figures(totals: Totals) -> str:
+def fleet_figures(totals: Totals, again: Totals) -> str:
     """Of processes that share the buckets of one store."""
     counts = totals.counts
+    same = again.seeds - len(totals.differing(again))
     kinds = len(totals.kinds) - len(totals.never_fired)
     return (
         f"7   fleets: seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, attempts "
         f"{counts['attempts']:,}, violations {len(totals.bad)}, fault kinds fired {kinds} of "
-        f"{len(totals.kinds)}, buckets taken {counts['taken']:,}, handed over "
+        f"{len(totals.kinds)}, same trace again {same} of {again.seeds}, due after the window "
+        f"{counts['past_window']}, buckets taken {counts['taken']:,}, handed over "
         f"{counts['given']:,}, sent twice after a bucket changed hands {counts['duplicates']:,}"
     )
 
@@ -181,19 +193,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verdict = _run((asked.seed, asked.deliveries, asked.fleet))
         sys.stdout.write(verdict.report() + "\n")
         return int(verdict.violation is not None)
-    began = monotonic()
+    return _run_all(asked)
+
+
+def _run_all(asked: argparse.Namespace) -> int:
+    """Single processes and fleets, some of each twice; 0 if all of it held."""
+    began, processes = monotonic(), asked.processes
     seeds = range(asked.first, asked.first + asked.seeds)
-    totals = run_many(seeds, asked.deliveries, processes=asked.processes)
-    again = run_many(seeds[::AGAIN_EVERY], asked.deliveries, processes=asked.processes)
-    fleets = run_many(range(asked.fleets), FLEET_DELIVERIES, processes=asked.processes, fleet=True)
-    told = figures(totals, again, took_s=monotonic() - began)
-    for line in [*told, *([fleet_figures(fleets)] if asked.fleets else [])]:
+    totals = run_many(seeds, asked.deliveries, processes=processes)
+    again = run_many(seeds[::AGAIN_EVERY], asked.deliveries, processes=processes)
+    lines = figures(totals, again, took_s=monotonic() - began)
+    failed = totals.failed or bool(totals.differing(again))
+    never = totals.never_fired
+    if asked.fleets:
+        seeds = range(asked.fleets)
+        fleets = run_many(seeds, FLEET_DELIVERIES, processes=processes, fleet=True)
+        twice = seeds[::FLEET_AGAIN_EVERY]
+        again = run_many(twice, FLEET_DELIVERIES, processes=processes, fleet=True)
+        lines.append(fleet_figures(fleets, again))
+        failed = failed or fleets.failed or bool(fleets.differing(again))
+        never += fleets.never_fired
+    for line in [*lines, *(f"never fired: {kind}" for kind in never)]:
         sys.stdout.write(line + "\n")
-    never = totals.never_fired + (fleets.never_fired if asked.fleets else [])
-    for kind in never:
-        sys.stdout.write(f"never fired: {kind}\n")
-    differing = [seed for seed, trace in again.traces.items() if totals.traces[seed] != trace]
-    return int(bool(totals.bad or fleets.bad or never or differing))
+    return int(failed)
 
 
 if __name__ == "__main__":
