@@ -45,7 +45,7 @@ FOUND = {
     "a settle overwrites what another process has set": 27,
     "a slot of the lane is not given back": 0,
     "a station is not looked at when the gate opens": 10,
-    "a step of the clock is not seen": 3,
+    "a step of the clock is not seen": 9,
     "a subscription that is not known yet is taken for a deleted one": 53,
     "a subscription's own deadline is ignored": 0,
     "a success while frozen enables": 33,

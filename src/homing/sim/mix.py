@@ -162,7 +162,7 @@ def draw(seed: int, deliveries: int) -> Mix:
         actions_per_hour=min(chance.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
         actions=_some(chance, ACTIONS, least=3),
         rates=_rates(chance, run_for_ms),
-        options=_options(chance, tables, numbers, policy, tenant_policies),
+        options=_options(chance, tables, numbers, policy, tenant_policies, few=deliveries < 500),
         numbers=numbers,
         tables=tables,
         policy=policy,
@@ -250,6 +250,8 @@ def _options(
     numbers: dict[str, Numbers],
     policy: str,
     tenant_policies: dict[str, str],
+    *,
+    few: bool,
 ) -> EngineOptions:
     small = chance.random() < 0.5
     return EngineOptions(
@@ -261,7 +263,7 @@ def _options(
         ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
         stations_max=chance.choice((2, 20_000, 20_000)),
         publish_events_max=chance.choice((1, 5, 2_000)),
-        step_rows=chance.choice((10, 50, 500)),
+        step_rows=chance.choice((10, 50, 500) if few else (100, 200, 500)),
         schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},
         policy=policy,
         tenant_policies=tenant_policies,
