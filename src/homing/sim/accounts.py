@@ -11,10 +11,18 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from homing.model import Delivery, Endpoint, Event, Subscription, Work
+from homing.model import Delivery, Endpoint, Subscription, Work
 from homing.policy.admission import EventDraft
 from homing.ports import Answer, NewEvent, Receipt, ReplayJob
-from homing.sim.books import EARLIER, LATER, Books, Fact, Slots, Sub, name
+from homing.sim.books import (
+    SETTLED_WITHIN_MS,
+    WRITTEN_WITHIN_MS,
+    Books,
+    Fact,
+    Slots,
+    Sub,
+    name,
+)
 from homing.sim.gate_watch import GateWatch
 from homing.sim.health_model import DeliveryModel
 from homing.sim.requests import Requests
@@ -113,7 +121,7 @@ class Accounts(Watch):
         fact = Fact(event.tenant, event.type, event.data, event.key, event.time)
         if about is None:
             offered = books.offered.get(event.data, [])
-            given = next((it for it in offered if _is_of(event, it)), None)
+            given = next((it for it in offered if it.became(event)), None)
             if given is None:
                 books.violated("S2", f"{event.key} is not what was published")
                 return
@@ -159,7 +167,8 @@ class Accounts(Watch):
             "schedule",
             lambda: f"{name(row.id)} begins as {stored}, and should as {wanted}",
         )
-        books.on_time(row.accepted_at, f"{name(row.id)} is accepted")
+        slack_ms = WRITTEN_WITHIN_MS if about is None else SETTLED_WITHIN_MS
+        books.on_time(row.accepted_at, f"{name(row.id)} is accepted", slack_ms=slack_ms)
         books.add(model)
         return model
 
@@ -381,11 +390,3 @@ class Accounts(Watch):
 
 def _content(draft: EventDraft) -> tuple[str, str | None, bytes]:
     return draft.type, draft.time, draft.data
-
-
-def _is_of(event: Event, offered: Fact) -> bool:
-    """Whether this is what was offered; an id or a time that was not given is the server's."""
-    same = (offered.tenant, offered.type) == (event.tenant, event.type)
-    key = (offered.key or event.key) == event.key
-    times = {EARLIER, LATER} if offered.time is None else set()
-    return same and key and event.time not in times and (offered.time or event.time) == event.time

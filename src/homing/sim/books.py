@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from homing.model import Subscription, show_id
+from homing.model import Event, Subscription, show_id
 from homing.sim.findings import Findings
 from homing.sim.health_model import DeliveryModel, EndpointModel
 from homing.sim.mix import Mix
@@ -17,6 +17,7 @@ from homing.sim.mix import Mix
 EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
 QUIET_MS = 3_600_000
 WRITTEN_WITHIN_MS = 60_000  # from a decision to its commit
+SETTLED_WITHIN_MS = 3_600_000  # a settle waits until the store is there again
 
 
 @dataclass
@@ -68,6 +69,13 @@ class Fact:
     def content(self) -> tuple[str, str | None, bytes]:
         """What makes an id mean the same."""
         return self.type, self.time, self.data
+
+    def became(self, event: Event) -> bool:
+        """Whether this is the event; an id or a time that was not given is the server's."""
+        same = (self.tenant, self.type) == (event.tenant, event.type)
+        key = (self.key or event.key) == event.key
+        others = {EARLIER, LATER} if self.time is None else set[str]()
+        return same and key and event.time not in others and (self.time or event.time) == event.time
 
     @property
     def for_whom(self) -> tuple[str, str, bytes]:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from homing.model import Attempt, Delivery, Endpoint, Finished, Transition
 from homing.ports import NewEvent, SettleBatch
-from homing.sim.books import Books, Flight, Slots, name
+from homing.sim.books import SETTLED_WITHIN_MS, Books, Flight, Slots, name
 from homing.sim.gate_watch import GateWatch
 from homing.sim.health_model import HOLD_MOST_MS, HOUR, Change, DeliveryModel, EndpointModel
 
 _CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns"}
 OURS_FIRST_MS = 5_000
-SETTLED_WITHIN_MS = HOUR  # the store may be away for long
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 
 
