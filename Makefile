@@ -57,7 +57,7 @@ security: setup  ## hostile receivers, doors and input in their long forms; ARGS
 mutation: setup  ## does a test fail for every small change of policy and settle?
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.mutation $(ARGS)
 
-simulate: setup  ## 1,000 seeds of faults, then every planted bug; about half an hour
+simulate: setup  ## 1,000 seeds of faults, then every planted bug; about an hour on two cores
 	$(BIN)/python -m homing.sim.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m sim.find_planted
 
