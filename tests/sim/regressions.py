@@ -23,6 +23,7 @@ LARGE_REGRESSIONS = {  # with so many
     16: "of two groups of publishers at the store the second was handed on after the first, which "
     "had been staged anew",
     79: "the watch took an answer that was asked for before our outage as the end of the doubt",
+    124: "the watch took an answer that was asked for before the gate closed as its opening",
     166: "a process that died in its first moment was taken to be up",
     182: "a delivery that was in flight while expired ones were read was dropped as one of them",
     307: "a first attempt that an enable made fresh, by a clock that was ahead, broke the order",

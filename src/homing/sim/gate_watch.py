@@ -153,7 +153,7 @@ class GateWatch:
                 left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
                 self._suspects = left
             if evidence is not None and flight.at >= evidence:
-                self._evidence_at = None
+                self._evidence_at = min((at for _, at in self._suspects.values()), default=None)
         elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
             self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
         cut = self.cut
