@@ -154,7 +154,7 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         ("delays_ms = [2]\nwindow_ms = 1", "window_ms"),
         ("delays_ms = [2]\ncolour = 1", "unknown field"),
         ("delays_ms = [2]\ndeadline_ms = 1", "deadline_ms"),
-        ("base_ms = 1\nretries = 4000", "retries 1 to 40"),
+        ("base_ms = 1\nretries = 4000", "retries must be 1 to 40"),
     ],
 )
 def test_a_wrong_policy_stops_the_start(body: str, reason: str) -> None:
