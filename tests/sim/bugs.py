@@ -177,10 +177,6 @@ BUGS = [
         (f"{DISPATCH}.down", "self.flying[made.lane] -= 1", "pass"),
     ),
     _bug(
-        "a hold is not honoured",
-        (f"{STATION}.ready", "and now >= endpoint.hold_until", ""),
-    ),
-    _bug(
         "a disabled endpoint goes on",
         (f"{STATION}.ready", "endpoint.health.state is _ENABLED and ", ""),
         (f"{DISPATCH}._takes_fresh", "and health.state is _ENABLED", ""),
@@ -188,14 +184,6 @@ BUGS = [
     _bug(
         "no slow start after an enable",
         (f"{DISPATCH}.learn", "station.ramp = Ramp()", "station.ramp = Ramp(16)"),
-    ),
-    _bug(
-        "a cancelled delivery stays in the queue",
-        (
-            f"{DISPATCH}.forget_delivery",
-            "self._filter(station, lane, lambda work: work.delivery.id != delivery_id)",
-            "pass",
-        ),
     ),
     _bug(
         "after a failed read nobody reads again",

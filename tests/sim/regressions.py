@@ -29,6 +29,7 @@ LARGE_REGRESSIONS = {  # with so many
     307: "a first attempt that an enable made fresh, by a clock that was ahead, broke the order",
     416: "an idle endpoint was forgotten while an older row of it was on its way; an attempt that "
     "was settled in between was not counted",
+    420: "what an endpoint had queued when it asked for a pause kept the others from being read",
     476: "a delivery that was read before its publisher was answered, by a station that was then "
     "forgotten, went twice",
     503: "after an enable during a load, a first attempt went after one that was accepted later",

@@ -173,9 +173,11 @@ class Dispatcher(Shelf):
             station.ramp = Ramp()
             station.more_fresh = True  # What waited is looked for again, in its new lane.
             station.due_later(self._clock.now())
-        if enabled or not station.enabled:
+        held = endpoint.hold_until > self._clock.now()  # What waits so long waits in the store.
+        if enabled or held or not station.enabled:
             for work in station.put_back():
                 self._count(work, -1)
+            self._loader.go()  # There may be room for others now.
         if not (station.enabled or held_before):
             station.expire_at = 0
 

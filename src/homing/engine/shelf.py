@@ -40,6 +40,7 @@ class Shelf:
             and delivery.id > station.read_upto  # else a load may have brought it already
             and health.state is _ENABLED
             and delivery.accepted_at >= health.enabled_since
+            and delivery.accepted_at >= station.endpoint.hold_until
             and self.ready_count < self._options.ready_max
             and self.ready_bytes < self._options.ready_bytes_max
         )
