@@ -72,12 +72,6 @@ async def test_a_writer_killed_alone_loses_nothing_and_sends_nothing_twice(tmp_p
     assert toll.fired_enough
 
 
-async def test_a_build_that_gives_outcomes_up_with_their_writer_is_found(tmp_path: Path) -> None:
-    toll = await kill_the_writer(tmp_path, kills=2, seed=4, argv=build("gives_outcomes_up"))
-    print(toll)
-    assert toll.duplicated + toll.pending > 0
-
-
 async def test_a_disk_that_fills_up_and_has_space_again_needs_no_restart(tmp_path: Path) -> None:
     toll = await fill_again_and_again(tmp_path, rounds=1)
     print(toll)
