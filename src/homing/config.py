@@ -133,7 +133,7 @@ class Settings(GuardSettings, frozen=True, kw_only=True):
         Meta(
             ge=MIB,
             le=1024 * 1024 * MIB,
-            description="Event data held in memory for deliveries that are about to go.",
+            description="Event data in memory: half for queues, half for what can start at once.",
             extra={"unit": "bytes"},
         ),
     ] = 64 * MIB

@@ -328,11 +328,11 @@ BUGS = [
     ),
     _bug(
         "a clock that was ahead drops what is fresh",
-        (f"{DISPATCH}.start", "delivery.expires_at <= now and self._too_late", "self._too_late"),
+        (f"{DISPATCH}.start", "delivery.expires_at <= now", "True"),
         (
-            f"{DISPATCH}._too_late",
-            "min(station.endpoint.health.enabled_since, now)",
-            "station.endpoint.health.enabled_since",
+            f"{STATION}.held_too_long",
+            "min(self.endpoint.health.enabled_since, now)",
+            "self.endpoint.health.enabled_since",
         ),
     ),
     _bug(

@@ -19,8 +19,8 @@ from homing.engine.core import Core
 from homing.engine.decide import REPORT_EVERY_MS, Ended, Later, Stray
 from homing.engine.load import Loader
 from homing.engine.pace import Pacer
-from homing.engine.shelf import LANES, Shelf
-from homing.engine.station import Station, within_reach
+from homing.engine.shelf import Shelf
+from homing.engine.station import LANES, Station, within_reach
 from homing.model import (
     Delivery,
     Endpoint,
@@ -36,12 +36,10 @@ from homing.model import (
 )
 from homing.policy.health import Ramp
 from homing.policy.outcome import judge
-from homing.policy.retry import held_past_window
 from homing.ports import Answer, DueAnswer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
 
-UNSETTLED_MOST = 4_000  # so many outcomes may wait to be written before nothing new starts
 # Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
@@ -54,15 +52,16 @@ class Dispatcher(Shelf):
         self._sender, self._clock, self._catalog = core.sender, core.clock, core.catalog
         options = core.options
         self._loader = Loader(
-            core.flow, core.clock, on_start=self.know, on_rows=self._loaded, room=self._room
+            core.flow,
+            core.clock,
+            on_start=self.know,
+            on_rows=self._loaded,
+            room=self._room,
+            may_read=self._may_read,
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
         self._pacer = Pacer(options.host_rate_per_second)
         self._letters = Letters(deadline_of=options.deadline_of)
-        self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
-        self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
-        self.airborne = 0  # attempts made and not yet settled, probes included
-        self._airborne_most = UNSETTLED_MOST + options.fresh_slots + options.retry_slots
         self._grounded = asyncio.Event()
         self.paused = False  # the store cannot settle: nothing new starts
         self.shut = False  # the gate is closed: only canaries start
@@ -229,9 +228,6 @@ class Dispatcher(Shelf):
                     break  # Looked at each time: we may have been stopped on the way.
                 self.start(station, lane, now)
 
-    def has_slot(self, lane: Lane) -> bool:
-        return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most
-
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""
         work = station.take(lane)
@@ -242,7 +238,11 @@ class Dispatcher(Shelf):
         if subscription is None or subscription.endpoint_id != station.endpoint.id:
             station.in_flight[delivery.id] = lane  # Known, until it is settled.
             self.on_unsendable(Stray(delivery, self._epoch(delivery)))
-        elif delivery.expires_at <= now and self._too_late(station, delivery, now):
+        elif (
+            delivery.expires_at <= now
+            and station.held_too_long(delivery, now)
+            and self.may_expire(now)
+        ):
             station.in_flight[delivery.id] = lane
             epoch = self._epoch(delivery)
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
@@ -259,10 +259,6 @@ class Dispatcher(Shelf):
             self._turns[lane].discard(station.endpoint.tenant, station)
             if station.in_store:
                 self.look(station)
-
-    def _too_late(self, station: Station, delivery: Delivery, now: int) -> bool:
-        since = min(station.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
-        return held_past_window(delivery, enabled_since=since) and self.may_expire(now)
 
     def send(
         self, station: Station, work: Work, lane: Lane, subscription: Subscription, now: int

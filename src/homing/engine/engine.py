@@ -30,9 +30,8 @@ from homing.engine.publish import Publisher, Told
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
-from homing.engine.shelf import LANES
 from homing.engine.stage import Stage
-from homing.engine.station import Station
+from homing.engine.station import LANES, Station
 from homing.engine.sweep import Sweeper
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, State, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
@@ -72,7 +71,7 @@ class Pulse(Struct, frozen=True):
     finished: dict[str, int]  # per status
     attempts: dict[tuple[str, str], int]  # per (lane, outcome)
     commits: dict[str, int]  # per kind: publish, settle
-    memory_bytes: int  # event data held for the fresh lane
+    memory_bytes: int  # event data queued
     silent_since: int | None = None  # a commit has waited for its answer since then, too long
     gate: GateView = GateView()  # closed: our own outage, nothing is sent but canaries
 

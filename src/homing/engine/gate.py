@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from homing.engine.attempt import Made
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
-from homing.engine.shelf import LANES
-from homing.engine.station import Station
+from homing.engine.station import LANES, Station
 from homing.model import Lane, Outcome, Work
 from homing.policy import gate as policy
 from homing.policy.gate import GateState, HostTrouble, Needed, Sign, Verdict

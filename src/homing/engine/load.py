@@ -8,7 +8,7 @@ from itertools import islice
 
 import structlog
 
-from homing.engine.station import Station
+from homing.engine.station import LANES, Station
 from homing.errors import HomingError
 from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
@@ -32,9 +32,11 @@ class Loader:
         on_start: Callable[[EndpointStart], object],
         on_rows: Callable[[Station, set[int], DueAnswer], None],
         room: Callable[[], int],
+        may_read: Callable[[], bool],
     ) -> None:
         self._flow, self._clock = flow, clock
-        self._on_start, self._on_rows, self._room = on_start, on_rows, room
+        self._on_start, self._on_rows = on_start, on_rows
+        self._room, self._may_read = room, may_read
         self._hungry: dict[Station, None] = {}  # want rows
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # their rows are on their way, and may be old by now
@@ -67,14 +69,14 @@ class Loader:
     def _may_go(self) -> bool:
         if self._paused:
             return False
-        return bool(self._unknown) or (bool(self._hungry) and self._room() > 0)
+        return bool(self._unknown) or (bool(self._hungry) and self._may_read())
 
     async def _load(self) -> None:
         try:
             while self._may_go():
                 if self._unknown:
                     await self._load_endpoints()
-                if self._hungry:
+                if self._hungry and self._may_read():
                     await self._load_rows()
         except Exception as error:
             log.error("rows could not be read", error=str(error), exc_info=_bug(error))
@@ -103,6 +105,7 @@ class Loader:
 
     async def _load_rows(self) -> None:
         now = self._clock.now()
+        at_once = self._room() <= 0  # The others ask again when something of theirs has gone.
         rows_most = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
         asks: list[DueAsk] = []
         asked: list[tuple[Station, set[int], bool, int | None]] = []
@@ -111,8 +114,8 @@ class Loader:
             if wanted >= rows_most:
                 break
             del self._hungry[station]
-            if station.wants_rows(now):
-                asks.append(_ask(station))
+            if station.wants_rows(now, at_once=at_once):
+                asks.append(_ask(station, at_once=at_once))
                 wanted += asks[-1].fresh + asks[-1].retry
                 asked.append((station, station.known(), station.more_fresh, station.next_due))
                 station.begin_load()
@@ -153,13 +156,14 @@ def _bug(error: Exception) -> bool:
     return not isinstance(error, HomingError)
 
 
-def _ask(station: Station) -> DueAsk:
+def _ask(station: Station, *, at_once: bool) -> DueAsk:
     here = len(station.in_flight)  # Read again with every load: so many new ones are worth it.
     want = max(2 * station.ramp.slots, min(here, NEW_MOST))
+    fresh, retry = (min(station.gap(it), ROWS_LEAST) if at_once else want for it in LANES)
     return DueAsk(
         endpoint_id=station.endpoint.id,
         bucket=station.endpoint.bucket,
         enabled_since=station.endpoint.health.enabled_since,
-        fresh=want + here + len(station.fresh) if station.more_fresh else 0,
-        retry=want + here + len(station.retry) + station.paced,
+        fresh=fresh + here + len(station.fresh) if station.more_fresh else 0,
+        retry=retry + here + len(station.retry) + station.paced,
     )

@@ -1,4 +1,4 @@
-"""What the dispatcher has queued in memory: counted, taken off again, and handed over by bucket."""
+"""What the dispatcher has in memory: counted, taken off again, and handed over by bucket."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from homing.engine.held import Held
 from homing.engine.options import EngineOptions
-from homing.engine.station import Station
+from homing.engine.station import LANES, Station
 from homing.model import Delivery, Lane, State, Work
 from homing.policy.turns import Turns
 
-LANES = (Lane.FRESH, Lane.RETRY)
+UNSETTLED_MOST = 4_000  # so many outcomes may wait to be written before nothing new starts
 _ENABLED = State.ENABLED  # Python 3.11 looks up a member of an enum slowly.
 
 
@@ -21,6 +21,10 @@ class Shelf:
         self._options, self._held, self._mine = options, held, held.mine
         self.stations: dict[int, Station] = {}
         self.ready_count = self.ready_bytes = 0
+        self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
+        self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
+        self.airborne = 0  # attempts made and not yet settled, probes included
+        self._airborne_most = UNSETTLED_MOST + options.fresh_slots + options.retry_slots
         self._read_upto = 0  # by any station: one that was forgotten may have read so far
         self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
 
@@ -42,14 +46,27 @@ class Shelf:
             and delivery.accepted_at >= health.enabled_since
             and delivery.accepted_at >= station.endpoint.hold_until
             and self.ready_count < self._options.ready_max
-            and self.ready_bytes < self._options.ready_bytes_max
+            and self._room() > 0
         )
 
     def _epoch(self, delivery: Delivery) -> int:
         return self._held.epochs[delivery.bucket]
 
     def _room(self) -> int:
-        return self._options.ready_bytes_max - self.ready_bytes
+        """For queues: half of the memory. The other half is for what can go at once.
+
+        So a slow endpoint's queue of large events keeps nobody else from being read.
+        """
+        return self._options.ready_bytes_max // 2 - self.ready_bytes
+
+    def _may_read(self) -> bool:
+        if self._room() > 0:
+            return True
+        spare = self.ready_bytes < self._options.ready_bytes_max
+        return spare and any(self.has_slot(lane) for lane in LANES)
+
+    def has_slot(self, lane: Lane) -> bool:
+        return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most
 
     # --- what is no longer there -------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
 from homing.policy.health import HealthRules, Ramp
-from homing.policy.retry import RETRY_AFTER_MOST_MS
+from homing.policy.retry import RETRY_AFTER_MOST_MS, held_past_window
 from homing.policy.url import host_of
 
 # Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
-_FRESH, _ENABLED = Lane.FRESH, State.ENABLED
+_FRESH, _RETRY, _ENABLED = Lane.FRESH, Lane.RETRY, State.ENABLED
+LANES = (_FRESH, _RETRY)
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
@@ -122,13 +123,21 @@ class Station:
         endpoint = self.endpoint
         return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
 
-    def wants_rows(self, now: int) -> bool:
-        """The store has something that could go, and the queue here runs low."""
+    def gap(self, lane: Lane) -> int:
+        """So many attempts more could start at once, and nothing is queued for them."""
+        if self.queue(lane) or (self.paced and lane is not _FRESH):
+            return 0
+        return max(self.ramp.slots - self.flying[lane], 0)
+
+    def wants_rows(self, now: int, *, at_once: bool = False) -> bool:
+        """The store has something that could go, and the queue here runs low, or has a gap."""
         due = self.next_due is not None and self.next_due <= now
         if not (self.more_fresh or due) or self.loading or self.closed:
             return False
         if not self.enabled or now < self.endpoint.hold_until:
             return False
+        if at_once:
+            return bool((self.more_fresh and self.gap(_FRESH)) or (due and self.gap(_RETRY)))
         low = self.ramp.slots
         if self.more_fresh and len(self.fresh) < low:
             return True
@@ -145,6 +154,11 @@ class Station:
             self.more_fresh = True
         self.due_later(delivery.due_at)
         self.expire_at = min(self.expire_at, delivery.expires_at)
+
+    def held_too_long(self, delivery: Delivery, now: int) -> bool:
+        """It was held back until its window ended."""
+        since = min(self.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
+        return held_past_window(delivery, enabled_since=since)
 
     def put_due(self, work: Work) -> None:
         """Queue what was due in the store: in the fresh lane if it only waited its turn."""

@@ -76,7 +76,7 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
     closed_ms = max(now - (pulse.gate.since or now), 0) if closed else 0
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
-        ("homing_memory_bytes", "Event data held for the fresh lane.", pulse.memory_bytes),
+        ("homing_memory_bytes", "Event data queued in memory.", pulse.memory_bytes),
         ("homing_store_ok", "1 if commits go through.", int(pulse.store_ok)),
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
         ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
