@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from engine.world import World, live
-from homing.model import Format, Subscription, Workfront
-from homing.policy.admission import SubscriptionDraft
+from engine.world import World, changed, live
+from homing.model import Format, Workfront
 from homing.policy.filters_run import read_data
 
 URL = "https://receiver.example/hook"
@@ -19,11 +18,6 @@ OTHER = "https://other.example/hook"
 
 def over(amount: int) -> str:
     return json.dumps([{"field": "data.amount", "op": "gt", "value": amount}])
-
-
-def draft_of(one: Subscription, **changes: Any) -> SubscriptionDraft:
-    same = {name: getattr(one, name) for name in ("tenant", "url", "types", "format", "filters")}
-    return SubscriptionDraft(**{**same, **changes})
 
 
 def test_only_what_matches_becomes_a_delivery() -> None:
@@ -45,9 +39,9 @@ def test_filters_hold_after_a_restart_and_go_with_their_subscription() -> None:
         one = await world.subscribe(URL, filters=over(100))
         await world.crash()
         assert (await world.publish(data={"amount": 1})).deliveries == 0
-        await world.engine.change(one.id, draft_of(one, filters="[]"))
+        await world.engine.change(one.id, changed(filters="[]"))
         assert (await world.publish(data={"amount": 1})).deliveries == 1
-        await world.engine.change(one.id, draft_of(one, filters=over(5)))
+        await world.engine.change(one.id, changed(filters=over(5)))
         assert (await world.publish(data={"amount": 1})).deliveries == 0
         await world.engine.unsubscribe(one.id)
         assert world.engine._core.catalog._wants == {}
@@ -71,7 +65,7 @@ def test_a_change_of_filters_loses_nothing_and_doubles_nothing() -> None:
         async def change() -> None:
             nonlocal answered
             for limit in (3, 7):
-                await world.engine.change(one.id, draft_of(one, filters=over(limit)))
+                await world.engine.change(one.id, changed(filters=over(limit)))
                 answered = limit
 
         tasks = [asyncio.create_task(publish(number)) for number in range(50)]

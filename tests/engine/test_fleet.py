@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.fleet_world import LEASE_MS, URL, FleetWorld, at, fleet, two
-from engine.world import MINUTE, SECOND, always, balanced
-from homing.model import State, Status
+from engine.world import MINUTE, SECOND, always, balanced, changed
+from homing.model import State, Status, bucket_of
 
 
 def test_buckets_are_shared_evenly_and_again_when_one_joins_or_leaves() -> None:
@@ -207,28 +207,12 @@ def test_subscriptions_change_everywhere_and_their_pending_follows(cut: bool) ->
         assert sub is not None
         number, elsewhere = 0, "https://b0.example/"
         while True:  # a URL of the other machine
-            from homing.model import bucket_of
-
             if bucket_of("default", elsewhere) in other.buckets:
                 break
             number += 1
             elsewhere = f"https://b{number}.example/"
-        from homing.policy.admission import SubscriptionDraft
 
-        draft = SubscriptionDraft(
-            tenant="default",
-            url=elsewhere,
-            types=("*",),
-            format=sub.format,
-            token=None,
-            headers=(),
-            secret=None,
-            policy=None,
-            deadline_ms=None,
-            active=True,
-            description="",
-        )
-        await other.engine.change(sub.id, draft)
+        await other.engine.change(sub.id, changed(url=elsewhere))
         await world.wait(10 * SECOND)
         assert owner.hits(elsewhere) == []
         await world.wait(2 * MINUTE)

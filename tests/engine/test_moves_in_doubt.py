@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.test_subscriptions import changed
-from engine.world import HOUR, SECOND, World, always, live
+from engine.world import HOUR, SECOND, World, always, changed, live
 from homing.errors import StoreUnavailable
 from homing.model import Status
 
@@ -34,7 +33,7 @@ def test_a_move_whose_reply_was_lost_leaves_nothing_behind() -> None:
             return step
 
         admin.do_chore = reply_lost  # type: ignore[method-assign]
-        await world.engine.change(subscription.id, changed(world, subscription.id, url=OTHER))
+        await world.engine.change(subscription.id, changed(url=OTHER))
         await world.wait(10 * SECOND)
         assert lost == 1
         await world.wait(HOUR)

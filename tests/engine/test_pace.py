@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.fleet_world import FleetWorld, fleet
-from engine.world import MINUTE, SECOND, Reply, World, balanced, live
+from engine.world import MINUTE, SECOND, Reply, World, balanced, changed, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Status
 from homing.ports import DueAnswer, DueAsk
@@ -139,8 +139,7 @@ def test_a_rate_that_is_taken_away_is_forgotten_within_a_minute() -> None:
         for _ in range(100):
             await world.publish()
         await world.wait(SECOND)
-        draft = world.draft(URL, "*")
-        await world.engine.change(sub.id, draft)
+        await world.engine.change(sub.id, changed(rate_per_second=None))
         await world.wait(MINUTE + SECOND)
         assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
 

@@ -12,7 +12,7 @@ import msgspec
 from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
-from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
 from homing.ports import Answer, DeliveryFilter, DeliveryRow, Receipt, Request
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
@@ -117,6 +117,11 @@ class Witness(Admin):
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
         return await super().change_subscription(subscription, endpoint=endpoint, chore_id=chore_id)
+
+
+def changed(**changes: Any) -> Callable[[Subscription], SubscriptionDraft]:
+    """What a person changes of a subscription."""
+    return lambda before: msgspec.structs.replace(draft_of(before), **changes)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import NotFound
+from homing.errors import NotFound, StaleCatalog
 from homing.ports import AdminStore, Chore
 from homing.store.admin import Admin
 from homing.store.tx import Db
@@ -74,6 +74,21 @@ async def test_a_change_replaces_everything_that_people_set(db: Db) -> None:
     assert changed == replace(wanted, version=2)
     assert await Views(db).subscription(given.id) == changed
     assert await admin.chores() == []
+
+
+async def test_a_change_of_what_has_changed_since_it_was_read_is_refused(db: Db) -> None:
+    admin, make = Admin(db), Maker()
+    endpoint = make.endpoint()
+    given = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    changed = await admin.change_subscription(
+        replace(given, types=("x",)), endpoint=endpoint, chore_id=make.id()
+    )
+    with pytest.raises(StaleCatalog):
+        await admin.change_subscription(
+            replace(given, active=False), endpoint=endpoint, chore_id=make.id()
+        )
+    assert await Views(db).subscription(given.id) == changed
+    assert await admin.catalog_version() == 2, "what was refused raised nothing"
 
 
 async def test_a_new_url_makes_an_endpoint_and_leaves_a_move_at_the_old_one(db: Db) -> None:

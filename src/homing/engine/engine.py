@@ -245,9 +245,14 @@ class Engine:
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
         return await self._operator.subscribe(draft)
 
-    async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
-        """Replace what people set; its secrets stay where the draft has none."""
-        return await self._operator.change(subscription_id, draft)
+    async def change(
+        self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]
+    ) -> Subscription:
+        """Replace what people set; its secrets stay where the draft has none.
+
+        The draft is made of what is stored, and again if somebody else changed it meanwhile.
+        """
+        return await self._operator.change(subscription_id, draft_of)
 
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int

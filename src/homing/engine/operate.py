@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -15,7 +15,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.settle import Settler
 from homing.engine.stage import rfc3339
 from homing.engine.sweep import Sweeper
-from homing.errors import NotFound, StaleEndpoints, Unavailable
+from homing.errors import NotFound, StaleCatalog, StaleEndpoints, Unavailable
 from homing.model import (
     Attempt,
     Decided,
@@ -91,58 +91,78 @@ class Operator:
         self._held.tell("catalog")
         return made
 
-    async def change(self, subscription_id: int, draft: SubscriptionDraft) -> Subscription:
-        old = self._catalog.get(subscription_id)
-        if old is None:
-            raise NotFound
-        now = self._clock.now()
-        subscription = msgspec.structs.replace(
-            old,
-            url=draft.url,
-            types=draft.types,
-            format=draft.format,
-            secrets=(Secret(draft.secret),) if draft.secret else old.secrets,
-            updated_at=now,
-            token=draft.token,
-            headers=draft.headers,
-            policy=draft.policy,
-            deadline_ms=draft.deadline_ms,
-            active=draft.active,
-            description=draft.description,
-            filters=draft.filters,
-            connector=draft.connector,
-            workfront=draft.workfront,
-            rate_per_second=draft.rate_per_second,
-        )
-        return await self._replace(old, subscription)
+    async def change(
+        self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]
+    ) -> Subscription:
+        def changed(old: Subscription) -> Subscription:
+            draft = draft_of(old)
+            return msgspec.structs.replace(
+                old,
+                url=draft.url,
+                types=draft.types,
+                format=draft.format,
+                secrets=(Secret(draft.secret),) if draft.secret else old.secrets,
+                token=draft.token,
+                headers=draft.headers,
+                policy=draft.policy,
+                deadline_ms=draft.deadline_ms,
+                active=draft.active,
+                description=draft.description,
+                filters=draft.filters,
+                connector=draft.connector,
+                workfront=draft.workfront,
+                rate_per_second=draft.rate_per_second,
+            )
+
+        return await self._replace(subscription_id, changed)
 
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int
     ) -> Subscription:
         """Sign with this secret, or a new one, and for the overlap with those before it."""
-        old = self._catalog.get(subscription_id)
-        if old is None:
-            raise NotFound
-        now = self._clock.now()
         new = secret or new_secret(secrets.token_bytes(32))
-        signing = rotated(old.secrets, new, now=now, overlap_ms=overlap_ms)
-        subscription = msgspec.structs.replace(old, secrets=signing, updated_at=now)
-        return await self._replace(old, subscription)
 
-    async def _replace(self, old: Subscription, subscription: Subscription) -> Subscription:
-        now = subscription.updated_at
+        def changed(old: Subscription) -> Subscription:
+            now = self._clock.now()
+            signing = rotated(old.secrets, new, now=now, overlap_ms=overlap_ms)
+            return msgspec.structs.replace(old, secrets=signing)
+
+        return await self._replace(subscription_id, changed)
+
+    async def _replace(
+        self, subscription_id: int, changed: Callable[[Subscription], Subscription]
+    ) -> Subscription:
+        """Read, change, write; again if somebody has written in between."""
+        while True:
+            old = await self._current(subscription_id)
+            try:
+                new = await self._replace_once(changed(old))
+            except StaleCatalog:
+                continue
+            self._held.tell("catalog")
+            if new.endpoint_id != old.endpoint_id:
+                await self._chores()
+            return new
+
+    async def _replace_once(self, subscription: Subscription) -> Subscription:
+        now = self._clock.now()
         with self._in_doubt():
             async with self._settler.lock:
                 changed = await self._admin.change_subscription(
-                    subscription,
-                    endpoint=self._new_endpoint(old.tenant, subscription.url, now),
+                    msgspec.structs.replace(subscription, updated_at=now),
+                    endpoint=self._new_endpoint(subscription.tenant, subscription.url, now),
                     chore_id=self._ids.take(now),
                 )
                 await self._catalog.refresh()
-        self._held.tell("catalog")
-        if changed.endpoint_id != old.endpoint_id:
-            await self._chores()
         return changed
+
+    async def _current(self, subscription_id: int) -> Subscription:
+        """As it is in the store: another process may have made or changed it just now."""
+        await self._catalog.refresh()
+        subscription = self._catalog.get(subscription_id)
+        if subscription is None:
+            raise NotFound
+        return subscription
 
     async def unsubscribe(self, subscription_id: int) -> None:
         now = self._clock.now()
@@ -251,9 +271,7 @@ class Operator:
 
     async def test_send(self, subscription_id: int) -> Attempt:
         """One signed attempt now, in every state, logged, counting for nothing."""
-        subscription = self._catalog.get(subscription_id)
-        if subscription is None:
-            raise NotFound
+        subscription = await self._current(subscription_id)
         now = self._clock.now()
         work = self._test_work(subscription, now)
         request, lines = self._letters.of(subscription).write(work, number=1, now=now)

@@ -81,7 +81,10 @@ class AdminStore(Protocol):
     async def change_subscription(
         self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
     ) -> Subscription:
-        """Replace it. If its endpoint changes, a "move" chore is left. NotFound if deleted."""
+        """Replace it. If its endpoint changes, a "move" chore is left.
+
+        NotFound if it is deleted; StaleCatalog if it is no longer of this version.
+        """
 
     async def delete_subscription(
         self, subscription_id: int, *, now: int, chore_id: int

@@ -122,7 +122,7 @@ class FleetPeople:
     async def _change_url(self, machine: Machine) -> bool:
         sub, url = self._chance.choice(self._living()).now, _url(self._chance.randrange(URLS + 2))
         draft = SubscriptionDraft(tenant=sub.tenant, url=url, types=sub.types)
-        life, _ = await self._ask(machine, lambda engine: engine.change(sub.id, draft))
+        life, _ = await self._ask(machine, lambda engine: engine.change(sub.id, lambda _: draft))
         self._known(life, sub.id)
         return True
 

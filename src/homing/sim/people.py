@@ -102,7 +102,7 @@ class People:
             filters=subscription.filters,
         )
         changed = msgspec.structs.replace(draft, **changes)
-        await self._world.ask(lambda engine: engine.change(subscription.id, changed))
+        await self._world.ask(lambda engine: engine.change(subscription.id, lambda _: changed))
 
     def _living(self) -> Sub | None:
         subs = [sub for sub in self._books.subs.values() if not sub.deleted]

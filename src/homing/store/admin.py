@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.errors import AlreadyFinished, NotFound, StaleEndpoints
+from homing.errors import AlreadyFinished, NotFound, StaleCatalog, StaleEndpoints
 from homing.model import (
     Attempt,
     Delivery,
@@ -68,6 +68,8 @@ class Admin:
         async def work(tx: Tx) -> Subscription:
             version = await _raise_catalog(tx)
             before = await _living(tx, subscription.id)
+            if before.version != subscription.version:
+                raise StaleCatalog
             endpoint_id = await _endpoint_at(tx, endpoint)
             stored = replace(subscription, endpoint_id=endpoint_id, version=version)
             await _replace_subscription(tx, stored)

@@ -59,5 +59,5 @@ class Parts(Struct, frozen=True):
     options: WebOptions
     started_at: int = 0
     room: Room = field(default_factory=Room)  # for bodies
-    # Read, merge, write: of two at a time one's change would be lost.
-    patching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Look for room or for an equal one, then write: of two at a time both would find it so.
+    subscribing: asyncio.Lock = field(default_factory=asyncio.Lock)

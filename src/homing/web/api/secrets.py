@@ -44,9 +44,8 @@ async def rotate(call: Call) -> Answer:
         raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
     if given.secret is not None:
         read_secret(given.secret)
-    async with call.parts.patching:
-        before = await there(call)
-        after = await call.parts.engine.rotate(before.id, given.secret, overlap_ms=given.overlap_ms)
+    before = await there(call)
+    after = await call.parts.engine.rotate(before.id, given.secret, overlap_ms=given.overlap_ms)
     view = subscription_view(after)
     return json_answer(SecretRotated(**asdict(view), secret=after.secrets[0].value))
 

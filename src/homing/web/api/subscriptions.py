@@ -56,7 +56,7 @@ async def create(call: Call) -> Answer:
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     call.who.writes(draft.tenant)
-    async with call.parts.patching:  # Two at a time would both find room for one.
+    async with call.parts.subscribing:  # Two at a time would both find room for one.
         await call.parts.quotas.subscription(draft.tenant)
         subscription = await call.parts.engine.subscribe(draft)
     view = subscription_view(subscription)
@@ -82,14 +82,13 @@ async def get(call: Call) -> Answer:
 async def change(call: Call) -> Answer:
     given = call.content(SubscriptionPatch)
     options = call.parts.options
-    async with call.parts.patching:
-        before = await there(call)
-        draft = check_subscription(
-            _merged(before, given),
-            policies=options.policies,
-            refuses=None if given.url is UNSET else options.refuses,
-        )
-        after = await call.parts.engine.change(before.id, draft)
+    refuses = None if given.url is UNSET else options.refuses
+
+    def draft(before: Subscription) -> SubscriptionDraft:
+        merged = _merged(before, given)
+        return check_subscription(merged, policies=options.policies, refuses=refuses)
+
+    after = await call.parts.engine.change((await there(call)).id, draft)
     return json_answer(subscription_view(after))
 
 

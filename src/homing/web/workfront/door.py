@@ -76,7 +76,7 @@ async def create(call: Call) -> Answer:
         draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     except Invalid as error:
         raise in_their_words(error) from None
-    async with call.parts.patching:
+    async with call.parts.subscribing:
         refuse_duplicate(draft, await versions.door_subscriptions(call.parts, tenant))
         await call.parts.quotas.subscription(tenant)
         made = await call.parts.engine.subscribe(draft)
@@ -111,7 +111,7 @@ async def delete(call: Call) -> Answer:
 
 async def change_version(call: Call) -> Answer:
     version = _version(call.content(VersionIn).version)
-    async with call.parts.patching:
+    async with call.parts.subscribing:
         subscription = await _there(call)
         await versions.set_version(call.parts, subscription, version, now=call.now)
     return _answer(Created(show_id(SUBSCRIPTION, subscription.id), version))
@@ -120,7 +120,7 @@ async def change_version(call: Call) -> Answer:
 async def change_versions(call: Call) -> Answer:
     given = call.content(VersionsIn)
     version = _version(given.version)
-    async with call.parts.patching:
+    async with call.parts.subscribing:
         chosen = _chosen(given, await _all(call))
         for one in chosen:
             await versions.set_version(call.parts, one, version, now=call.now)

@@ -36,7 +36,9 @@ async def set_version(parts: Parts, subscription: Subscription, version: str, *,
         return
     draft = draft_of(subscription)
     changed = replace(own, version=version, version_at=now)
-    await parts.engine.change(subscription.id, replace(draft, workfront=changed))
+    await parts.engine.change(
+        subscription.id, lambda stored: replace(draft_of(stored), workfront=changed)
+    )
     twin = await _twin(parts, subscription)
     stands_in = replace(
         draft,
@@ -48,7 +50,7 @@ async def set_version(parts: Parts, subscription: Subscription, version: str, *,
     if twin is None:
         await parts.engine.subscribe(stands_in)
     else:
-        await parts.engine.change(twin.id, stands_in)
+        await parts.engine.change(twin.id, lambda _: stands_in)
 
 
 async def delete(parts: Parts, subscription: Subscription) -> None:

@@ -202,13 +202,11 @@ async def create(visit: Visit) -> Shown | Answer:
 
 
 async def change(visit: Visit) -> Shown | Answer:
-    async with visit.parts.patching:
-        before = await there(visit)
-        try:
-            draft = _draft(visit, before)
-            await visit.parts.engine.change(before.id, draft)
-        except Invalid as error:
-            return _again(visit, error, before)
+    before = await there(visit)
+    try:
+        await visit.parts.engine.change(before.id, lambda stored: _draft(visit, stored))
+    except Invalid as error:
+        return _again(visit, error, before)
     return visit.done("Changed. What is pending goes by the new values.", to=_at(before.id))
 
 
@@ -248,9 +246,8 @@ async def delete(visit: Visit) -> Answer:
 
 
 async def rotate(visit: Visit) -> Shown:
-    async with visit.parts.patching:
-        before = await there(visit)
-        after = await visit.parts.engine.rotate(before.id, None, overlap_ms=OVERLAP_MS)
+    before = await there(visit)
+    after = await visit.parts.engine.rotate(before.id, None, overlap_ms=OVERLAP_MS)
     endpoint = await visit.parts.views.endpoint(after.endpoint_id)
     filters = msgspec.json.format(after.filters, indent=2) if after.filters != "[]" else ""
     secret = after.secrets[0].value
