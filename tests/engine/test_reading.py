@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.world import HOUR, MINUTE, SECOND, World, always, live
 from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
 from homing.model import Status
 
 URL = "https://receiver.example/hook"
@@ -18,9 +19,10 @@ def slowly(call: Callable[..., Awaitable[Any]]) -> Any:
     """Done at once; the answer takes a while."""
 
     async def answer(*args: Any, **more: Any) -> Any:
-        result = await call(*args, **more)
-        await asyncio.sleep(0.05)
-        return result
+        try:
+            return await call(*args, **more)
+        finally:
+            await asyncio.sleep(0.05)
 
     return answer
 
@@ -65,6 +67,44 @@ def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptanc
         assert seen == sorted(seen)
 
     live(story, EngineOptions(ready_max=1))
+
+
+def test_a_pause_asked_for_during_a_load_ends_when_it_should() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503, latency_ms=30, retry_after="3")
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(10)
+        world.flow.due = slowly(world.flow.due)  # type: ignore[method-assign]
+        await world.publish()  # It is being read when the answer to the first one comes.
+        await world.wait(2_900)
+        assert len(world.hits(URL)) == 1
+        await world.wait(500)
+        assert len(world.hits(URL)) == 2
+
+    live(story, EngineOptions(ready_max=0))
+
+
+def test_a_pause_asked_for_during_a_load_that_fails_ends_when_it_should() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503, latency_ms=30, retry_after="3")
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(10)
+        due = world.flow.due
+
+        async def fails(*_args: Any, **_more: Any) -> Any:
+            world.flow.due = due  # type: ignore[method-assign]
+            raise StoreUnavailable
+
+        world.flow.due = slowly(fails)  # type: ignore[method-assign]
+        await world.publish()
+        await world.wait(2_900)
+        assert len(world.hits(URL)) == 1
+        await world.wait(500)
+        assert len(world.hits(URL)) == 2
+
+    live(story, EngineOptions(ready_max=0))
 
 
 def test_a_delivery_that_was_read_before_its_publisher_is_answered_goes_once() -> None:

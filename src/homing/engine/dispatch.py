@@ -56,6 +56,7 @@ class Dispatcher(Shelf):
             core.clock,
             on_start=self.know,
             on_rows=self._loaded,
+            look=self.look,
             room=self._room,
             may_read=self._may_read,
         )

@@ -31,11 +31,12 @@ class Loader:
         *,
         on_start: Callable[[EndpointStart], object],
         on_rows: Callable[[Station, set[int], DueAnswer], None],
+        look: Callable[[Station], None],
         room: Callable[[], int],
         may_read: Callable[[], bool],
     ) -> None:
         self._flow, self._clock = flow, clock
-        self._on_start, self._on_rows = on_start, on_rows
+        self._on_start, self._on_rows, self._look = on_start, on_rows, look
         self._room, self._may_read = room, may_read
         self._hungry: dict[Station, None] = {}  # want rows
         self._unknown: dict[int, None] = {}  # endpoints to read
@@ -127,7 +128,7 @@ class Loader:
             for station, _, more_fresh, next_due in asked:
                 station.end_load()
                 station.restore(more_fresh=more_fresh, next_due=next_due)
-                self._hungry[station] = None
+                self._look(station)  # It may have been held meanwhile.
             raise
         self._learn(answers)
         for ask, (station, before, more_fresh, next_due), answer in zip(
@@ -137,7 +138,7 @@ class Loader:
             if station.stale or ask.enabled_since != station.endpoint.health.enabled_since:
                 # Rows have moved away, or it was enabled and what was fresh is no longer.
                 station.restore(more_fresh=more_fresh, next_due=next_due)
-                self._hungry[station] = None
+                self._look(station)
                 continue
             # Where no fresh rows were asked for, all there are of them are here already.
             station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
