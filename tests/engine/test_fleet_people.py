@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.fleet_world import URL, FleetWorld, fleet, two
-from engine.world import SECOND, changed
+import pytest
+
+from engine.fleet_world import LEASE_MS, URL, FleetWorld, Machine, at, fleet, two
+from engine.world import MINUTE, SECOND, always, balanced, changed
+from homing.errors import NotFound, StoreUnavailable, Unavailable
 
 OTHER = "https://other.example/"
 
@@ -55,3 +58,71 @@ def test_of_two_changes_at_once_both_hold() -> None:
         assert len(stored.secrets) == 2
 
     fleet(story)
+
+
+async def with_backlog(world: FleetWorld) -> tuple[Machine, Machine, int]:
+    """An owner that is busy for ten seconds, another that it does not hear, the subscription."""
+    await two(world)
+    owner, other, _ = await at(world)
+    world.sender.scripts[URL] = always(200, latency_ms=1_000)
+    for _ in range(100):
+        await world.publish()
+    await world.wait(SECOND)
+    world.air.cut = True
+    return owner, other, (await world.deliveries())[0].delivery.subscription_id
+
+
+def test_no_attempt_starts_anywhere_after_a_delete_is_answered() -> None:
+    async def story(world: FleetWorld) -> None:
+        owner, other, subscription_id = await with_backlog(world)
+        await other.engine.unsubscribe(subscription_id)
+        seen = len(owner.hits(URL))
+        await world.wait(MINUTE)
+        assert 0 < len(owner.hits(URL)) == seen < 100
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_no_attempt_starts_at_the_old_url_after_its_change_is_answered() -> None:
+    async def story(world: FleetWorld) -> None:
+        owner, other, subscription_id = await with_backlog(world)
+        await other.engine.change(subscription_id, changed(url=OTHER))
+        seen = len(owner.hits(URL))
+        await world.wait(MINUTE)
+        assert 0 < len(owner.hits(URL)) == seen < 100
+        assert len(world.all_hits(OTHER)) == 100 - seen
+        await balanced(world)
+
+    fleet(story)
+
+
+def test_an_answer_does_not_wait_for_a_process_that_has_died() -> None:
+    async def story(world: FleetWorld) -> None:
+        owner, other, subscription_id = await with_backlog(world)
+        owner.beats.silent = True  # It stops by its own clock before its lease ends.
+        owner.engine._core.catalog.refresh = unanswered  # type: ignore[method-assign]
+        asked_at = world.clock.now()
+        await other.engine.unsubscribe(subscription_id)
+        assert world.clock.now() <= asked_at + LEASE_MS + SECOND
+        seen = len(owner.hits(URL))
+        await world.wait(MINUTE)
+        assert len(owner.hits(URL)) == seen
+
+    fleet(story)
+
+
+def test_a_process_that_lives_and_does_not_read_is_told_of_and_not_waited_for_for_ever() -> None:
+    async def story(world: FleetWorld) -> None:
+        owner, other, subscription_id = await with_backlog(world)
+        owner.engine._core.catalog.refresh = unanswered  # type: ignore[method-assign]
+        with pytest.raises(Unavailable, match="here:"):
+            await other.engine.unsubscribe(subscription_id)
+        with pytest.raises(NotFound):  # It is deleted all the same.
+            await other.engine.unsubscribe(subscription_id)
+
+    fleet(story)
+
+
+async def unanswered() -> None:
+    raise StoreUnavailable

@@ -56,6 +56,15 @@ LEASE_BUGS = [
     ),
     # --- what is stored, and what people change
     bug(
+        "a change is answered while others do not act on it",
+        (
+            "homing.engine.aware:Aware.all_know",
+            "while behind := await self._store.behind(version, but=self._me):",
+            "while behind := []:",
+        ),
+        fleet=True,
+    ),
+    bug(
         "the history of a fleet says dropped",
         ("homing.store.rows:history_row", "finished.status,", "'dropped',"),
         fleet=True,

@@ -9,6 +9,7 @@ FOUND = {
     "a bucket is handed over with attempts in flight": 1,
     "a canary takes a slot that is not there": 10,
     "a cancelled delivery finishes once more": 11,
+    "a change is answered while others do not act on it": 73,
     "a change of state has no numbers": 0,
     "a change of state is not recorded": 0,
     "a change whose reply was lost is not read again": 0,

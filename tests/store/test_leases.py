@@ -318,3 +318,20 @@ async def test_everything_works_without_a_session_of_ones_own(
         assert await pending_ids(db) == []
     finally:
         await db.close()
+
+
+async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
+    leases: Leases, time: Time
+) -> None:
+    one, two = await joined(leases, "a:1"), await joined(leases, "b:2")
+    await joined(leases, "c:3", delivers=False)  # It sends nothing.
+    assert await leases.behind(5, but=one.id) == ["b:2"]
+    await leases.knows(two.id, 4)
+    assert await leases.behind(4, but=one.id) == []
+    assert await leases.behind(5, but=one.id) == ["b:2"]
+    await leases.knows(two.id, 5)
+    await leases.knows(two.id, 3)  # It comes late.
+    assert await leases.behind(5, but=one.id) == []
+    assert await leases.behind(5, but=two.id) == ["a:1"]
+    time.now += LEASE  # It has stopped sending by now.
+    assert await leases.behind(5, but=two.id) == []

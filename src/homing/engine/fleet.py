@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
+from homing.engine.aware import Aware
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet_pulse import FleetPulse
@@ -89,6 +90,7 @@ class Fleet:
         self._news.on_topic = self._hear_topic
         self._held.work_abroad, self._held.change_abroad = self._news.work, self._news.changed
         self._held.tell = self._news.topic
+        self._aware = Aware(core, self._store, me=self._me, lease_ms=parts.lease_ms)
         settler.on_lost = self.lose
 
     async def start(self) -> None:
@@ -300,7 +302,7 @@ class Fleet:
 
     async def _refresh(self) -> None:
         try:
-            await self._catalog.refresh()
+            await self._aware.catch_up()
         except HomingError as error:
             log.debug("the catalog cannot be read", error=str(error))
         self.on_tidy()
@@ -330,6 +332,7 @@ class Fleet:
                 changed = version != before.get(topic, 0)
             if changed:
                 self._hear_topic(topic)
+        await self._aware.say()
         self._read_soon()
         if self._looks % RECENT_EVERY == 0:
             await self._look_for_recent()
@@ -348,7 +351,7 @@ class Fleet:
 
     async def _look_for_recent(self) -> None:
         """What was published a moment ago and is not known here: its word was lost."""
-        mine, now = self._mine(), self._clock.now()
+        mine, now = self._held.numbers(), self._clock.now()
         if not mine:
             return
         from_id, upto_id = id_floor(now - RECENT_MS), id_floor(now - SETTLED_MS)
@@ -360,14 +363,11 @@ class Fleet:
     async def _walk(self) -> None:
         """One step of a slow round over all endpoints here: nothing lies unknown for ever."""
         if not self._walk_on:
-            self._walk_on = dict.fromkeys(self._mine(), 0)
+            self._walk_on = dict.fromkeys(self._held.numbers(), 0)
         step = dict(islice(self._walk_on.items(), WALK))
         for bucket in step:
             del self._walk_on[bucket]
         self._walk_on.update(await self._read_page(step))
-
-    def _mine(self) -> list[int]:
-        return [bucket for bucket, epoch in enumerate(self._held.mine) if epoch]
 
     def pulse(self) -> FleetPulse:
         beat_at = self._held.good_until - self._parts.lease_ms * 9 // 10

@@ -8,7 +8,7 @@ the moment at which another process may take the buckets, by our own clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from homing.policy.shares import BUCKETS
 
@@ -17,6 +17,10 @@ FOR_EVER = 1 << 62
 
 def _nobody(_bucket: int, _endpoint_id: int) -> None:
     raise AssertionError("an embedded process holds every bucket")
+
+
+async def _known(_version: int) -> None:
+    """An embedded process knows what it has read."""
 
 
 class Held:
@@ -32,6 +36,7 @@ class Held:
         self.work_abroad: Callable[[int, int], None] = _nobody
         self.change_abroad: Callable[[int, int], None] = _nobody
         self.tell: Callable[[str], None] = lambda _topic: None  # all others, of a topic
+        self.all_know: Callable[[int], Awaitable[None]] = _known  # until they act on a version
 
     def fence(self, bucket: int) -> int:
         """The epoch under which a write to this bucket is made; 0: none is needed."""
@@ -41,6 +46,10 @@ class Held:
         if not self.fenced:
             return ()
         return tuple((bucket, self.epochs[bucket]) for bucket in sorted(set(buckets)))
+
+    def numbers(self) -> list[int]:
+        """The buckets whose work may start here."""
+        return [bucket for bucket, epoch in enumerate(self.mine) if epoch]
 
     @property
     def keeps_house(self) -> bool:

@@ -139,7 +139,7 @@ class Operator:
                 new = await self._replace_once(changed(old))
             except StaleCatalog:
                 continue
-            self._held.tell("catalog")
+            await self._tell(new)
             if new.endpoint_id != old.endpoint_id:
                 await self._chores()
             return new
@@ -172,9 +172,15 @@ class Operator:
                     subscription_id, now=now, chore_id=self._ids.take(now)
                 )
                 await self._catalog.refresh()
-        self._held.tell("catalog")
         self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
+        await self._tell(gone)
         await self._chores()
+
+    async def _tell(self, changed: Subscription) -> None:
+        """What is answered holds in every process."""
+        self._held.tell("catalog")
+        with self._in_doubt():
+            await self._held.all_know(changed.version)
 
     @contextmanager
     def _in_doubt(self) -> Iterator[None]:

@@ -73,6 +73,12 @@ class FleetStore(Protocol):
     async def versions(self) -> dict[str, int]:
         """Of each topic how often it has changed; "catalog" is among them."""
 
+    async def knows(self, member_id: int, version: int) -> None:
+        """This process has read the catalog up to this version."""
+
+    async def behind(self, version: int, *, but: int) -> list[str]:
+        """The names of those that are alive and send, and have not read it so far."""
+
     async def oldest_snapshot(self) -> tuple[int, str]:
         """Milliseconds for which somebody's transaction has held back vacuum, and whose."""
 

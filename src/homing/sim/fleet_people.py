@@ -142,8 +142,9 @@ class FleetPeople:
         return True
 
     def _known(self, life: Life, subscription_id: int) -> None:
-        """Who has answered a change acts on it from then on."""
-        now = self._books.subs[subscription_id].now
+        """What was answered is acted on from then on, by all."""
+        sub = self._books.subs[subscription_id]
+        now, sub.answered = sub.now, True
         told = self._books.catalogs[life.number][subscription_id]
         self._books.must(
             told.version >= now.version or now.updated_at > told.updated_at,

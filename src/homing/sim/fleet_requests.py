@@ -66,7 +66,8 @@ class FleetRequests:
     def _subscribed(self, hit: Hit, sub: Sub, known: Subscription) -> None:
         same = (known.url, known.deleted_at) == (sub.now.url, sub.now.deleted_at)
         self._books.must(
-            same or self._books.may_not_know(hit.life, sub.changed, at=hit.at),
+            same
+            or (not sub.answered and self._books.may_not_know(hit.life, sub.changed, at=hit.at)),
             "S9",
             lambda: f"{hit.delivery} goes to {hit.url}; long since it is {sub}",
         )

@@ -135,6 +135,20 @@ class Leases:
 
         return await self._db.run(work, look=True)
 
+    async def knows(self, member_id: int, version: int) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("process_knows", id=member_id, catalog=version)
+
+        await self._db.run(work)
+
+    async def behind(self, version: int, *, but: int) -> list[str]:
+        async def work(tx: Tx) -> list[str]:
+            now = await self._now(tx)
+            found = await tx.all("processes_behind", catalog=version, but=but, now=now)
+            return [name for (name,) in found]
+
+        return await self._db.run(work, look=True)
+
     async def oldest_snapshot(self) -> tuple[int, str]:
         async def work(tx: Tx) -> tuple[int, str]:
             row = await tx.one("oldest_snapshot")

@@ -24,6 +24,14 @@ DELETE FROM process WHERE node = :node;
 -- name: process_renew
 UPDATE process SET delivers = :delivers, expires_at = :expires_at WHERE id = :id RETURNING id;
 
+-- name: process_knows
+UPDATE process SET catalog = :catalog WHERE id = :id AND catalog < :catalog;
+
+-- name: processes_behind
+-- Whose heartbeat has stopped has stopped sending: it is not waited for.
+SELECT name FROM process
+WHERE delivers = 1 AND expires_at > :now AND catalog < :catalog AND id <> :but ORDER BY id;
+
 -- name: process_leave
 UPDATE process SET delivers = 0, expires_at = :now WHERE id = :id;
 

@@ -1,0 +1,3 @@
+-- The version of the subscriptions that a process has read: it acts on no older one.
+
+ALTER TABLE process ADD COLUMN catalog INTEGER NOT NULL DEFAULT 0;
