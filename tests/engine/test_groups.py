@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 
-from engine.world import SECOND, World, live
+from engine.world import MINUTE, SECOND, World, live
 from homing.engine.options import EngineOptions
 from homing.engine.publish import Told
 from homing.errors import StoreUnavailable, TooLarge
@@ -98,6 +100,53 @@ def test_who_was_refused_is_not_told_again_when_the_others_fail() -> None:
         assert [type(it) for it in near] == [StoreUnavailable]
 
     live(story, EngineOptions(request_deliveries_max=1))
+
+
+def test_nobody_waits_behind_a_commit_that_is_not_answered() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        publisher, publish, held = world.engine._publisher, world.flow.publish, asyncio.Event()
+
+        async def hangs(*args: Any, **more: Any) -> Any:
+            await held.wait()
+            return await publish(*args, **more)
+
+        world.flow.publish = hangs  # type: ignore[method-assign]
+        told: dict[str, Told] = {}
+        for key in ("being written", "this one too", "waits"):
+            publisher.publish_then([draft(key)], partial(told.__setitem__, key))
+            await world.settled()
+        await world.wait(4_990)
+        assert told == {}
+        await world.wait(20)
+        assert list(told) == ["waits"]  # Nothing was written of it: that is certain.
+        assert isinstance(told["waits"], StoreUnavailable)
+        with pytest.raises(StoreUnavailable, match="five seconds"):
+            await world.publish(key="new")
+        await world.wait(MINUTE)
+        held.set()
+        await world.settled()
+        assert [isinstance(it, list) for it in told.values()] == [False, True, True]
+        assert (await world.publish(key="new")).new
+        await world.settled()
+        assert len(world.hits(URL)) == 3
+
+    live(story)
+
+
+def test_a_store_that_is_slow_and_answers_keeps_its_publishers() -> None:
+    async def story(world: World) -> None:
+        publish = world.flow.publish
+
+        async def slow(*args: Any, **more: Any) -> Any:
+            await asyncio.sleep(4)
+            return await publish(*args, **more)
+
+        world.flow.publish = slow  # type: ignore[method-assign]
+        receipts = await asyncio.gather(*(world.publish(key=f"k-{n}") for n in range(40)))
+        assert all(it.new for it in receipts)
+
+    live(story, EngineOptions(publish_events_max=5))
 
 
 def test_a_commit_that_is_cancelled_begins_no_other() -> None:

@@ -26,7 +26,7 @@ from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
 from homing.engine.probe import Prober
-from homing.engine.publish import Publisher, Told
+from homing.engine.publish import SILENT_MS, Publisher, Told
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
@@ -51,7 +51,6 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
-SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
 DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
 

@@ -23,6 +23,7 @@ from homing.errors import (
     HomingError,
     ShuttingDown,
     StaleCatalog,
+    StoreUnavailable,
     TooLarge,
     Unavailable,
 )
@@ -33,6 +34,9 @@ from homing.ports import NewEvent, Receipt, Refusal
 log = structlog.get_logger("homing.publish")
 
 COMMITS_MOST = 2  # at the store at once
+SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
+
+_SILENT = "The store has not answered for five seconds."
 
 Told = list[Receipt] | HomingError  # what comes of a publish: a receipt for each, or why not
 
@@ -55,6 +59,8 @@ class Publisher:
         self._commits: dict[asyncio.Task[None], int] = {}  # under way, in their order; since when
         self._gathering = False  # the last of them has not begun
         self._last_group = 0
+        self._silent = False  # the store does not answer: nobody is to wait for it
+        self._timer: asyncio.TimerHandle | None = None
         self.closed = False
         self.commits = 0
         self.published = 0
@@ -91,6 +97,8 @@ class Publisher:
         """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
         if self.closed:
             raise ShuttingDown
+        if self._silent:
+            raise StoreUnavailable(_SILENT)
         distinct, index = self._distinct(drafts)
         self._waiting.append(_Waiting(distinct, index, tell))
         self._go_on()
@@ -105,6 +113,25 @@ class Publisher:
             self._gathering = True
             task = asyncio.get_running_loop().create_task(self._commit_next())
             self._commits[task] = self._clock.now()
+            self._watch()
+
+    def _watch(self) -> None:
+        """Look again when the oldest commit should have been answered."""
+        since = self.since
+        if since is not None and self._timer is None:
+            wait_ms = max(since + SILENT_MS - self._clock.now(), 0)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(wait_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        """Who waits behind a commit that is not answered is told so: nothing of it is written."""
+        self._timer, since = None, self.since
+        if since is None or self._clock.now() < since + SILENT_MS:
+            self._watch()
+            return
+        self._silent = True  # Until that commit ends.
+        while self._waiting:
+            _fail(self._waiting.popleft(), StoreUnavailable(_SILENT))
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The same id twice in one batch: equal is one event, else a conflict that names both."""
@@ -137,8 +164,10 @@ class Publisher:
         finally:
             task = cast("asyncio.Task[None]", asyncio.current_task())
             del self._commits[task]
+            self._silent = False
             if not task.cancelling():  # Else all of it ends.
                 self._go_on()
+                self._watch()
 
     def _take(self) -> list[_Waiting]:
         """The next to be written: no more of those that wait than the mean of them and the last.
