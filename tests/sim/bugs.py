@@ -320,7 +320,15 @@ BUGS = [
     ),
     _bug(
         "a change whose reply was lost is not read again",
-        ("homing.engine.operate:Operator._replace", "with self._in_doubt():", "if True:"),
+        ("homing.engine.operate:Operator._replace_once", "with self._in_doubt():", "if True:"),
+    ),
+    _bug(
+        "a load that a pause overtook is forgotten",
+        (
+            "homing.engine.load:Loader._load_rows",
+            "self._look(station)\ncontinue",
+            "self._hungry[station] = None\ncontinue",
+        ),
     ),
     _bug(
         "what has expired is polled for",

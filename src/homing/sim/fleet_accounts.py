@@ -53,6 +53,7 @@ class FleetAccounts(Watch):
     def __init__(self, books: FleetBooks) -> None:
         self.books = books
         self.machines: dict[int, Machine] = {}  # by life
+        self._chores: dict[int, int] = {}  # how far each has come
         self._requests = FleetRequests(books)
         self.settlements = FleetSettlements(books)
 
@@ -286,19 +287,27 @@ class FleetAccounts(Watch):
         result: ChoreStep,
         target: Endpoint | None,
         except_ids: frozenset[int],
+        limit: int,
         **more: Any,
     ) -> None:
         del more
+        books, sub, after = self.books, self.books.subs[chore.subscription_id], self._chores
+        there = books.pending(
+            lambda it: it.endpoint_id == chore.endpoint_id and it.id > after.get(chore.id, 0)
+        )
+        there = sorted(there, key=lambda it: it.id)[:limit]
+        if there and not result.done:
+            after[chore.id] = there[-1].id
         if not result.touched:
             return
-        books, sub = self.books, self.books.subs[chore.subscription_id]
         owner, _ = books.owner_of(chore.bucket)
         right = machine.me is not None and owner == machine.me.id
         books.must(right, "S6", lambda: f"a chore is done, and {owner} holds the bucket")
-        place = (chore.subscription_id, chore.endpoint_id)
-        rows = books.pending(
-            lambda it: (it.subscription_id, it.endpoint_id) == place and it.id not in except_ids
-        )
+        rows = [
+            it
+            for it in there
+            if it.subscription_id == chore.subscription_id and it.id not in except_ids
+        ]
         books.must(len(rows) == result.touched, "S1", lambda: f"{chore}: {result}, not {len(rows)}")
         books.say(f"chore at {chore.endpoint_id}: {result.touched}")
         for duty in rows:

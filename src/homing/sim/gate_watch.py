@@ -143,7 +143,7 @@ class GateWatch:
         self._in_cut(flight, now)
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
-        self._answered_at = now
+        before, self._answered_at = self._answered_at, now
         self._hosts.pop(host, None)
         for trouble in self._hosts.values():
             trouble.others = True
@@ -154,6 +154,9 @@ class GateWatch:
                 self._suspects = left
             if evidence is not None and flight.at >= evidence:
                 self._evidence_at = min((at for _, at in self._suspects.values()), default=None)
+                if self._closed_since(before, flight):
+                    self._evidence_at = evidence
+                    self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
         elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
             self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
         cut = self.cut
@@ -163,6 +166,11 @@ class GateWatch:
             cut.disturbed = cut.disturbed or cut.first_at is not None
         elif self.surely_closed and flight.at >= cut.proven_at + 3 * self._rules.quiet_ms:
             self._opens(now)
+
+    def _closed_since(self, answered_at: int, flight: Flight) -> bool:
+        """Whether the gate may have closed while it was in flight, as nothing else got through."""
+        quiet_ms, now = self._rules.quiet_ms, self._books.clock()
+        return flight.at < answered_at + 2 * quiet_ms and now >= answered_at + quiet_ms
 
     def _opens(self, now: int) -> None:
         """A canary got through: all resumes, with slow start."""
