@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.world import HOUR, MINUTE, World, always, live
+from engine.world import HOUR, MINUTE, SECOND, Hit, Reply, Script, World, always, live
 from homing.engine.options import EngineOptions
+from homing.model import Status
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -67,3 +68,55 @@ def test_while_the_memory_is_full_only_what_can_go_at_once_is_read() -> None:
         assert len(world.hits(OTHER)) == 5
 
     live(story, EngineOptions(ready_bytes_max=2_000))
+
+
+def answers_the_second_time(latency_ms: int) -> Script:
+    seen: set[str] = set()
+
+    def script(hit: Hit) -> Reply:
+        again = hit.url in seen
+        seen.add(hit.url)
+        return Reply(200, latency_ms=latency_ms) if again else Reply(500)
+
+    return script
+
+
+async def with_retries(world: World, count: int) -> None:
+    """So many endpoints whose first retries are due a moment ago, and take four seconds."""
+    script = answers_the_second_time(4_000)
+    for number in range(count):
+        url = f"https://r{number}.example/"
+        world.sender.scripts[url] = script
+        await world.subscribe(url, f"t.{number}")
+    for number in range(count):
+        await world.publish(f"t.{number}", data={"text": "x" * 1_000})
+    await world.wait(84_800 + SECOND)
+
+
+def test_retries_that_wait_for_a_slot_keep_no_first_attempt_from_being_read() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(OTHER, "little")
+        await with_retries(world, 100)
+        assert world.engine.pulse().in_flight["retry"] == 2
+        await world.publish("little", data={})
+        await world.wait(100)
+        assert len(world.hits(OTHER)) == 1
+        await world.engine.freeze((await world.endpoint(OTHER)).id, by="ann")
+        await world.publish("little", data={})  # Now it is the store's, and read.
+        await world.engine.enable((await world.endpoint(OTHER)).id, by="ann")
+        await world.publish("little", data={})
+        await world.wait(100)
+        assert len(world.hits(OTHER)) == 3
+        await world.wait(10 * MINUTE)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+
+    live(story, EngineOptions(ready_bytes_max=8_000, retry_slots=2))
+
+
+def test_what_was_started_makes_room_for_the_next_at_once() -> None:
+    async def story(world: World) -> None:
+        await with_retries(world, 40)
+        assert world.engine.pulse().in_flight["retry"] == 40
+        assert world.engine.pulse().due_since is None
+
+    live(story, EngineOptions(ready_bytes_max=8_000))

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from engine.world import HOUR, MINUTE, SECOND, World, always, live
+from homing.engine import load
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Status
@@ -174,3 +177,26 @@ def test_a_delivery_whose_endpoint_was_enabled_before_its_window_ended_is_not_dr
         assert len(world.hits(URL)) == 2
 
     live(story)
+
+
+def test_those_who_read_for_first_attempts_all_the_time_leave_retries_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, "retried")
+        await world.publish("retried")
+        await world.wait(84_800 - SECOND)
+        for number in range(10):
+            busy = f"https://busy{number}.example/"
+            world.sender.scripts[busy] = always(200, latency_ms=20)
+            await world.subscribe(busy, "busy")
+        world.flow.due = slowly(world.flow.due)  # type: ignore[method-assign]
+        for _ in range(1_000):
+            await world.publish("busy")
+        await world.wait(1_500)
+        assert len(world.hits("https://busy0.example/")) < 1_000  # They are at it still.
+        assert len(world.hits(URL)) == 2
+
+    monkeypatch.setattr(load, "LOAD_MOST", 2)
+    live(story, EngineOptions(ready_max=0))

@@ -31,7 +31,7 @@ GATE_BUGS = [
     ),
     bug(
         "a closed gate lets everything out",
-        (f"{DISPATCH}.pump", "if self.shut:", "if False:"),
+        (f"{DISPATCH}._start_ready", "if self.shut:", "if False:"),
     ),
     bug(
         "one receiver that falls silent is called our outage",

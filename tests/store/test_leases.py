@@ -324,7 +324,10 @@ async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
     leases: Leases, time: Time
 ) -> None:
     one, two = await joined(leases, "a:1"), await joined(leases, "b:2")
-    await joined(leases, "c:3", delivers=False)  # It sends nothing.
+    mute = await joined(leases, "c:3", delivers=False)  # It sends nothing.
+    assert await leases.behind(5, but=one.id) == []  # Nor do they, until they have read.
+    for it in (one, two, mute):
+        await leases.knows(it.id, 0)
     assert await leases.behind(5, but=one.id) == ["b:2"]
     await leases.knows(two.id, 4)
     assert await leases.behind(4, but=one.id) == []

@@ -1,19 +1,23 @@
 """Who knows what of the subscriptions: a change is answered when every process acts on it.
 
-Each process writes down the version it has read. Who has changed something waits until all that
-are alive and send have read it; one whose heartbeat has stopped has stopped sending before.
+Each process writes down the version it has read, and reads before each heartbeat that lets it go
+on sending. Who has changed something waits until all that send have read it; or until those that
+have not must have stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from homing.engine.core import Core
-from homing.errors import Unavailable
+from homing.errors import HomingError
 from homing.ports import FleetStore
 
+log = structlog.get_logger("homing.aware")
+
 AGAIN_MS = 20
-LEASES_MOST = 2  # who is alive for so long and has not read never will
 
 
 class Aware:
@@ -21,8 +25,8 @@ class Aware:
 
     def __init__(self, core: Core, store: FleetStore, *, me: int, lease_ms: int) -> None:
         self._store, self._catalog, self._clock = store, core.catalog, core.clock
-        self._me, self._most_ms = me, LEASES_MOST * lease_ms
-        self._said = 0
+        self._me, self._most_ms = me, lease_ms * 9 // 10  # so long one sends after a heartbeat
+        self._said = -1
         core.held.all_know = self.all_know
 
     async def catch_up(self) -> None:
@@ -38,10 +42,16 @@ class Aware:
             self._said = max(self._said, version)
 
     async def all_know(self, version: int) -> None:
-        """Until nobody acts on an older one; Unavailable if somebody goes on doing so."""
+        """Until nobody acts on an older one."""
         until = self._clock.now() + self._most_ms
-        while behind := await self._store.behind(version, but=self._me):
+        while await self._some_behind(version):
             if self._clock.now() >= until:
-                names = ", ".join(behind)
-                raise Unavailable(f"It is done, but {names} may not act on it yet.")
+                return
             await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _some_behind(self, version: int) -> bool:
+        try:
+            return bool(await self._store.behind(version, but=self._me))
+        except HomingError as error:
+            log.debug("who knows what cannot be read", error=str(error))
+            return True

@@ -58,7 +58,7 @@ class Dispatcher(Shelf):
             on_rows=self._loaded,
             look=self.look,
             room=self._room,
-            may_read=self._may_read,
+            lanes=self._lanes,
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
         self._pacer = Pacer(options.host_rate_per_second)
@@ -195,8 +195,8 @@ class Dispatcher(Shelf):
                 self._pump_soon()
             else:
                 turns.discard(station.endpoint.tenant, station)
-        if station.wants_rows(now):
-            self._loader.rows(station)
+            if station.wants(lane, now):
+                self._loader.rows(station, lane)
         at = station.next_time(now, report_every_ms=REPORT_EVERY_MS)
         if at != station.wake_at:
             station.wake_at = at
@@ -215,7 +215,10 @@ class Dispatcher(Shelf):
     def pump(self) -> None:
         """Start all that may start now."""
         self._soon = None
+        self._start_ready()
         self._loader.go()  # There may be room again.
+
+    def _start_ready(self) -> None:
         if self.paused or self.draining or self._clock.now() >= self._held.good_until:
             return
         self._wake_due()

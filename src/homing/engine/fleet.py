@@ -134,6 +134,7 @@ class Fleet:
             if (heard_at := self._clock.now()) - asked_at <= ROUND_MOST_MS:
                 self._parts.on_clock(standing.now - (asked_at + heard_at) // 2)
             self._stand(standing)
+            await self._aware.catch_up()  # Before we go on sending.
             self._held.good_until = asked_at + self._parts.lease_ms * 9 // 10
             await self._share(standing)
         log.debug("heartbeat", until=self._held.good_until, buckets=sum(map(bool, self._held.mine)))
@@ -253,16 +254,14 @@ class Fleet:
             while self._unread:
                 buckets, self._unread = self._unread, set()
                 try:
-                    await self._read_buckets(dict.fromkeys(buckets, 0))
+                    after = dict.fromkeys(buckets, 0)
+                    while after:
+                        after = await self._read_page(after)
                 except HomingError as error:
                     self._unread |= {it for it in buckets if self._held.mine[it]}
                     log.warning("taken buckets cannot be read", error=str(error))
                     return  # The next look tries again.
             self.on_gained()
-
-    async def _read_buckets(self, after: dict[int, int]) -> None:
-        while after:
-            after = await self._read_page(after)
 
     async def _read_page(self, after: dict[int, int]) -> dict[int, int]:
         """The next endpoints of these buckets; where to go on."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
 
 import structlog
 
 from homing.engine.station import LANES, Station
 from homing.errors import HomingError
+from homing.model import Lane
 from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
@@ -33,12 +34,12 @@ class Loader:
         on_rows: Callable[[Station, set[int], DueAnswer], None],
         look: Callable[[Station], None],
         room: Callable[[], int],
-        may_read: Callable[[], bool],
+        lanes: Callable[[], tuple[Lane, ...]],
     ) -> None:
         self._flow, self._clock = flow, clock
         self._on_start, self._on_rows, self._look = on_start, on_rows, look
-        self._room, self._may_read = room, may_read
-        self._hungry: dict[Station, None] = {}  # want rows
+        self._room, self._lanes = room, lanes
+        self._hungry: dict[Lane, dict[Station, None]] = {it: {} for it in LANES}  # want rows
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # their rows are on their way, and may be old by now
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
@@ -50,9 +51,9 @@ class Loader:
         self._unknown[endpoint_id] = None
         self.go()
 
-    def rows(self, station: Station) -> None:
+    def rows(self, station: Station, lane: Lane) -> None:
         """Read the next rows of this one."""
-        self._hungry[station] = None
+        self._hungry[lane][station] = None
         self.go()
 
     def pause(self) -> None:
@@ -70,14 +71,19 @@ class Loader:
     def _may_go(self) -> bool:
         if self._paused:
             return False
-        return bool(self._unknown) or (bool(self._hungry) and self._may_read())
+        return bool(self._unknown) or self._may_read()
+
+    def _may_read(self) -> bool:
+        if not any(self._hungry.values()):
+            return False
+        return any(self._hungry[lane] for lane in self._lanes())
 
     async def _load(self) -> None:
         try:
             while self._may_go():
                 if self._unknown:
                     await self._load_endpoints()
-                if self._hungry and self._may_read():
+                if self._may_read():
                     await self._load_rows()
         except Exception as error:
             log.error("rows could not be read", error=str(error), exc_info=_bug(error))
@@ -105,18 +111,18 @@ class Loader:
             self._on_start(start)
 
     async def _load_rows(self) -> None:
-        now = self._clock.now()
-        at_once = self._room() <= 0  # The others ask again when something of theirs has gone.
+        now, at_once = self._clock.now(), self._room() <= 0
         rows_most = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
+        lanes = self._lanes()
         asks: list[DueAsk] = []
         asked: list[tuple[Station, set[int], bool, int | None]] = []
         wanted = 0
-        for station in list(islice(self._hungry, LOAD_MOST)):
-            if wanted >= rows_most:
+        for lane, station in self._next(lanes):
+            if wanted >= rows_most or len(asks) >= LOAD_MOST:
                 break
-            del self._hungry[station]
-            if station.wants_rows(now, at_once=at_once):
-                asks.append(_ask(station, at_once=at_once))
+            del self._hungry[lane][station]  # What has no gap asks again when something has gone.
+            if station.wants(lane, now, at_once=at_once):
+                asks.append(_ask(station, lanes if at_once else None))
                 wanted += asks[-1].fresh + asks[-1].retry
                 asked.append((station, station.known(), station.more_fresh, station.next_due))
                 station.begin_load()
@@ -140,9 +146,19 @@ class Loader:
                 station.restore(more_fresh=more_fresh, next_due=next_due)
                 self._look(station)
                 continue
-            # Where no fresh rows were asked for, all there are of them are here already.
+            if ask.fresh == 0 or ask.retry == 0:  # What was not asked for is as it was.
+                station.restore(
+                    more_fresh=more_fresh and ask.fresh == 0,
+                    next_due=next_due if ask.retry == 0 else None,
+                )
             station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
             self._on_rows(station, known, answer)
+
+    def _next(self, lanes: tuple[Lane, ...]) -> Iterator[tuple[Lane, Station]]:
+        """Who wants rows; the lanes take turns."""
+        queues = [list(islice(self._hungry[lane], LOAD_MOST)) for lane in lanes]
+        for turn in zip_longest(*queues):
+            yield from ((lane, it) for lane, it in zip(lanes, turn, strict=True) if it is not None)
 
     def _learn(self, answers: list[DueAnswer]) -> None:
         """How large rows are: the next load asks for no more than fits."""
@@ -157,14 +173,16 @@ def _bug(error: Exception) -> bool:
     return not isinstance(error, HomingError)
 
 
-def _ask(station: Station, *, at_once: bool) -> DueAsk:
+def _ask(station: Station, at_once: tuple[Lane, ...] | None) -> DueAsk:
+    """``at_once``: no more than could start now, in these lanes."""
     here = len(station.in_flight)  # Read again with every load: so many new ones are worth it.
-    want = max(2 * station.ramp.slots, min(here, NEW_MOST))
-    fresh, retry = (min(station.gap(it), ROWS_LEAST) if at_once else want for it in LANES)
+    want = dict.fromkeys(LANES, max(2 * station.ramp.slots, min(here, NEW_MOST)))
+    if at_once is not None:
+        want = {it: min(station.gap(it), ROWS_LEAST) if it in at_once else 0 for it in LANES}
     return DueAsk(
         endpoint_id=station.endpoint.id,
         bucket=station.endpoint.bucket,
         enabled_since=station.endpoint.health.enabled_since,
-        fresh=fresh + here + len(station.fresh) if station.more_fresh else 0,
-        retry=retry + here + len(station.retry) + station.paced,
+        fresh=want[Lane.FRESH] + here + len(station.fresh) if station.more_fresh else 0,
+        retry=want[Lane.RETRY] + here + len(station.retry) + station.paced,
     )

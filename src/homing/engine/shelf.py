@@ -46,8 +46,11 @@ class Shelf:
             and delivery.accepted_at >= health.enabled_since
             and delivery.accepted_at >= station.endpoint.hold_until
             and self.ready_count < self._options.ready_max
-            and self._room() > 0
+            and (self._room() > 0 or self._goes_at_once(station))
         )
+
+    def _goes_at_once(self, station: Station) -> bool:
+        return station.gap(Lane.FRESH) > 0 and Lane.FRESH in self._lanes()
 
     def _epoch(self, delivery: Delivery) -> int:
         return self._held.epochs[delivery.bucket]
@@ -59,11 +62,13 @@ class Shelf:
         """
         return self._options.ready_bytes_max // 2 - self.ready_bytes
 
-    def _may_read(self) -> bool:
+    def _lanes(self) -> tuple[Lane, ...]:
+        """Those for which rows may be read: while queues are full, only what can go at once."""
         if self._room() > 0:
-            return True
-        spare = self.ready_bytes < self._options.ready_bytes_max
-        return spare and any(self.has_slot(lane) for lane in LANES)
+            return LANES
+        if self.ready_bytes >= self._options.ready_bytes_max:
+            return ()
+        return tuple(lane for lane in LANES if self.has_slot(lane))
 
     def has_slot(self, lane: Lane) -> bool:
         return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most

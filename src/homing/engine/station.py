@@ -129,19 +129,18 @@ class Station:
             return 0
         return max(self.ramp.slots - self.flying[lane], 0)
 
-    def wants_rows(self, now: int, *, at_once: bool = False) -> bool:
-        """The store has something that could go, and the queue here runs low, or has a gap."""
-        due = self.next_due is not None and self.next_due <= now
-        if not (self.more_fresh or due) or self.loading or self.closed:
+    def wants(self, lane: Lane, now: int, *, at_once: bool = False) -> bool:
+        """The store has something for this lane, and the queue runs low, or there is a gap."""
+        if lane is _FRESH:
+            there, queued = self.more_fresh, len(self.fresh)
+        else:
+            there = self.next_due is not None and self.next_due <= now
+            queued = len(self.retry) + self.paced
+        if not there or self.loading or self.closed:
             return False
         if not self.enabled or now < self.endpoint.hold_until:
             return False
-        if at_once:
-            return bool((self.more_fresh and self.gap(_FRESH)) or (due and self.gap(_RETRY)))
-        low = self.ramp.slots
-        if self.more_fresh and len(self.fresh) < low:
-            return True
-        return due and len(self.retry) + self.paced < low
+        return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
 
     def due_later(self, at: int) -> None:
         """A delivery in the store falls due then."""

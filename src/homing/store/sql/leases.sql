@@ -25,10 +25,10 @@ DELETE FROM process WHERE node = :node;
 UPDATE process SET delivers = :delivers, expires_at = :expires_at WHERE id = :id RETURNING id;
 
 -- name: process_knows
-UPDATE process SET catalog = :catalog WHERE id = :id AND catalog < :catalog;
+UPDATE process SET catalog = :catalog WHERE id = :id AND coalesce(catalog, -1) < :catalog;
 
 -- name: processes_behind
--- Whose heartbeat has stopped has stopped sending: it is not waited for.
+-- Whose heartbeat has stopped has stopped sending, and reads before it goes on.
 SELECT name FROM process
 WHERE delivers = 1 AND expires_at > :now AND catalog < :catalog AND id <> :but ORDER BY id;
 

@@ -6,6 +6,7 @@ client breaks; docs/howto/develop-for-workfront.md lists the choices.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from msgspec import Struct, UnsetType
@@ -122,8 +123,9 @@ async def change_versions(call: Call) -> Answer:
     version = _version(given.version)
     async with call.parts.subscribing:
         chosen = _chosen(given, await _all(call))
-        for one in chosen:
-            await versions.set_version(call.parts, one, version, now=call.now)
+        await asyncio.gather(
+            *(versions.set_version(call.parts, one, version, now=call.now) for one in chosen)
+        )
     return _answer(VersionsOut([show_id(SUBSCRIPTION, one.id) for one in chosen], version))
 
 

@@ -1,3 +1,4 @@
--- The version of the subscriptions that a process has read: it acts on no older one.
+-- The version of the subscriptions that a process has read: it acts on no older one. NULL: it sends
+-- nothing yet.
 
-ALTER TABLE process ADD COLUMN catalog INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE process ADD COLUMN catalog INTEGER;
