@@ -137,14 +137,15 @@ def test_an_answer_does_not_wait_for_a_process_that_has_died() -> None:
     fleet(story)
 
 
-def test_a_process_whose_heart_beats_and_that_cannot_read_stops_before_the_answer() -> None:
+def test_a_process_that_cannot_read_the_subscriptions_keeps_sending_and_nobody_waiting() -> None:
     async def story(world: FleetWorld) -> None:
-        owner, other, subscription_id = await with_backlog(world)
+        owner, other, _ = await with_backlog(world)
         owner.engine._core.catalog.refresh = unanswered  # type: ignore[method-assign]
-        await other.engine.unsubscribe(subscription_id)
-        seen = len(owner.hits(URL))
+        made, asked_at = await world.subscribe(OTHER), world.clock.now()
+        await other.engine.change(made.id, changed(description="new"))
+        assert world.clock.now() <= asked_at + LEASE_MS
         await world.wait(MINUTE)
-        assert len(owner.hits(URL)) == seen
+        assert len(owner.hits(URL)) == 100
 
     fleet(story)
 

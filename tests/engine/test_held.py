@@ -120,3 +120,29 @@ def test_what_was_started_makes_room_for_the_next_at_once() -> None:
         assert world.engine.pulse().due_since is None
 
     live(story, EngineOptions(ready_bytes_max=8_000))
+
+
+def test_reading_for_first_attempts_brings_no_retries_that_cannot_go() -> None:
+    async def story(world: World) -> None:
+        failed = 0
+
+        def script(_hit: Hit) -> Reply:
+            nonlocal failed
+            failed += 1
+            return Reply(500) if failed <= 60 else Reply(200, latency_ms=4_000)
+
+        world.sender.scripts[URL] = script
+        await world.subscribe(URL, "much")
+        await world.subscribe(OTHER, "little")
+        for _ in range(60):
+            await world.publish("much", data={"text": "x" * 1_000})
+        await world.wait(84_000)
+        for _ in range(200):  # Beside them its retries fall due, and there is one slot for them.
+            await world.publish("much", data={"text": "x" * 1_000})
+        for number in range(60):
+            await world.publish("little", data={})
+            await world.wait(SECOND)
+            assert len(world.hits(OTHER)) == number + 1
+            assert world.engine.pulse().memory_bytes <= 40_000
+
+    live(story, EngineOptions(ready_bytes_max=40_000, retry_slots=1))

@@ -195,7 +195,11 @@ BUGS = [
     ),
     _bug(
         "the next due time is forgotten by a load",
-        (f"{DISPATCH}._loaded", "station.due_later(answer.next_due)", "pass"),
+        (
+            "homing.engine.load:Loader._load_rows",
+            "it.next_due if it.ask.retry == 0 else answer.next_due",
+            "None",
+        ),
     ),
     _bug(
         "the webhook-id changes on a replay",
@@ -325,9 +329,9 @@ BUGS = [
     _bug(
         "a load that a pause overtook is forgotten",
         (
-            "homing.engine.load:Loader._load_rows",
-            "self._look(station)\ncontinue",
-            "self._hungry[station] = None\ncontinue",
+            "homing.engine.load:Loader._as_it_was",
+            "self._look(asked.station)",
+            "self._hungry[Lane.FRESH][asked.station] = None",
         ),
     ),
     _bug(

@@ -108,13 +108,4 @@ LEASE_BUGS = [
         ("sql:endpoint_settle", "AND generation = ?", "AND 0 <= ?"),
         fleet=True,
     ),
-    bug(
-        "a subscription that is not known yet is taken for a deleted one",
-        (
-            "homing.engine.settle:Settler._decide",
-            "await self._core.catalog.refresh()",
-            "pass",
-        ),
-        fleet=True,
-    ),
 ]

@@ -1,8 +1,8 @@
 """Who knows what of the subscriptions: a change is answered when every process acts on it.
 
-Each process writes down the version it has read, and reads before each heartbeat that lets it go
-on sending. Who has changed something waits until all that send have read it; or until those that
-have not must have stopped.
+Each process writes down the version it has read. Who has changed something waits until all that
+send have read it; one whose heartbeat has stopped has stopped sending, and reads when it comes
+back. One that lives and cannot read is told of, and not waited for for ever.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class Aware:
 
     async def catch_up(self) -> None:
         """Read what has changed, and say so."""
+        if self._said < 0:  # From now on others wait for us.
+            await self._store.knows(self._me, 0)
+            self._said = 0
         await self._catalog.refresh()
         await self.say()
 
@@ -46,6 +49,7 @@ class Aware:
         until = self._clock.now() + self._most_ms
         while await self._some_behind(version):
             if self._clock.now() >= until:
+                log.warning("a process does not read the subscriptions", version=version)
                 return
             await asyncio.sleep(AGAIN_MS / 1000)
 

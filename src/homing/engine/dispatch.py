@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -36,7 +36,7 @@ from homing.model import (
 )
 from homing.policy.health import Ramp
 from homing.policy.outcome import judge
-from homing.ports import Answer, DueAnswer, EndpointStart
+from homing.ports import Answer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
 
@@ -65,7 +65,6 @@ class Dispatcher(Shelf):
         self._letters = Letters(deadline_of=options.deadline_of)
         self._grounded = asyncio.Event()
         self.paused = False  # the store cannot settle: nothing new starts
-        self.shut = False  # the gate is closed: only canaries start
         self.draining = False
         self._heap: list[tuple[int, int, Station]] = []
         self._tick = 0
@@ -379,22 +378,18 @@ class Dispatcher(Shelf):
         if self._timer is not None:
             self._timer.cancel()
 
-    def _loaded(self, station: Station, known: set[int], answer: DueAnswer) -> None:
-        """Rows have come: those that are not here already go into the queues."""
-        if answer.next_due is not None:
-            station.due_later(answer.next_due)
-        station.read_upto = max([station.read_upto, *(it.delivery.id for it in answer.fresh)])
+    def _loaded(self, station: Station, fresh: Sequence[Work], retry: Sequence[Work]) -> None:
+        """Rows have come, of which none is here already: they go into the queues."""
+        station.read_upto = max([station.read_upto, *(it.delivery.id for it in fresh)])
         self._read_upto = max(self._read_upto, station.read_upto)
         if station.closed:
             return
         if station.enabled:
-            lanes = (station.fresh.append, answer.fresh), (station.put_due, answer.retry)
-            for put, works in lanes:
+            for put, works in ((station.fresh.append, fresh), (station.put_due, retry)):
                 for work in works:
-                    if work.delivery.id not in known:
-                        put(work)
-                        self._count(work, +1)
-        elif answer.fresh or answer.retry:
+                    put(work)
+                    self._count(work, +1)
+        elif fresh or retry:
             station.more_fresh = True
             station.due_later(self._clock.now())
         self.look(station)

@@ -134,7 +134,8 @@ class Fleet:
             if (heard_at := self._clock.now()) - asked_at <= ROUND_MOST_MS:
                 self._parts.on_clock(standing.now - (asked_at + heard_at) // 2)
             self._stand(standing)
-            await self._aware.catch_up()  # Before we go on sending.
+            if asked_at >= self._held.good_until:  # Nobody has waited for us to read.
+                await self._refresh()
             self._held.good_until = asked_at + self._parts.lease_ms * 9 // 10
             await self._share(standing)
         log.debug("heartbeat", until=self._held.good_until, buckets=sum(map(bool, self._held.mine)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 import structlog
 
 from homing.engine.station import LANES, Station
 from homing.errors import HomingError
-from homing.model import Lane
+from homing.model import Lane, Work
 from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
@@ -22,6 +22,25 @@ NEW_MOST = 1_000  # for one endpoint
 AGAIN_MS = 1_000  # after a store that did not answer
 
 
+class _Asked:
+    """What is read for one endpoint, and what was known of the store before."""
+
+    __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "retry", "station")
+
+    def __init__(self, station: Station, fresh: int, retry: int) -> None:
+        self.station, self.fresh, self.retry = station, fresh, retry  # so many new ones
+        self.more_fresh, self.next_due = station.more_fresh, station.next_due
+        self.known = station.known()
+        here = len(station.in_flight)  # What is here already is read again.
+        self.ask = DueAsk(
+            endpoint_id=station.endpoint.id,
+            bucket=station.endpoint.bucket,
+            enabled_since=station.endpoint.health.enabled_since,
+            fresh=fresh + here + len(station.fresh) if fresh and station.more_fresh else 0,
+            retry=retry + here + len(station.retry) + station.paced if retry else 0,
+        )
+
+
 class Loader:
     """One load at a time; what is asked for meanwhile, or after one failed, goes into the next."""
 
@@ -31,7 +50,7 @@ class Loader:
         clock: Clock,
         *,
         on_start: Callable[[EndpointStart], object],
-        on_rows: Callable[[Station, set[int], DueAnswer], None],
+        on_rows: Callable[[Station, Sequence[Work], Sequence[Work]], None],
         look: Callable[[Station], None],
         room: Callable[[], int],
         lanes: Callable[[], tuple[Lane, ...]],
@@ -111,48 +130,58 @@ class Loader:
             self._on_start(start)
 
     async def _load_rows(self) -> None:
-        now, at_once = self._clock.now(), self._room() <= 0
-        rows_most = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
-        lanes = self._lanes()
-        asks: list[DueAsk] = []
-        asked: list[tuple[Station, set[int], bool, int | None]] = []
-        wanted = 0
+        now = self._clock.now()
+        asked = self._choose(now)
+        if not asked:
+            return
+        try:
+            answers = await self._flow.due([it.ask for it in asked], now=now)
+        except Exception:
+            for it in asked:
+                it.station.end_load()
+                self._as_it_was(it)
+            raise
+        self._learn(answers)
+        for it, answer in zip(asked, answers, strict=True):
+            station, known = it.station, it.known | it.station.end_load()
+            if station.stale or it.ask.enabled_since != station.endpoint.health.enabled_since:
+                # Rows have moved away, or it was enabled and what was fresh is no longer.
+                self._as_it_was(it)
+                continue
+            station.restore(  # What was not asked for is as it was.
+                more_fresh=it.more_fresh if it.ask.fresh == 0 else answer.more_fresh,
+                next_due=it.next_due if it.ask.retry == 0 else answer.next_due,
+            )
+            fresh, later = _new(answer.fresh, known, it.fresh)
+            station.more_fresh = station.more_fresh or bool(later)
+            retry, later = _new(answer.retry, known, it.retry)
+            if later:
+                station.due_later(later[0].delivery.due_at)
+            self._on_rows(station, fresh, retry)
+
+    def _choose(self, now: int) -> list[_Asked]:
+        """Whose rows are read next: for no more than there is room for."""
+        lanes, at_once = self._lanes(), self._room() <= 0
+        left = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
+        asked: list[_Asked] = []
         for lane, station in self._next(lanes):
-            if wanted >= rows_most or len(asks) >= LOAD_MOST:
+            if left <= 0 or len(asked) >= LOAD_MOST:
                 break
             del self._hungry[lane][station]  # What has no gap asks again when something has gone.
             if station.wants(lane, now, at_once=at_once):
-                asks.append(_ask(station, lanes if at_once else None))
-                wanted += asks[-1].fresh + asks[-1].retry
-                asked.append((station, station.known(), station.more_fresh, station.next_due))
+                here = len(station.in_flight)  # Read again: so many new ones are worth it.
+                most = dict.fromkeys(LANES, max(2 * station.ramp.slots, min(here, NEW_MOST)))
+                if at_once:
+                    most = {it: station.gap(it) if it in lanes else 0 for it in LANES}
+                half = (left + 1) // 2  # for each lane
+                asked.append(_Asked(station, *(min(most[it], half) for it in LANES)))
+                left -= asked[-1].fresh + asked[-1].retry
                 station.begin_load()
-        if not asks:
-            return
-        try:
-            answers = await self._flow.due(asks, now=now)
-        except Exception:
-            for station, _, more_fresh, next_due in asked:
-                station.end_load()
-                station.restore(more_fresh=more_fresh, next_due=next_due)
-                self._look(station)  # It may have been held meanwhile.
-            raise
-        self._learn(answers)
-        for ask, (station, before, more_fresh, next_due), answer in zip(
-            asks, asked, answers, strict=True
-        ):
-            known = before | station.end_load()
-            if station.stale or ask.enabled_since != station.endpoint.health.enabled_since:
-                # Rows have moved away, or it was enabled and what was fresh is no longer.
-                station.restore(more_fresh=more_fresh, next_due=next_due)
-                self._look(station)
-                continue
-            if ask.fresh == 0 or ask.retry == 0:  # What was not asked for is as it was.
-                station.restore(
-                    more_fresh=more_fresh and ask.fresh == 0,
-                    next_due=next_due if ask.retry == 0 else None,
-                )
-            station.more_fresh = station.more_fresh or (ask.fresh > 0 and answer.more_fresh)
-            self._on_rows(station, known, answer)
+        return asked
+
+    def _as_it_was(self, asked: _Asked) -> None:
+        asked.station.restore(more_fresh=asked.more_fresh, next_due=asked.next_due)
+        self._look(asked.station)  # It may have been held meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> Iterator[tuple[Lane, Station]]:
         """Who wants rows; the lanes take turns."""
@@ -173,16 +202,7 @@ def _bug(error: Exception) -> bool:
     return not isinstance(error, HomingError)
 
 
-def _ask(station: Station, at_once: tuple[Lane, ...] | None) -> DueAsk:
-    """``at_once``: no more than could start now, in these lanes."""
-    here = len(station.in_flight)  # Read again with every load: so many new ones are worth it.
-    want = dict.fromkeys(LANES, max(2 * station.ramp.slots, min(here, NEW_MOST)))
-    if at_once is not None:
-        want = {it: min(station.gap(it), ROWS_LEAST) if it in at_once else 0 for it in LANES}
-    return DueAsk(
-        endpoint_id=station.endpoint.id,
-        bucket=station.endpoint.bucket,
-        enabled_since=station.endpoint.health.enabled_since,
-        fresh=want[Lane.FRESH] + here + len(station.fresh) if station.more_fresh else 0,
-        retry=want[Lane.RETRY] + here + len(station.retry) + station.paced,
-    )
+def _new(works: Sequence[Work], known: set[int], most: int) -> tuple[list[Work], list[Work]]:
+    """Those that are not here yet: no more than were wanted, and the others, which stay there."""
+    new = [work for work in works if work.delivery.id not in known]
+    return new[:most], new[most:]

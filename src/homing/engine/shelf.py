@@ -23,6 +23,7 @@ class Shelf:
         self.ready_count = self.ready_bytes = 0
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
+        self.shut = False  # the gate is closed: only canaries start
         self.airborne = 0  # attempts made and not yet settled, probes included
         self._airborne_most = UNSETTLED_MOST + options.fresh_slots + options.retry_slots
         self._read_upto = 0  # by any station: one that was forgotten may have read so far
@@ -66,9 +67,9 @@ class Shelf:
         """Those for which rows may be read: while queues are full, only what can go at once."""
         if self._room() > 0:
             return LANES
-        if self.ready_bytes >= self._options.ready_bytes_max:
-            return ()
-        return tuple(lane for lane in LANES if self.has_slot(lane))
+        full = self.ready_bytes >= self._options.ready_bytes_max
+        read = LANES if not full else () if self.shut else (Lane.FRESH,)
+        return tuple(lane for lane in read if self.has_slot(lane))
 
     def has_slot(self, lane: Lane) -> bool:
         return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most

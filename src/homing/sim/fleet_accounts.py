@@ -230,7 +230,8 @@ class FleetAccounts(Watch):
         del more
         if result is not None:
             self.books.untold.discard(endpoint.id)
-            self.books.taken[result.delivery.id] = (machine.life.number, self.books.clock())
+            told = (machine.life.number, self.books.clock(), endpoint.url)
+            self.books.taken[result.delivery.id] = told
 
     # --- what people change ------------------------------------------------------------------
 

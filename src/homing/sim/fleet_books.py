@@ -93,7 +93,8 @@ class FleetBooks(Findings):
     sent: dict[tuple[int, int], Sent] = field(default_factory=dict)  # by delivery and number
     probes: dict[int, tuple[int, int]] = field(default_factory=dict)  # by endpoint: next, taker
     untold: set[int] = field(default_factory=set)  # endpoints whose take nobody heard of
-    taken: dict[int, tuple[int, int]] = field(default_factory=dict)  # to probe: life, when told
+    # To probe: by which life, told when, at which URL; as a stray it may go elsewhere, and not so.
+    taken: dict[int, tuple[int, int, str]] = field(default_factory=dict)
 
     def owner_of(self, bucket: int) -> tuple[int | None, int]:
         return self.owners.get(bucket, (None, 0))

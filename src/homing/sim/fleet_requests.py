@@ -43,7 +43,7 @@ class FleetRequests:
         self._subscribed(hit, sub, known)
         place = books.places[books.urls[hit.url]]
         epoch = self._held(hit, member_id, duty, place)
-        probe = books.taken.pop(number, None) == (hit.life, hit.at)
+        probe = books.taken.pop(number, None) == (hit.life, hit.at, hit.url)
         self._may_go(hit, place, probe=probe)
         right = probe or hit.at >= duty.due
         books.must(right, "S8", lambda: f"{hit.delivery} is {duty.due - hit.at} ms early")
