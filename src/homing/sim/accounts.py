@@ -329,7 +329,9 @@ class Accounts(Watch):
 
     def _told_endpoints(self, _: Any, *, result: list[Any]) -> None:
         for start in result:
-            self.books.learn(start.endpoint.id)
+            number, state = start.endpoint.id, start.endpoint.health.state.value
+            if state == self.books.endpoints[number].state:  # Else it was read before it changed.
+                self.books.learn(number)
 
     def _done_set_endpoint(self, endpoint: Endpoint, *, result: Endpoint, **more: Any) -> None:
         books, transition = self.books, more["transition"]
