@@ -245,6 +245,15 @@ def test_a_later_probe_spends_nothing(schedule: Schedule) -> None:
     assert row == replace(waiting, attempts=2)
 
 
+@pytest.mark.parametrize("t0", [NOW, None], ids=["a later one", "the first attempt"])
+def test_a_probe_after_trouble_of_ours_leaves_no_due_time_after_the_window(t0: int | None) -> None:
+    end = NOW + 7 * MINUTE
+    waiting = retry.after_ours(a_delivery(t0=t0, expires_at=end), now=end - SECOND)
+    assert waiting.due_at > end
+    row = retry.after_probe_failure(waiting, a_schedule(), now=end)
+    assert (row.due_at, row.expires_at) == (end, end)
+
+
 # --- our own trouble ------------------------------------------------------------------------
 
 

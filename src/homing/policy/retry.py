@@ -128,14 +128,17 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
 
     If the probe was its first attempt, its timetable begins with its acceptance. If then no
     retry lies ahead it stays due as it was: overdue, for the moment the endpoint is enabled.
+    Trouble of our own may have put it off past the window: that is over now.
     """
     attempts = delivery.attempts + 1
     if delivery.t0 is not None:
-        return replace(delivery, attempts=attempts, ours=0)
+        due_at = min(delivery.due_at, delivery.expires_at)
+        return replace(delivery, attempts=attempts, ours=0, due_at=due_at)
     t0 = delivery.accepted_at
     end = window_end(t0, schedule)
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
-    tried = replace(delivery, attempts=attempts, ours=0, t0=t0, expires_at=end)
+    due_at = min(delivery.due_at, end)
+    tried = replace(delivery, attempts=attempts, ours=0, t0=t0, due_at=due_at, expires_at=end)
     if step is None or min(step.due_at, end) <= now:
         return tried
     return replace(tried, retry=step.n, due_at=min(step.due_at, end))

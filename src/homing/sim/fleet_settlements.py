@@ -137,7 +137,9 @@ class FleetSettlements:
             self._gone(duty, row.attempts)
             return
         self.compare_delivery(row)
-        books.counts["past_window"] += row.due_at > row.expires_at
+        late = row.due_at > row.expires_at
+        books.counts["past_window"] += late
+        books.must(not late, "S8", lambda: f"{row.id} is due after its window")
         duty.endpoint_id, duty.bucket = row.endpoint_id, row.bucket
         right = row.bucket == books.places[row.endpoint_id].bucket
         books.must(right, "S6", lambda: f"{row.id} waits in bucket {row.bucket}")

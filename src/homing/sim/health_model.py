@@ -130,6 +130,8 @@ class DeliveryModel:
             if following is not None:
                 self.n, self.due, _ = following
                 self.due_latest = self.due
+        self.due = min(self.due, self.expires)
+        self.due_latest = min(self.due_latest, self.expires)
 
     def was_ours(self, at: int, *, probe: bool) -> None:
         """Our own trouble: again after 5 s, doubling to 60 s; what a probe took keeps its time."""

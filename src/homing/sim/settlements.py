@@ -296,8 +296,9 @@ def compare_delivery(books: Books, row: Delivery, delivery: DeliveryModel) -> bo
     )
     books.counts["model_steps"] += 1
     in_time = delivery.due <= row.due_at <= delivery.due_latest
-    tried = row.t0 is not None
-    books.counts["past_window"] += tried and row.ours == 0 and row.due_at > row.expires_at
+    late = row.t0 is not None and row.ours == 0 and row.due_at > row.expires_at
+    books.counts["past_window"] += late
+    books.must(not late, "S8", lambda: f"{name(row.id)} is due after its window")
     return books.must(
         stored == model and in_time,
         "schedule",
