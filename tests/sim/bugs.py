@@ -79,8 +79,8 @@ BUGS = [
         "a probe spends a retry",
         (
             f"{RETRY}:after_probe_failure",
-            "return replace(delivery, attempts=attempts, ours=0)",
-            "return replace(delivery, attempts=attempts, ours=0, retry=delivery.retry + 1)",
+            "return replace(delivery, attempts=attempts, ours=0, due_at=due_at)",
+            "return replace(delivery, attempts=attempts, retry=delivery.retry + 1, due_at=due_at)",
         ),
     ),
     _bug(
