@@ -23,6 +23,7 @@ LARGE_DELIVERIES = 1_000
 LARGE_REGRESSIONS = {  # with so many
     16: "of two groups of publishers at the store the second was handed on after the first, which "
     "had been staged anew",
+    51: "the watch took a notice that was as old as the settle it waited with for a wrong one",
     79: "the watch took an answer that was asked for before our outage as the end of the doubt",
     124: "the watch took an answer that was asked for before the gate closed as its opening",
     166: "a process that died in its first moment was taken to be up",
@@ -33,6 +34,7 @@ LARGE_REGRESSIONS = {  # with so many
     420: "what an endpoint had queued when it asked for a pause kept the others from being read",
     476: "a delivery that was read before its publisher was answered, by a station that was then "
     "forgotten, went twice",
+    501: "what an endpoint had queued when it asked for a pause kept the others from being read",
     503: "after an enable during a load, a first attempt went after one that was accepted later",
     671: "a pause that was asked for while rows were being read never ended",
     672: "the watch took an endpoint that was read before it was frozen for one that is known",
