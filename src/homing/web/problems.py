@@ -76,7 +76,7 @@ def problem_answer(error: HomingError) -> Answer:
         code=error.code,
         problems=[FieldReason(problem.field, problem.reason) for problem in error.problems],
     )
-    return Answer(error.http_status, encode(document), CONTENT_TYPE, _headers(error))
+    return Answer(error.http_status, encode(document), CONTENT_TYPE, refusal_headers(error))
 
 
 def refusal(error: HomingError, method: str, path: str) -> Answer:
@@ -96,7 +96,8 @@ def log_unexpected(error: Exception, *, method: str, path: str) -> None:
     _log.error("request failed", method=method, path=path, exc_info=error)
 
 
-def _headers(error: HomingError) -> Headers:
+def refusal_headers(error: HomingError) -> Headers:
+    """When to ask again, what is allowed instead, or that the connection closes."""
     if isinstance(error, StoreUnavailable):
         return ((b"retry-after", b"2"),)
     if isinstance(error, Busy):

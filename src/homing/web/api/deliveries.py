@@ -15,6 +15,7 @@ from homing.errors import (
 )
 from homing.model import Status, show_id
 from homing.ports import DeliveryFilter, DeliveryRow
+from homing.web import commands
 from homing.web.answer import Answer, Headers, json_answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.describe import describe
@@ -62,8 +63,7 @@ async def get(call: Call) -> Answer:
 
 async def replay(call: Call) -> Answer:
     old = (await _there(call)).delivery
-    await call.parts.quotas.pending(old.tenant)
-    new = await call.parts.engine.replay(old.id)
+    new = await commands.replay(call.parts, call.who, old)
     location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 

@@ -23,6 +23,7 @@ from homing.policy.admission import (
     check_events,
 )
 from homing.ports import Receipt
+from homing.web import commands
 from homing.web.answer import JSON
 from homing.web.auth import PUBLISHERS, Caller, Keys, source_of
 from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
@@ -69,7 +70,7 @@ class Publish:
 
     def __init__(self, parts: Parts, keys: Keys) -> None:
         self.engine, self._keys, self._room = parts.engine, keys, parts.room
-        self._quotas = parts.quotas if parts.quotas.limits_publishing else None
+        self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 202 once all is on disk; raises an error of the tree otherwise."""
@@ -95,7 +96,8 @@ class Publish:
         room = self._room
         body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
         try:
-            answer = published(await self._publish(_read(body, who, lines=_is_lines(kind))))
+            drafts = _read(body, who, lines=_is_lines(kind))
+            answer = published(await commands.publish(self._parts, who, drafts))
         finally:
             room.leave(body)
         await send(
@@ -111,27 +113,20 @@ class Publish:
         )
         await send({"type": "http.response.body", "body": answer})
 
-    async def _publish(self, drafts: list[EventDraft]) -> list[Receipt]:
-        quotas = self._quotas
-        if quotas is None:
-            return await self.engine.publish(drafts)
-        await quotas.publish(drafts)
-        receipts = await self.engine.publish(drafts)
-        quotas.published(drafts, receipts)
-        return receipts
-
     def short(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
         """The events of a plain request; None where there is anything to refuse, or to wait for."""
-        if len(body) > SMALL_BYTES or self._quotas is not None:
+        if len(body) > SMALL_BYTES or self._parts.quotas.limits_publishing:
             return None
         who = self._keys.known(plain.authorization)
         if who is None:
             return None
         try:
             who.must_be(PUBLISHERS)
-            return _read(body, who, lines=plain.lines)
+            drafts = _read(body, who, lines=plain.lines)
+            commands.may_publish(who, drafts)
         except HomingError:
             return None
+        return drafts
 
 
 def published(receipts: Sequence[Receipt]) -> bytes:
@@ -145,9 +140,6 @@ def _read(body: bytes, who: Caller, *, lines: bool) -> list[EventDraft]:
     """The events of a body, good in every way; raises an error of the tree."""
     drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=lines)
     check_events(drafts)
-    if who.tenant is not None:
-        for draft in drafts:
-            who.writes(draft.tenant)
     return drafts
 
 

@@ -8,6 +8,7 @@ from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnav
 from homing.model import Status, show_id
 from homing.policy.admission import TYPE_RULE, is_type, tenant_problem
 from homing.ports import ReplayFilter, ReplayJob
+from homing.web import commands
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation
@@ -22,9 +23,7 @@ async def start(call: Call) -> Answer:
     if given.dry_run:
         count, exact = await call.parts.engine.count_replay(conditions)
         return json_answer(ReplayCount(count, exact))
-    if conditions.tenant is not None:
-        await call.parts.quotas.pending(conditions.tenant)
-    job = await call.parts.engine.start_replay(conditions)
+    job = await commands.start_replay(call.parts, call.who, conditions)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_answer(replay_view(job), status=202, headers=((b"location", location),))
 

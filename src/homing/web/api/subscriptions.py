@@ -16,6 +16,7 @@ from homing.policy.admission import (
     check_subscription,
     merge_headers,
 )
+from homing.web import commands
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation
@@ -55,10 +56,7 @@ async def create(call: Call) -> Answer:
     )
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
-    call.who.writes(draft.tenant)
-    async with call.parts.subscribing:  # Two at a time would both find room for one.
-        await call.parts.quotas.subscription(draft.tenant)
-        subscription = await call.parts.engine.subscribe(draft)
+    subscription = await commands.subscribe(call.parts, call.who, draft)
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
     location = f"/v1/subscriptions/{view.id}".encode()

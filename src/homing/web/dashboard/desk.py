@@ -39,7 +39,13 @@ from homing.web.dashboard.visit import (
     told,
 )
 from homing.web.options import Parts
-from homing.web.problems import MethodNotAllowed, NoSuchPath, Unexpected, log_unexpected
+from homing.web.problems import (
+    MethodNotAllowed,
+    NoSuchPath,
+    Unexpected,
+    log_unexpected,
+    refusal_headers,
+)
 from homing.web.query import PARAMETERS_MOST, Query
 
 SIGN_IN = "/sign-in"
@@ -155,9 +161,10 @@ class Desk:
             return Answer(401 if visit.partly else 303, b"", HTML, ((name, to.encode()),))
         if visit.partly:
             said = f"{error.title} {detail}".strip()
-            return Answer(error.http_status, b"", HTML, told(said, bad=True))
+            headers = (*told(said, bad=True), *refusal_headers(error))
+            return Answer(error.http_status, b"", HTML, headers)
         values = {"title": error.title, "detail": detail, "status": error.http_status}
-        return Shown("error.html", values, error.http_status)
+        return Shown("error.html", values, error.http_status, refusal_headers(error))
 
     def visit(self, scope: Scope, who: Visitor = NOBODY, token: str = "") -> Visit:
         """The visit as far as it is known before anything can go wrong."""

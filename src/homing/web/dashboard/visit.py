@@ -27,6 +27,7 @@ class Right(StrEnum):
     NOTHING = "nothing"  # open to all
     READ = "read"
     MANAGE = "manage"  # subscriptions, endpoints, deliveries, replays
+    PUBLISH = "publish"  # events
     ADMIN = "admin"  # the whole installation
 
 
@@ -34,7 +35,9 @@ _RIGHTS: dict[Role, frozenset[Right]] = {
     Role.ADMIN: frozenset(Right),
     Role.MANAGER: frozenset({Right.NOTHING, Right.READ, Right.MANAGE}),
     Role.VIEWER: frozenset({Right.NOTHING, Right.READ}),
-    Role.PUBLISHER: frozenset({Right.NOTHING}),
+    Role.PUBLISHER: frozenset(
+        {Right.NOTHING}
+    ),  # no page is open to it, so it publishes by the API only
 }
 
 

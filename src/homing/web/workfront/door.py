@@ -24,6 +24,7 @@ from homing.model import Endpoint, Subscription, show_id
 from homing.policy.admission import DEFAULT_TENANT, check_subscription
 from homing.policy.url import parse_url
 from homing.policy.workfront import VERSIONS
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation, Param
@@ -77,10 +78,11 @@ async def create(call: Call) -> Answer:
         draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     except Invalid as error:
         raise in_their_words(error) from None
-    async with call.parts.subscribing:
+
+    async def check() -> None:
         refuse_duplicate(draft, await versions.door_subscriptions(call.parts, tenant))
-        await call.parts.quotas.subscription(tenant)
-        made = await call.parts.engine.subscribe(draft)
+
+    made = await commands.subscribe(call.parts, call.who, draft, check=check)
     shown = show_id(SUBSCRIPTION, made.id)
     version = made.workfront.version if made.workfront is not None else ""
     return _answer(Created(shown, version), status=201, location=f"{call.site}{BASE}/{shown}")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from homing.errors import AlreadyFinished, FieldProblem, Invalid, NotFound
 from homing.model import Status, show_id
 from homing.ports import ReplayJob
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.dashboard.pages.deliveries import searched
 from homing.web.dashboard.search import Search, find
@@ -62,7 +63,7 @@ async def replay(visit: Visit) -> Answer:
     if conditions is None:
         reason = "holds a condition that a bulk replay does not know"
         raise Invalid(problems=(FieldProblem("q", reason),))
-    job = await visit.parts.engine.start_replay(conditions)
+    job = await commands.start_replay(visit.parts, visit.who.caller, conditions)
     return visit.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 

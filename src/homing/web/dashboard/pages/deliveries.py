@@ -11,6 +11,7 @@ import msgspec
 from homing.errors import Invalid, NotFound
 from homing.model import show_id
 from homing.ports import DeliveryRow
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
@@ -137,7 +138,7 @@ def _curl(described: Described, data: bytes) -> str:
 
 async def replay(visit: Visit) -> Answer:
     row = await there(visit)
-    new = await visit.parts.engine.replay(row.delivery.id)
+    new = await commands.replay(visit.parts, visit.who.caller, row.delivery)
     return visit.done("Replayed: this is the new delivery.", to=_at(new.id))
 
 

@@ -11,6 +11,7 @@ from homing.model import Endpoint, Outcome, State, Status, Subscription, Transit
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.ports import DeliveryFilter, ReplayFilter
 from homing.ports.board import HOUR_MS, EndpointSort, Rollup
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
@@ -273,7 +274,8 @@ async def replay_count(visit: Visit) -> Shown:
 
 async def replay(visit: Visit) -> Answer:
     found = await _there(visit)
-    await visit.parts.engine.start_replay(_dropped(visit, found, visit.field("since")))
+    conditions = _dropped(visit, found, visit.field("since"))
+    await commands.start_replay(visit.parts, visit.who.caller, conditions)
     said = "The replay has begun: each dropped delivery becomes a new one in the retry lane."
     return visit.done(said, to=_address(found))
 

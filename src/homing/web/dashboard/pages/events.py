@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.policy.admission import DEFAULT_TENANT, EventDraft, check_events, is_key, is_type
 from homing.ports import EventRow
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.api.publish import read_drafts
 from homing.web.dashboard.pages.deliveries import pretty
@@ -78,13 +79,13 @@ async def publish(visit: Visit) -> Answer:
                 FieldProblem(it.field.rpartition(".")[2], it.reason) for it in error.problems
             )
         ) from None
-    receipt = (await visit.parts.engine.publish([draft]))[0]
+    receipt = (await commands.publish(visit.parts, visit.who.caller, [draft]))[0]
     many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
     return visit.done(f"Published: {many}.", to=path(tenant, receipt.key))
 
 
 PAGES = (
     Page(path="/events", handler=events),
-    Page(path="/events", handler=publish, method="POST", right=Right.MANAGE),
+    Page(path="/events", handler=publish, method="POST", right=Right.PUBLISH),
     Page(path="/events/{tenant}/{id:path}", handler=event),
 )

@@ -14,10 +14,12 @@ from homing.policy.admission import DEFAULT_TENANT, SubscriptionDraft, check_sub
 from homing.policy.filters import Filters, read_filters
 from homing.policy.filters_run import Verdict, read_data, run
 from homing.policy.rotation import OVERLAP_MS
+from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 from homing.web.query import show_cursor
 from homing.web.show import SUBSCRIPTION
+from homing.web.workfront import versions
 
 ROWS = 50
 TRIED_EVENTS = 10
@@ -121,6 +123,7 @@ def _draft(visit: Visit, before: Subscription | None) -> SubscriptionDraft:
         headers=_headers(visit.field("headers"), before, problems),
         policy=visit.field("policy") or None,
         deadline_ms=_deadline(visit.field("deadline_s"), problems),
+        rate_per_second=None if before is None else before.rate_per_second,
         active=visit.field("active") == "on",
         description=visit.field("description"),
         filters=_filters(visit.field("filters"), problems),
@@ -193,7 +196,7 @@ def _filters(text: str, problems: list[FieldProblem]) -> str:
 async def create(visit: Visit) -> Shown | Answer:
     try:
         draft = _draft(visit, None)
-        made = await visit.parts.engine.subscribe(draft)
+        made = await commands.subscribe(visit.parts, visit.who.caller, draft)
     except Invalid as error:
         return _again(visit, error, None)
     endpoint = await visit.parts.views.endpoint(made.endpoint_id)
@@ -241,7 +244,7 @@ async def check(visit: Visit) -> Answer:
 
 
 async def delete(visit: Visit) -> Answer:
-    await visit.parts.engine.unsubscribe((await there(visit)).id)
+    await versions.delete(visit.parts, await there(visit))
     return visit.done("Deleted; what was pending is cancelled.", to="/subscriptions")
 
 
