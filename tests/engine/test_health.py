@@ -260,6 +260,21 @@ def test_our_own_trouble_spends_nothing_and_counts_for_nobody() -> None:
     live(story)
 
 
+def test_a_limit_of_our_own_is_never_the_hosts_however_long_others_get_through() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = failing_with(Failure.OUR_LIMITS)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe("https://other.test/", "a.*")
+        for _ in range(40):
+            await world.publish()
+            await world.wait(MINUTE)
+        health = (await world.endpoint(URL)).health
+        assert (health.attempts, health.failures) == (0, 0)
+        assert (await world.endpoint("https://other.test/")).health.attempts == 40
+
+    live(story)
+
+
 def test_our_downtime_alone_drops_nothing() -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(500)

@@ -111,3 +111,97 @@ async def test_look_ups_beyond_the_threads_wait_and_abandoned_ones_are_skipped()
 
 async def test_localhost_is_found_by_the_real_look_up() -> None:
     assert "127.0.0.1:443" in await _addresses(Resolver(), "localhost")
+
+
+class Slow(Held):
+    """A look-up that says how many threads are in it."""
+
+    async def reached(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.asked) < count:
+                await asyncio.sleep(0.001)
+
+
+async def test_a_look_up_has_a_deadline_of_its_own() -> None:
+    slow = Slow()
+    resolver = Resolver(getaddrinfo=slow, look_up_s_max=0.05)
+    for _ in range(3):
+        found = await resolver.resolve("hook.test", 80)
+        assert isinstance(found, Trouble)
+        assert found.failure is Failure.OUR_DNS
+        await asyncio.sleep(0.06)
+    assert slow.asked == ["hook.test"], "no second thread asks while the first one is stuck"
+    slow.let_go.set()
+    async with asyncio.timeout(20):
+        while isinstance(await resolver.resolve("hook.test", 80), Trouble):
+            await asyncio.sleep(0.001)
+
+
+async def test_a_failure_is_remembered_for_as_long_as_it_took() -> None:
+    now, asked = 0.0, list[str]()
+
+    def silent(host: str, _port: int, **_: Any) -> list[tuple[Any, ...]]:
+        nonlocal now
+        asked.append(host)
+        now += 8
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
+
+    resolver = Resolver(getaddrinfo=silent, monotonic=lambda: now)
+    for _ in range(3):
+        found = await resolver.resolve("hook.test", 80)
+        assert isinstance(found, Trouble)
+        assert found.failure is Failure.OUR_DNS
+    assert len(asked) == 1
+    now += 8
+    await resolver.resolve("hook.test", 80)
+    assert len(asked) == 2
+
+
+async def test_a_quick_no_is_not_remembered() -> None:
+    asked = []
+
+    def unknown(host: str, _port: int, **_: Any) -> list[tuple[Any, ...]]:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "not known")
+
+    resolver = Resolver(getaddrinfo=unknown, monotonic=lambda: 7.0)
+    for _ in range(3):
+        assert isinstance(await resolver.resolve("hook.test", 80), Trouble)
+    assert len(asked) == 3
+
+
+async def test_a_name_found_lately_does_not_wait_in_our_own_queue() -> None:
+    now, slow = 0.0, Slow()
+    resolver = Resolver(getaddrinfo=slow, threads_max=1, monotonic=lambda: now)
+    slow.let_go.set()
+    found = await resolver.resolve("hook.test", 80, tenant="a")
+    slow.let_go.clear()
+    stuck = asyncio.create_task(resolver.resolve("dead.test", 80, tenant="a"))
+    await slow.reached(2)
+    now = 59.0
+    assert await resolver.resolve("hook.test", 80, tenant="a") == found
+    assert slow.asked == ["hook.test", "dead.test"]
+    now = 60.0
+    queued = asyncio.create_task(resolver.resolve("hook.test", 80, tenant="a"))
+    await asyncio.sleep(0)
+    assert not queued.done(), "what was found a minute ago says nothing any more"
+    slow.let_go.set()
+    assert await queued == found
+    await stuck
+
+
+async def test_who_joins_a_look_up_in_the_queue_of_another_tenant_starts_it() -> None:
+    """The other tenant has used up its share, and its queue is long."""
+    slow, told = Slow(), list[str]()
+    resolver = Resolver(getaddrinfo=slow, threads_max=10)
+    waiting = [
+        asyncio.create_task(resolver.resolve(f"h{n}.test", 80, tenant="busy")) for n in range(50)
+    ]
+    await slow.reached(2)  # all that one tenant may hold
+    started = resolver.resolve("h49.test", 80, tenant="calm", started=lambda: told.append("calm"))
+    waiting.append(asyncio.create_task(started))
+    await slow.reached(3)
+    assert (slow.asked[-1], told) == ("h49.test", ["calm"])
+    slow.let_go.set()
+    assert len(set(await asyncio.gather(*waiting))) == 1
+    assert slow.asked.count("h49.test") == 1

@@ -152,8 +152,9 @@ class Gate:
             self._begin_doubt(made.finished_at)
         doubt = self._doubt
         if made.outcome is Outcome.OURS:
-            proven = doubt is not None and doubt.proven
-            self.settle(made if station is None or proven else self._at_host(made, station.host))
+            surely = doubt is not None and doubt.proven
+            surely |= not policy.could_be_hosts(made.answer.failure)
+            self.settle(made if station is None or surely else self._at_host(made, station.host))
         elif doubt is None:
             self.settle(made)
         elif doubt.proven:

@@ -75,10 +75,17 @@ class Dialer:
         return self._context
 
     async def _look_up(self, flight: Flight) -> Sequence[Address] | Trouble:
-        flight.stage = Stage.LOOK_UP
+        flight.stage = Stage.QUEUE
         target = flight.request.target
         begun_at = self._monotonic()
-        found = await self._resolver.resolve(target.host, target.port)
+
+        def started() -> None:
+            flight.stage = Stage.LOOK_UP
+            flight.queued_s += self._monotonic() - begun_at
+
+        found = await self._resolver.resolve(
+            target.host, target.port, tenant=flight.request.tenant, started=started
+        )
         flight.checked_at = self._monotonic()
         flight.dns_us = int((flight.checked_at - begun_at) * 1e6)
         if isinstance(found, Trouble):
@@ -108,6 +115,9 @@ class Dialer:
             troubles.append(result)
             if result.failure is Failure.OUR_LIMITS:
                 break
+        cut_short = [one for one in troubles if one.failure is Failure.CONNECT_TIMEOUT]
+        if cut_short and flight.held_up:  # With its whole time this address might have answered.
+            return cut_short[-1]
         theirs = [one for one in troubles if one.failure not in trouble.OURS]
         return (theirs or troubles)[-1]
 

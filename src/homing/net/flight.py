@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from homing.net.connection import Connection
 
 
+HELD_UP_S = 0.05  # Deadlines are kept no more exactly than this.
+
+
 class Stage(Enum):
     """How far a flight has come; it decides what a deadline that passes is called."""
 
+    QUEUE = "queue"  # our own, before the look-up
     LOOK_UP = "look_up"
     CONNECT = "connect"
     HANDSHAKE = "handshake"
@@ -40,8 +44,14 @@ class Flight(Struct, eq=False):
     dns_us: int | None = None
     connect_us: int | None = None
     tls_us: int | None = None
+    queued_s: float = 0.0  # in our own queue, before the look-up
     checked_at: float = 0.0
     first_byte_at: float = 0.0
+
+    @property
+    def held_up(self) -> bool:
+        """Whether the receiver had less than its time, because of our own queue."""
+        return self.stage is Stage.QUEUE or self.queued_s > HELD_UP_S
 
     def phases(self, now: float) -> Phases:
         first_byte = self.first_byte_at

@@ -4,9 +4,18 @@
 servers never answer would hold up every other look-up. Here each look-up has a thread, up to a
 limit, and simultaneous questions for one name share one: a hanging name costs one thread however
 many deliveries wait for it. The threads are daemons, because the C library's look-up cannot be
-called back and must not hold up an exit.
+called back and must not hold up an exit. Tenants have fair shares of them (``policy/look_ups``).
 
-Nothing is remembered after the answer: how long an address may be used is the pool's rule.
+A look-up has a deadline of its own, after which its waiters have their answer. Its thread goes on:
+it counts for its tenant until it ends, and no second thread asks for the same name meanwhile.
+
+Every new connection asks anew, so a name that changes is noticed; how long a connection may be used
+is the pool's rule. There are two exceptions, both in bounded memory with fair shares:
+
+- a name that was found within the last minute is not put into our own queue: where no thread is
+  free for its tenant, the addresses found then are used, and the guard checks them again;
+- a failure is remembered for as long as it took: a name whose server is silent for ten seconds is
+  not asked again for ten seconds, and a quick "no such name" is asked again at once.
 """
 
 from __future__ import annotations
@@ -15,7 +24,6 @@ import asyncio
 import ipaddress
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -24,9 +32,16 @@ from msgspec import Struct
 
 from homing.model import Failure
 from homing.net import trouble
+from homing.net.clock import monotonic as system_monotonic
 from homing.net.trouble import Trouble
+from homing.policy.look_ups import FairCache, LookUpQueue
 
-THREADS_MAX = 32
+THREADS_MAX = 160  # of which one tenant can take 26
+LOOK_UP_S_MAX = 10.0  # The system asks a second name server after five.
+STUCK_S_MAX = 60.0  # then the name may be asked for again, beside the thread that never ended
+KNOWN_S_MAX = 60.0  # the same as for a connection that is kept
+FAILED_S_MAX = 30.0
+REMEMBERED_MAX = 16_384
 GetAddrInfo = Callable[..., list[tuple[Any, ...]]]
 
 # The name is wrong or has no address. Everything else is a resolver that is down or refuses.
@@ -54,81 +69,168 @@ class Address(Struct, frozen=True):
 
 
 _Found = tuple[Address, ...] | Trouble
+_Question = tuple[str, int]
 
 
 class _LookUp:
-    """One question on its way, and how many wait for it."""
+    """One question on its way: in the queue, in a thread, or in a thread and given up."""
 
-    __slots__ = ("future", "waiting")
+    __slots__ = ("begun_at", "future", "overdue", "starting", "timer")
 
     def __init__(self, future: asyncio.Future[_Found]) -> None:
         self.future = future
-        self.waiting = 0
+        self.begun_at: float | None = None  # None while it is queued
+        self.starting: list[Callable[[], None]] = []  # who is told when it leaves the queue
+        self.overdue = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+def _nobody() -> None:
+    """Who does not need to know when its look-up leaves the queue."""
 
 
 class Resolver:
     """Looks names up; a failure is a value."""
 
     def __init__(
-        self, *, getaddrinfo: GetAddrInfo = socket.getaddrinfo, threads_max: int = THREADS_MAX
+        self,
+        *,
+        getaddrinfo: GetAddrInfo = socket.getaddrinfo,
+        threads_max: int = THREADS_MAX,
+        look_up_s_max: float = LOOK_UP_S_MAX,
+        monotonic: Callable[[], float] = system_monotonic,
     ) -> None:
         self._getaddrinfo = getaddrinfo
-        self._threads_max = threads_max
-        self._threads = 0
-        self._look_ups: dict[tuple[str, int], _LookUp] = {}
-        self._queue: deque[tuple[str, int]] = deque()
+        self._look_up_s_max = look_up_s_max
+        self._monotonic = monotonic
+        self._queue: LookUpQueue[_Question] = LookUpQueue(threads_max)
+        self._look_ups: dict[_Question, _LookUp] = {}
+        self._known: FairCache[_Question, tuple[Address, ...]] = FairCache(
+            REMEMBERED_MAX, keep_s_max=KNOWN_S_MAX
+        )
+        self._failed: FairCache[_Question, Trouble] = FairCache(
+            REMEMBERED_MAX, keep_s_max=FAILED_S_MAX
+        )
 
-    async def resolve(self, host: str, port: int) -> tuple[Address, ...] | Trouble:
-        """The addresses of a host in the system's order of preference."""
+    async def resolve(
+        self, host: str, port: int, *, tenant: str = "", started: Callable[[], None] = _nobody
+    ) -> tuple[Address, ...] | Trouble:
+        """The addresses of a host in the system's order of preference.
+
+        ``started`` is called when nothing of our own is waited for any more: at once, or when the
+        look-up leaves the queue.
+        """
         literal = _literal(host, port)
         if literal is not None:
+            started()
             return (literal,)
         question = (host, port)
         look_up = self._look_ups.get(question)
+        if look_up is None or look_up.overdue:
+            failed = self._failed.get(question, self._monotonic())
+            if failed is not None:
+                started()
+                return failed
         if look_up is None:
             look_up = _LookUp(asyncio.get_running_loop().create_future())
             self._look_ups[question] = look_up
-            self._queue.append(question)
-        look_up.waiting += 1
+        if look_up.begun_at is None:
+            return await self._queued(question, look_up, tenant, started)
+        started()
+        return await asyncio.shield(look_up.future)  # A waiter that gives up leaves the others.
+
+    async def _queued(
+        self, question: _Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
+    ) -> _Found:
+        self._queue.join(tenant, question)
+        look_up.starting.append(started)
         self._start_next()
+        if look_up.begun_at is None:
+            known = self._known.get(question, self._monotonic())
+            if known is not None:
+                self._leave(question, look_up, tenant, started)
+                started()
+                return known
         try:
-            return await asyncio.shield(look_up.future)  # One who gives up leaves the others.
+            return await asyncio.shield(look_up.future)
         finally:
-            look_up.waiting -= 1
+            if look_up.begun_at is None:
+                self._leave(question, look_up, tenant, started)
+
+    def _leave(
+        self, question: _Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
+    ) -> None:
+        look_up.starting.remove(started)
+        if self._queue.leave(tenant, question):
+            del self._look_ups[question]
 
     def _start_next(self) -> None:
-        while self._queue and self._threads < self._threads_max:
-            question = self._queue.popleft()
-            look_up = self._look_ups[question]
-            if look_up.waiting == 0:  # All gave up while it was queued.
-                del self._look_ups[question]
-                continue
-            thread = threading.Thread(
-                target=self._run,
-                args=(question, look_up.future.get_loop()),
-                name=f"resolve {question[0]}",
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except (RuntimeError, MemoryError):
-                del self._look_ups[question]
-                look_up.future.set_result(
-                    Trouble(Failure.OUR_LIMITS, "no thread could be started for the look-up")
-                )
-                continue
-            self._threads += 1
+        while (turn := self._queue.start()) is not None:
+            self._start(*turn)
 
-    def _run(self, question: tuple[str, int], loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self, tenant: str, question: _Question) -> None:
+        look_up = self._look_ups[question]
+        loop = look_up.future.get_loop()
+        look_up.begun_at = self._monotonic()
+        starting, look_up.starting = look_up.starting, []
+        for started in starting:
+            started()
+        thread = threading.Thread(
+            target=self._run,
+            args=(tenant, question, look_up, loop),
+            name=f"resolve {question[0]}",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            self._queue.end(tenant)
+            del self._look_ups[question]
+            look_up.future.set_result(
+                Trouble(Failure.OUR_LIMITS, "no thread could be started for the look-up")
+            )
+            return
+        look_up.timer = loop.call_later(self._look_up_s_max, self._overdue, tenant, question)
+
+    def _overdue(self, tenant: str, question: _Question) -> None:
+        """It takes too long: those that wait have their answer, and the thread is left alone."""
+        look_up = self._look_ups[question]
+        look_up.overdue = True
+        within = f"within {self._look_up_s_max:g} s"
+        gone = Trouble(Failure.OUR_DNS, f"the name servers gave no answer {within}")
+        if not look_up.future.done():
+            look_up.future.set_result(gone)
+        self._fails(tenant, question, gone, self._look_up_s_max)
+        stuck_s = max(STUCK_S_MAX - self._look_up_s_max, 0)
+        look_up.timer = look_up.future.get_loop().call_later(
+            stuck_s, self._look_ups.pop, question, None
+        )
+
+    def _fails(self, tenant: str, question: _Question, why: Trouble, took_s: float) -> None:
+        self._failed.put(tenant, question, why, now=self._monotonic(), keep_s=took_s)
+
+    def _run(
+        self, tenant: str, question: _Question, look_up: _LookUp, loop: asyncio.AbstractEventLoop
+    ) -> None:
         found = self._ask(*question)
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            loop.call_soon_threadsafe(self._finish, question, found)
+            loop.call_soon_threadsafe(self._finish, tenant, question, look_up, found)
 
-    def _finish(self, question: tuple[str, int], found: _Found) -> None:
-        self._threads -= 1
-        future = self._look_ups.pop(question).future
-        if not future.done():
-            future.set_result(found)
+    def _finish(self, tenant: str, question: _Question, look_up: _LookUp, found: _Found) -> None:
+        self._queue.end(tenant)
+        if look_up.timer is not None:
+            look_up.timer.cancel()
+        if self._look_ups.get(question) is look_up:
+            del self._look_ups[question]
+        assert look_up.begun_at is not None
+        now = self._monotonic()
+        if isinstance(found, Trouble):
+            self._fails(tenant, question, found, now - look_up.begun_at)
+        else:
+            self._failed.forget(question)
+            self._known.put(tenant, question, found, now=now, keep_s=KNOWN_S_MAX)
+        if not look_up.future.done():
+            look_up.future.set_result(found)
         self._start_next()
 
     def _ask(self, host: str, port: int) -> _Found:

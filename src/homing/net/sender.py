@@ -197,7 +197,7 @@ class HttpSender:
     # --- requests -----------------------------------------------------------------------------
 
     def _start_dial(self, flight: Flight, key: PoolKey) -> None:
-        flight.stage = Stage.LOOK_UP
+        flight.stage = Stage.QUEUE
         flight.task = self._loop.create_task(self._dial(flight, key))
 
     def _flush(self) -> None:
@@ -256,6 +256,8 @@ class HttpSender:
             self._report("the callback of an attempt failed", error)
 
     def _fail(self, flight: Flight, why: Trouble) -> None:
+        if flight.held_up and why.failure in _LATE:
+            why = _held_up(flight, why)
         self._finish(flight, _no_answer(flight, why, self._monotonic()))
 
     def _fault(self, flight: Flight, error: Exception) -> None:
@@ -360,18 +362,33 @@ def _why_lost(connection: Connection, error: Exception | None) -> Trouble:
     return Trouble(why.failure, f"{why.detail} without an answer")
 
 
+_LATE = frozenset((Failure.TIMEOUT, Failure.CONNECT_TIMEOUT))
+
+
 def _why_late(flight: Flight) -> Trouble:
+    """What a deadline that passes is called; the wait in our own queue is not the receiver's."""
     within = f"within {flight.request.deadline_ms} ms"
     match flight.stage:
+        case Stage.QUEUE:
+            why = Trouble(Failure.OUR_LIMITS, f"the look-up did not begin {within}")
         case Stage.LOOK_UP:
             # Which resolver along the way is slow cannot be seen from here: the same as EAI_AGAIN.
             return Trouble(Failure.OUR_DNS, f"the look-up did not end {within}")
         case Stage.CONNECT:
-            return Trouble(Failure.CONNECT_TIMEOUT, f"no connection {within}")
+            why = Trouble(Failure.CONNECT_TIMEOUT, f"no connection {within}")
         case Stage.HANDSHAKE:
-            return Trouble(Failure.TIMEOUT, f"the TLS handshake did not end {within}")
+            why = Trouble(Failure.TIMEOUT, f"the TLS handshake did not end {within}")
         case Stage.ANSWER:
             begun = "the answer's head did not end" if flight.first_byte_at else "no answer"
-            return Trouble(Failure.TIMEOUT, f"{begun} {within}")
+            why = Trouble(Failure.TIMEOUT, f"{begun} {within}")
         case _:
             assert_never(flight.stage)
+    return _held_up(flight, why) if flight.held_up else why
+
+
+def _held_up(flight: Flight, why: Trouble) -> Trouble:
+    if flight.stage is Stage.QUEUE:
+        return Trouble(Failure.OUR_LIMITS, f"{why.detail}: it waited in our own queue")
+    waited_ms = round(flight.queued_s * 1000)
+    said = f"{why.detail}, of which the look-up waited {waited_ms} ms in our own queue"
+    return Trouble(Failure.OUR_LIMITS, said)

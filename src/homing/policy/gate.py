@@ -17,7 +17,8 @@ closing, and clears only the failures of other kept connections.
 While the gate is closed a few canaries go out, and the first that gets through opens it.
 
 The second rule here is the other way round: trouble that is called ours, at one host alone, for ten
-minutes in which others get through, is that host's after all.
+minutes in which others get through, is that host's after all. The exception is a limit of this
+process (descriptors, memory, its own queue of look-ups): no host causes it.
 """
 
 from __future__ import annotations
@@ -128,6 +129,11 @@ def verdict(
     if failing >= need.endpoints and hosts >= need.hosts:
         return Verdict.OURS if lives else Verdict.CLOSE
     return Verdict.THEIRS if waited_ms >= rules.judge_ms else Verdict.WAIT
+
+
+def could_be_hosts(failure: Failure | None) -> bool:
+    """Whether trouble that is called ours may turn out to be the host's."""
+    return failure is not Failure.OUR_LIMITS
 
 
 class HostTrouble(Struct, frozen=True):

@@ -1,0 +1,154 @@
+"""Look-ups in fair shares: which name is looked up next, and for which tenant.
+
+A look-up holds a thread until the system's resolver ends it, and nobody can take the thread back.
+So a tenant may hold a quarter of the threads that are still free, and no more, and a fifth of all
+threads is a reserve for tenants that hold none: one tenant with dead names leaves most of the
+threads, and after many such tenants the next one still finds a thread. Tenants that wait take
+turns, and within a tenant the names keep their order.
+
+One name is looked up once, however many wait for it. A name that waits in the queue waits there
+for each tenant that asked, and starts when the first of them has its turn.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+SHARE_OF_FREE = 4  # A tenant may hold one for every four that are free,
+RESERVE_OF_ALL = 5  # beside one in five that are for tenants that hold none.
+
+
+def has_share(held: int, *, free: int, reserve: int) -> bool:
+    """Whether a tenant that holds so many may take one more."""
+    return free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve
+
+
+class LookUpQueue(Generic[K]):
+    """Names that wait for a thread, and how many threads each tenant holds."""
+
+    def __init__(self, threads_max: int) -> None:
+        self.free = threads_max
+        self._reserve = threads_max // RESERVE_OF_ALL
+        self.held: dict[str, int] = {}
+        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+        self._askers: dict[K, dict[str, int]] = {}  # of a name in the queue: waiters by tenant
+
+    def __len__(self) -> int:
+        return len(self._askers)
+
+    def join(self, tenant: str, name: K) -> None:
+        """Let one more of this tenant wait for the name."""
+        askers = self._askers.setdefault(name, {})
+        askers[tenant] = askers.get(tenant, 0) + 1
+        self._waiting.setdefault(tenant, OrderedDict()).setdefault(name, None)
+
+    def leave(self, tenant: str, name: K) -> bool:
+        """One of this tenant gives up; True if nobody waits for the name any more."""
+        askers = self._askers[name]
+        askers[tenant] -= 1
+        if askers[tenant] == 0:
+            del askers[tenant]
+            self._forget(tenant, name)
+        if not askers:
+            del self._askers[name]
+        return not askers
+
+    def start(self) -> tuple[str, K] | None:
+        """The next name, and the tenant that now holds a thread for it; None: nobody may start.
+
+        Only tenants that hold a thread are passed over, and they are no more than the threads.
+        """
+        if self.free == 0:
+            return None
+        for tenant in self._waiting:
+            held = self.held.get(tenant, 0)
+            if has_share(held, free=self.free, reserve=self._reserve):
+                break
+        else:
+            return None
+        name = next(iter(self._waiting[tenant]))
+        self._waiting.move_to_end(tenant)
+        for asker in self._askers.pop(name):
+            self._forget(asker, name)
+        self.free -= 1
+        self.held[tenant] = held + 1
+        return tenant, name
+
+    def end(self, tenant: str) -> None:
+        """A thread of this tenant is free again."""
+        self.free += 1
+        self.held[tenant] -= 1
+        if self.held[tenant] == 0:
+            del self.held[tenant]
+
+    def _forget(self, tenant: str, name: K) -> None:
+        names = self._waiting[tenant]
+        del names[name]
+        if not names:
+            del self._waiting[tenant]
+
+
+class _Kept(Struct, Generic[V], frozen=True):
+    owner: str
+    value: V
+    until: float
+    forget_at: float
+
+
+class FairCache(Generic[K, V]):
+    """A bounded memory in which each owner may hold a share of the entries that are free.
+
+    An owner that may hold no more loses its own oldest entry; it never removes another's.
+    """
+
+    def __init__(self, entries_max: int, *, keep_s_max: float) -> None:
+        self._entries_max, self._keep_s_max = entries_max, keep_s_max
+        self._entries: OrderedDict[K, _Kept[V]] = OrderedDict()  # oldest first
+        self._owned: dict[str, OrderedDict[K, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def owned(self, owner: str) -> int:
+        return len(self._owned.get(owner, ()))
+
+    def get(self, key: K, now: float) -> V | None:
+        """What is remembered, if its time has not ended."""
+        kept = self._entries.get(key)
+        return kept.value if kept is not None and now < kept.until else None
+
+    def put(self, owner: str, key: K, value: V, *, now: float, keep_s: float) -> None:
+        """Remember a value for at most so long."""
+        self.forget(key)
+        while self._entries:
+            oldest, kept = next(iter(self._entries.items()))
+            if now < kept.forget_at:
+                break
+            self.forget(oldest)
+        free = self._entries_max - len(self._entries)
+        mine = self._owned.get(owner)
+        reserve = self._entries_max // RESERVE_OF_ALL
+        if not has_share(len(mine or ()), free=free, reserve=reserve):
+            if mine is None:
+                return
+            self.forget(next(iter(mine)))
+        until = now + min(keep_s, self._keep_s_max)
+        self._entries[key] = _Kept(owner, value, until, now + self._keep_s_max)
+        self._owned.setdefault(owner, OrderedDict())[key] = None
+
+    def forget(self, key: K) -> None:
+        kept = self._entries.pop(key, None)
+        if kept is not None:
+            mine = self._owned[kept.owner]
+            del mine[key]
+            if not mine:
+                del self._owned[kept.owner]
