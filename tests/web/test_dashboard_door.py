@@ -8,9 +8,10 @@ import pytest
 from jinja2 import UndefinedError
 from starlette.routing import Route
 
+from homing.ports import KeySession
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.render import Renderer
-from homing.web.dashboard.sessions import LIFE_MS, Session, Sessions
+from homing.web.dashboard.sessions import LIFE_MS, Sessions
 from homing.web.dashboard.shield import WrongHost, check_host
 from web.asgi import KEY
 from web.browse import Browser, text
@@ -38,8 +39,9 @@ def test_a_key_opens_the_door_and_a_wrong_one_does_not() -> None:
 
 def test_a_session_ends_by_time_by_sign_out_and_by_another_admin_key() -> None:
     sessions = Sessions("hk_one-key-for-sessions")
-    value = sessions.write(Session("admin", 1_000))
-    assert sessions.read(value, now=1_000) == Session("admin", 1_000)
+    session = KeySession("5eed", "admin", 1_000)
+    value = sessions.write(session)
+    assert sessions.read(value, now=1_000) == session
     assert sessions.read(value, now=1_000 + LIFE_MS) is None
     assert sessions.read(value, now=999) is None
     assert Sessions("hk_another-key-now").read(value, now=1_000) is None
@@ -89,7 +91,8 @@ def test_the_way_back_after_signing_in_stays_in_the_house() -> None:
         browser = Browser(house.app)
         asked = await browser.get("/nowhere?a=b")
         assert asked.status == 404
-        for to, led in (("/x?y=z", "/x?y=z"), ("//evil.example", "/"), ("https://evil", "/")):
+        own = "/endpoints?state=frozen"
+        for to, led in ((own, own), ("//evil.example", "/"), ("https://evil", "/")):
             got = await browser.send("/sign-in", key=KEY, to=to)
             assert got.headers["location"] == led
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 from msgspec.structs import replace
 
+from homing.engine.sessions import KeySessions
 from homing.errors import Conflict, HomingError, NotFound
 from homing.model import Ids
 from homing.policy.keys import (
@@ -32,6 +33,7 @@ log = structlog.get_logger("homing.keys")
 KEYS_MAX = 10_000  # that are not revoked: all of them are held in memory
 LIFE_MS = 500  # of what is known, where other processes may revoke
 NOTE_EVERY_S = 60
+SESSION_BYTES = 16
 
 
 class KeyRing:
@@ -44,6 +46,8 @@ class KeyRing:
         self._ids = Ids(node=node)
         self._keys: dict[str, ApiKey] = {}
         self._version: int | None = None
+        self._sessions_version: int | None = None
+        self.sessions = KeySessions(store, clock, lambda: secrets.token_hex(SESSION_BYTES))
         self._fresh_until: int | None = 0  # None: for ever, nobody else changes keys
         self._loading = asyncio.Lock()
         self._used: dict[int, int] = {}
@@ -64,10 +68,18 @@ class KeyRing:
     async def named(self, prefix: str) -> ApiKey | None:
         """The key of this prefix, if it works: for whoever has proved to hold it before."""
         now = self._clock.now()
-        if self._fresh_until is not None and now >= self._fresh_until:
-            await self._refresh()
+        await self._freshen(now)
         key = self._keys.get(prefix)
         return key if key is not None and key.works(now) else None
+
+    async def session_lives(self, session_id: str) -> bool:
+        """Whether this session was opened and has not been ended, by any process."""
+        await self._freshen(self._clock.now())
+        return await self.sessions.lives(session_id)
+
+    async def _freshen(self, now: int) -> None:
+        if self._fresh_until is not None and now >= self._fresh_until:
+            await self._refresh()
 
     async def _refresh(self, *, anyway: bool = False) -> None:
         asked_at = self._clock.now()
@@ -76,7 +88,11 @@ class KeyRing:
             if not anyway and (fresh_until is None or asked_at < fresh_until):
                 return  # Somebody else has just done it.
             started = self._clock.now()
-            if anyway or self._version is None or await self._store.key_version() != self._version:
+            version, sessions = await self._store.key_versions()
+            if sessions != self._sessions_version:
+                self._sessions_version = sessions
+                self.sessions.forget()
+            if anyway or version != self._version:
                 self._version, found = await self._store.live_keys()
                 self._keys = {key.prefix: key for key in found}
                 self.on_change()

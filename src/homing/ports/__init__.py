@@ -18,7 +18,7 @@ from homing.ports.flow import (
     Refusal,
     SettleBatch,
 )
-from homing.ports.keys import KeyStore
+from homing.ports.keys import KeySession, KeyStore
 from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
 from homing.ports.seals import Claim, SealStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
@@ -42,6 +42,7 @@ __all__ = [
     "FlowStore",
     "HandOver",
     "Handed",
+    "KeySession",
     "KeyStore",
     "Lease",
     "Ledger",

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from homing.policy.keys import ApiKey
 
 
-class KeyStore(Protocol):
-    """Keys. Every key that is made or revoked raises their version."""
+class KeySession(Struct, frozen=True):
+    """A key that is signed in at the dashboard."""
 
-    async def key_version(self) -> int: ...
+    id: str  # random, 1 to 64 characters
+    holder: str  # the prefix of the key, or "admin"
+    since: int
+
+
+class KeyStore(Protocol):
+    """Keys and their sessions. Every key that is made or revoked raises the version of the keys."""
+
+    async def key_versions(self) -> tuple[int, int]:
+        """The version of the keys, and that of the sessions."""
 
     async def live_keys(self) -> tuple[int, list[ApiKey]]:
         """The version, and all that are not revoked."""
@@ -29,3 +40,15 @@ class KeyStore(Protocol):
 
     async def keys_used(self, used: Sequence[tuple[int, int]]) -> None:
         """When keys were last used: (id, time). It raises no version."""
+
+    async def open_session(self, session: KeySession, *, most: int, too_old: int) -> list[str]:
+        """Keep a session; those beyond the ``most`` newest of its key end, and are returned.
+
+        A bounded number of sessions from before ``too_old`` is removed meanwhile. Sessions that end
+        raise the version of the sessions, which a new one does not.
+        """
+
+    async def end_session(self, session_id: str) -> None:
+        """Remove it, if it is there, and raise the version of the sessions."""
+
+    async def has_session(self, session_id: str) -> bool: ...

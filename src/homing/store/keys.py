@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from homing.policy.keys import ApiKey, Role
+from homing.ports import KeySession
 from homing.store.tx import Db, Row, Tx
 
+PAST_AT_ONCE = 100  # sessions that are removed by one that begins
 TOP_ID = (1 << 63) - 1  # above every id
 
 
@@ -16,12 +18,12 @@ class Keys:
     def __init__(self, db: Db) -> None:
         self._db = db
 
-    async def key_version(self) -> int:
-        return await self._db.run(_version, look=True)
+    async def key_versions(self) -> tuple[int, int]:
+        return await self._db.run(_versions, look=True)
 
     async def live_keys(self) -> tuple[int, list[ApiKey]]:
         async def work(tx: Tx) -> tuple[int, list[ApiKey]]:
-            version = await _version(tx)  # First: what comes between is read again next time.
+            version, _ = await _versions(tx)  # First: what comes between is read again next time.
             return version, [_key(row) for row in await tx.all("keys_live")]
 
         return await self._db.run(work, look=True)
@@ -68,11 +70,41 @@ class Keys:
 
         await self._db.run(work)
 
+    # --- sessions of the dashboard -----------------------------------------------------------
 
-async def _version(tx: Tx) -> int:
+    async def open_session(self, session: KeySession, *, most: int, too_old: int) -> list[str]:
+        async def work(tx: Tx) -> list[str]:
+            await tx.all("sessions_past", before=too_old, limit=PAST_AT_ONCE)
+            await tx.insert("key_session", [(session.id, session.holder, session.since)])
+            beyond = await tx.all(
+                "sessions_beyond", holder=session.holder, limit=PAST_AT_ONCE, most=most
+            )
+            if beyond:
+                await tx.all("sessions_raise")
+            for row in beyond:
+                await tx.all("session_end", id=row[0])
+            return [row[0] for row in beyond]
+
+        return await self._db.run(work)
+
+    async def end_session(self, session_id: str) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.all("sessions_raise")
+            await tx.all("session_end", id=session_id)
+
+        await self._db.run(work)
+
+    async def has_session(self, session_id: str) -> bool:
+        async def work(tx: Tx) -> bool:
+            return await tx.one("session_there", id=session_id) is not None
+
+        return await self._db.run(work, look=True)
+
+
+async def _versions(tx: Tx) -> tuple[int, int]:
     row = await tx.one("key_version")
     assert row is not None
-    return int(row[0])
+    return int(row[0]), int(row[1])
 
 
 def _row(key: ApiKey) -> Row:

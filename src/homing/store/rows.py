@@ -76,6 +76,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "api_key": _columns(
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
     ),
+    "key_session": _columns("id holder since"),
     "process": _columns("id node name role delivers started_at expires_at"),
     "rollup": _columns(_ROLLUP),
     "rollup_hour": _columns(_ROLLUP),

@@ -1,7 +1,7 @@
 -- The keys of the API. Whoever makes or revokes one raises the version first, and so queues there.
 
 -- name: key_version
-SELECT version FROM key_version WHERE one = 1;
+SELECT version, sessions FROM key_version WHERE one = 1;
 
 -- name: keys_raise
 UPDATE key_version SET version = version + 1 WHERE one = 1;

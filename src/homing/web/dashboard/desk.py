@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
 from homing.policy.keys import Role, read_key
+from homing.ports import KeySession
 from homing.web.answer import Answer, send_answer
 from homing.web.auth import ADMIN, Caller, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
@@ -23,8 +24,9 @@ from homing.web.dashboard.files import Files
 from homing.web.dashboard.live import Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.routes import PAGES
-from homing.web.dashboard.sessions import COOKIE, LIFE_MS, Session, Sessions
+from homing.web.dashboard.sessions import COOKIE, LIFE_MS, Sessions, is_young
 from homing.web.dashboard.shield import HEADERS, Forged, check_host, check_origin
+from homing.web.dashboard.targets import Targets
 from homing.web.dashboard.visit import (
     HTML,
     NOBODY,
@@ -63,6 +65,7 @@ class Desk:
         self.files = Files()
         self.live = Live(parts.engine, parts.options.leaving)
         self._sessions = Sessions(parts.options.admin_key)
+        self.targets = Targets(page.path for page in PAGES if page.method == "GET")
         self._renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
 
     def routes(self) -> Iterator[BaseRoute]:
@@ -78,14 +81,16 @@ class Desk:
 
     # --- who ---------------------------------------------------------------------------------
 
-    def session(self, headers: Mapping[bytes, bytes]) -> Session | None:
+    def session(self, headers: Mapping[bytes, bytes]) -> KeySession | None:
         value = _cookie(headers, COOKIE)
         return self._sessions.read(value, now=self.parts.options.now()) if value else None
 
-    async def visitor(self, session: Session | None) -> Visitor:
+    async def visitor(self, session: KeySession | None) -> Visitor:
         """Raises NotAuthorized where nobody is signed in, or the key no longer works."""
-        if session is None:
+        if session is None or not is_young(session, now=self.parts.options.now()):
             raise NotAuthorized("Sign in with a key.")
+        if not await self.parts.ring.session_lives(session.id):
+            raise NotAuthorized("This session has ended.")
         if session.holder == ADMIN_HOLDER:
             return Visitor(Caller(ADMIN, Role.ADMIN, None))
         key = await self.parts.ring.named(session.holder)
@@ -93,7 +98,7 @@ class Desk:
             raise NotAuthorized("The key no longer works.")
         return Visitor(Caller(key.name, key.role, key.tenant))
 
-    async def sign_in(self, text: bytes, source: str) -> Session:
+    async def sign_in(self, text: bytes, source: str) -> KeySession:
         """Raises NotAuthorized; Forbidden for a key that opens no page; TooMany."""
         caller = await self._keys.who(b"Bearer " + text, source)
         if not Visitor(caller).may(Right.READ):
@@ -101,9 +106,15 @@ class Desk:
         given = read_key(text)
         is_admin = compare_digest(text, self.parts.options.admin_key.encode())
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
-        return Session(holder, self.parts.options.now())
+        return await self.parts.ring.sessions.open(holder)
 
-    def cookie(self, session: Session, *, secure: bool) -> tuple[bytes, bytes]:
+    async def sign_out(self, headers: Mapping[bytes, bytes]) -> None:
+        """The session of this cookie opens nothing any more, in no process."""
+        session = self.session(headers)
+        if session is not None:
+            await self.parts.ring.sessions.end(session.id)
+
+    def cookie(self, session: KeySession, *, secure: bool) -> tuple[bytes, bytes]:
         life = LIFE_MS // 1000
         text = (
             f"{COOKIE}={quote(self._sessions.write(session))}; Path=/; Max-Age={life}; "
@@ -111,11 +122,11 @@ class Desk:
         )
         return (b"set-cookie", text.encode())
 
-    def check_form(self, session: Session | None, token: str) -> None:
+    def check_form(self, session: KeySession | None, token: str) -> None:
         if session is None or not self._sessions.fits(session, token):
             raise Forged("The page is too old. Load it again and repeat.")
 
-    def token(self, session: Session | None) -> str:
+    def token(self, session: KeySession | None) -> str:
         return "" if session is None else self._sessions.token(session)
 
     # --- answers -----------------------------------------------------------------------------
@@ -272,10 +283,11 @@ class _SignIn:
         await self._desk.answer(scope, receive, send, page)
 
     async def _ask(self, visit: Visit) -> Shown:
-        return visit.show("sign_in.html", problem="", to=_local(visit.query.text("to")))
+        to = self._desk.targets.own(visit.query.text("to"))
+        return visit.show("sign_in.html", problem="", to=to)
 
     async def _enter(self, visit: Visit) -> Shown | Answer:
-        to = _local(visit.field("to"))
+        to = self._desk.targets.own(visit.form().get("to", ""))
         try:
             session = await self._desk.sign_in(visit.field("key").encode(), visit.source)
         except (NotAuthorized, Forbidden, TooMany) as error:
@@ -298,7 +310,8 @@ class _SignOut:
             page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
         await self._desk.answer(scope, receive, send, page)
 
-    async def _leave(self, _visit: Visit) -> Answer:
+    async def _leave(self, visit: Visit) -> Answer:
+        await self._desk.sign_out(visit.headers)
         gone = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
         headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", gone.encode()))
         return Answer(303, b"", HTML, headers)
@@ -314,7 +327,8 @@ class _Stream:
         desk, headers = self._desk, dict(scope["headers"])
         try:
             check_host(_host(headers), desk.parts.options.hosts)
-            await desk.visitor(desk.session(headers))
+            session = desk.session(headers)
+            await desk.visitor(session)
         except HomingError as error:
             await send_answer(send, Answer(error.http_status, b"", HTML), shield=HEADERS)
             return
@@ -324,7 +338,7 @@ class _Stream:
         elif desk.live.full:  # 204 tells a browser not to ask again; the page then polls.
             await send_answer(send, Answer(204), shield=HEADERS)
         else:
-            await desk.live.stream(receive, send, HEADERS)
+            await desk.live.stream(receive, send, HEADERS, check=lambda: desk.visitor(session))
 
 
 class _Static:
@@ -381,8 +395,3 @@ def _cookie(headers: Mapping[bytes, bytes], name: str) -> str:
 def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """At the door nobody is signed in yet, whatever an old cookie says."""
     return [(name, value) for name, value in headers if name != b"cookie"]
-
-
-def _local(to: str) -> str:
-    """A way within the dashboard; nobody is led elsewhere by a link to the door."""
-    return to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/"

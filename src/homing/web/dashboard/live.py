@@ -1,23 +1,29 @@
 """The live stream: one per tab, at most one line a second, and only when something has changed.
 
 A line only says that something has happened; the page then asks again for what it shows. So what
-a visitor may see is decided in one place, and a stream costs next to nothing.
+a visitor may see is decided in one place, and a stream costs next to nothing. Every second it is
+checked whether its session and key still work; a stream whose key was revoked ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 from msgspec.json import encode
 from starlette.types import Receive, Send
 
 from homing.engine.engine import Engine
+from homing.errors import NotAuthorized, StoreUnavailable
 from homing.web.answer import Headers
 
 EVERY_S = 1.0
 STILL_EVERY_S = 15.0  # A line without meaning: so long a silence is a broken line.
 STREAMS_MOST = 200
+UNCHECKED_MAX = 10  # times in a row that the store could not say whether the key still works
+
+Check = Callable[[], Awaitable[object]]  # raises NotAuthorized when the stream must end
 
 
 class Live:
@@ -33,12 +39,12 @@ class Live:
     def full(self) -> bool:
         return self._open >= STREAMS_MOST or self._leaving.is_set()
 
-    async def stream(self, receive: Receive, send: Send, headers: Headers) -> None:
-        """Until the tab is closed or the server stops."""
+    async def stream(self, receive: Receive, send: Send, headers: Headers, *, check: Check) -> None:
+        """Until the tab is closed, the server stops, or ``check`` says that its key is out."""
         head = [*headers, (b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
-        told = asyncio.create_task(self._tell(send))
+        told = asyncio.create_task(self._tell(send, check))
         gone = asyncio.create_task(_gone(receive))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
@@ -47,15 +53,22 @@ class Live:
             self._open -= 1
             for task in (told, gone, leaving):
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, OSError):
+                with contextlib.suppress(asyncio.CancelledError, OSError, NotAuthorized):
                     await task
         await send({"type": "http.response.body", "body": b""})
 
-    async def _tell(self, send: Send) -> None:
+    async def _tell(self, send: Send, check: Check) -> None:
         await _line(send, b"retry: 2000\n\n")
-        told, still = self._version(), 0.0
+        told, still, unchecked = self._version(), 0.0, 0
         while True:
             await asyncio.sleep(EVERY_S)
+            try:
+                await check()
+                unchecked = 0
+            except StoreUnavailable:
+                unchecked += 1
+                if unchecked >= UNCHECKED_MAX:
+                    return
             version, still = self._version(), still + EVERY_S
             if version != told:
                 told, still = version, 0.0

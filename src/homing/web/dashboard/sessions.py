@@ -1,9 +1,9 @@
-"""Who is signed in: a signed cookie that names its key, and a token against forged forms.
+"""Who is signed in: a signed cookie that names its session, and a token against forged forms.
 
-Nothing secret is in the cookie and nothing is kept here: the cookie says which key signed in and
-when, under a signature that is made from the admin key. So a session outlives a restart and works
-on every machine of a fleet, and changing the admin key ends all sessions. The key itself is looked
-up at every request: one that is revoked is out at once.
+Nothing secret is in the cookie: it says which key signed in, when, and in which session, under a
+signature that is made from the admin key. So nobody without a signature makes the database work,
+and changing the admin key ends all sessions. The session and the key are looked up at every request
+(``KeyRing``): after a sign-out the cookie opens nothing, and a key that is revoked is out at once.
 """
 
 from __future__ import annotations
@@ -11,45 +11,42 @@ from __future__ import annotations
 import hmac
 from hashlib import sha256
 
-from msgspec import Struct
+from homing.engine.sessions import SESSION_LIFE_MS
+from homing.ports import KeySession
 
 COOKIE = "homing_session"
-LIFE_MS = 12 * 3_600_000
+LIFE_MS = SESSION_LIFE_MS
 _MOST = 256  # characters of a cookie that is looked at
 
 
-class Session(Struct, frozen=True):
-    """A signed-in key: its public name, and since when."""
-
-    holder: str
-    since: int
-
-
 class Sessions:
-    """Writes and reads sessions."""
+    """Writes and reads the cookies of sessions."""
 
     def __init__(self, admin_key: str) -> None:
         self._key = hmac.digest(admin_key.encode(), b"homing dashboard sessions", sha256)
 
-    def write(self, session: Session) -> str:
+    def write(self, session: KeySession) -> str:
         """The value of the cookie."""
-        text = f"{session.since}.{session.holder}"
+        text = _text(session)
         return f"{text}.{self._sign('session', text)}"
 
-    def read(self, value: str, *, now: int) -> Session | None:
+    def read(self, value: str, *, now: int) -> KeySession | None:
         """None if it is not ours, or too old."""
         text, _, signature = value[:_MOST].rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("session", text).encode()):
             return None
-        since, _, holder = text.partition(".")
-        session = Session(holder, int(since))
-        return session if session.since <= now < session.since + LIFE_MS else None
+        since, _, rest = text.partition(".")
+        number, _, holder = rest.partition(".")
+        if not holder:  # of a version before sessions had numbers
+            return None
+        session = KeySession(number, holder, int(since))
+        return session if is_young(session, now=now) else None
 
-    def token(self, session: Session) -> str:
+    def token(self, session: KeySession) -> str:
         """What every form of this session carries."""
-        return self._sign("form", f"{session.since}.{session.holder}")
+        return self._sign("form", _text(session))
 
-    def fits(self, session: Session, token: str) -> bool:
+    def fits(self, session: KeySession, token: str) -> bool:
         """Compared in constant time."""
         return hmac.compare_digest(token.encode(), self.token(session).encode())
 
@@ -58,3 +55,12 @@ class Sessions:
 
     def __repr__(self) -> str:
         return "Sessions(****)"
+
+
+def is_young(session: KeySession, *, now: int) -> bool:
+    """Whether the time of a session is not over."""
+    return session.since <= now < session.since + LIFE_MS
+
+
+def _text(session: KeySession) -> str:
+    return f"{session.since}.{session.id}.{session.holder}"

@@ -17,6 +17,11 @@ if (document.querySelector("[data-chart]")) {
   import("./charts.js").then((charts) => charts.startCharts());
 }
 
+// A browser may show a page out of its memory, also after a sign-out: ask for it again.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
+});
+
 // On a narrow screen the pages stand in one line that scrolls: the current one is in sight.
 document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 

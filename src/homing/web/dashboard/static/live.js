@@ -41,6 +41,7 @@ function open() {
     if (source.readyState === EventSource.CLOSED || failures > 2) {
       close();
       startPolling();
+      refresh(); // A page whose key no longer works learns it now.
     }
   };
 }

@@ -1,0 +1,34 @@
+"""Where signing in may lead: to a page of the dashboard, and nowhere else.
+
+Browsers drop tabs and line breaks out of an address and read a backslash as a slash, so that a text
+which looks like a path can name another host. So nothing is repaired here: an address leads on only
+if every character is harmless and its path is that of a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from starlette.routing import compile_path
+
+CHARS_MAX = 2_000
+_HARMLESS = re.compile(r"/[A-Za-z0-9_.~%/!$&'()*+,;=:@-]*(\?[A-Za-z0-9_.~%/!$&'()*+,;=:@?-]*)?")
+
+
+class Targets:
+    """The addresses of all pages."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._pages = [compile_path(path)[0] for path in paths]
+
+    def own(self, to: str) -> str:
+        """The address itself if it is that of a page; else that of the overview."""
+        if len(to) > CHARS_MAX or not _HARMLESS.fullmatch(to):
+            return "/"
+        path = unquote(to.partition("?")[0])
+        segments = path.split("/")[1:]
+        if path != "/" and any(it in {"", ".", ".."} for it in segments):
+            return "/"
+        return to if any(page.match(path) for page in self._pages) else "/"
