@@ -2,13 +2,16 @@
 
 Killed at any point it loses and doubles nothing: a row is in the outbox until its publish was
 answered, and publishing it twice is one event, because the row has the event's id. It never asks
-for rows after the last one it saw, only for those that are there.
+for rows after the last one it saw, only for those that are there. Rows are published in the order
+of their numbers: of two with one id and other data the first becomes the event, and the later one
+is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -139,12 +142,13 @@ class Relay:
     async def _take(self, rows: Sequence[OutboxRow]) -> Handed:
         """Publish them; trouble midway leaves what is not published yet, and what is, is told."""
         tally = _Tally()
-        good = [row for row in rows if _is_json(row.data)]
+        good: Sequence[OutboxRow] = [row for row in rows if _is_json(row.data)]
         tally.refused += [(row.number, _NO_JSON) for row in rows if not _is_json(row.data)]
-        batches: list[Sequence[OutboxRow]] = [good] if good else []
+        batches = deque([good] if good else [])
         try:
-            while batches:
-                batches += await self._publish_or_part(batches.pop(), tally)
+            while batches:  # In their order: of two rows with one id the first is the event.
+                parts = await self._publish_or_part(batches.popleft(), tally)
+                batches.extendleft(reversed(parts))
         except NotNow:
             if not tally.published and not tally.refused:
                 raise

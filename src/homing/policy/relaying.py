@@ -28,7 +28,10 @@ def named(problems: Iterable[FieldProblem]) -> set[int]:
 
 
 def apart(rows: Sequence[T], bad: set[int]) -> list[Sequence[T]]:
-    """The smaller batches to publish instead of one that was refused."""
+    """The smaller batches to publish, in this order, instead of one that was refused.
+
+    A refusal names the later of two rows with one id, so that the first is published before it.
+    """
     assert len(rows) > 1, "a single row cannot be parted"
     inside = {index for index in bad if index < len(rows)}
     if not inside:

@@ -33,6 +33,12 @@ _TAKE = """
     ) counted
     WHERE upto <= $2 OR upto = octet_length(data) ORDER BY number
 """
+# Few rows, along the index of those that wait: those that other relays hold, and perhaps some that
+# were committed a moment ago.
+_BEFORE = """
+    SELECT number, tenant, id FROM homing_outbox
+    WHERE refused_at IS NULL AND number < $1 AND number <> ALL($2::bigint[])
+"""
 _REMOVE = "DELETE FROM homing_outbox WHERE number = ANY($1::bigint[])"
 _REFUSE = """
     UPDATE homing_outbox SET refused_at = clock_timestamp(), reason = it.reason
@@ -74,14 +80,14 @@ class PostgresOutbox:
             await connection.execute(_BEGIN)
             try:
                 found = await connection.fetch(_TAKE, limit, bytes_max)
-                if found:
-                    handed = await take([_row(it) for it in found])
-                    await _write(connection, handed)
+                rows = await _in_turn(connection, [_row(it) for it in found])
+                if rows:
+                    await _write(connection, await take(rows))
             except BaseException:
                 await _undo(connection)
                 raise
             await connection.execute("COMMIT")
-            return len(found)
+            return len(rows)
 
     async def look(self) -> OutboxLook:
         async with self._work() as connection:
@@ -148,6 +154,19 @@ class PostgresOutbox:
 def _row(found: Sequence[Any]) -> OutboxRow:
     number, key, tenant, kind, data, time = found
     return OutboxRow(number, key, tenant, kind, data.encode(), time)
+
+
+async def _in_turn(connection: Any, rows: list[OutboxRow]) -> list[OutboxRow]:
+    """Without those before which another relay holds a row with the same id: these wait on."""
+    if not rows:
+        return rows
+    mine = [row.number for row in rows]
+    first: dict[tuple[str, str], int] = {}
+    for number, tenant, key in await connection.fetch(_BEFORE, mine[-1], mine):
+        first[tenant, key] = min(number, first.get((tenant, key), number))
+    if not first:
+        return rows
+    return [row for row in rows if first.get((row.tenant, row.id), row.number) >= row.number]
 
 
 async def _write(connection: Any, handed: Handed) -> None:
