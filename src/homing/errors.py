@@ -14,9 +14,12 @@ HomingError
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
 ├── TooLarge                  413
+├── UrlTooLong                414
 ├── Invalid                   422  the request can be read, and a field of it is wrong
 ├── TooMany                   429  slow down: a quota, or too many wrong keys
 ├── TooManyHeaders            431
+├── HeaderTooLarge            431
+├── HeadersTooLarge           431
 ├── Unavailable               503
 │   ├── StoreUnavailable           the store cannot commit now
 │   ├── Busy                       too many bytes of requests are held
@@ -165,6 +168,13 @@ class TooLarge(HomingError):
     http_status = 413
 
 
+class UrlTooLong(HomingError):
+    """The URL of the request is too long."""
+
+    code = "url_too_long"
+    http_status = 414
+
+
 class Invalid(HomingError):
     """A field of the request is wrong."""
 
@@ -189,6 +199,20 @@ class TooManyHeaders(HomingError):
     """The request has too many headers."""
 
     code = "too_many_headers"
+    http_status = 431
+
+
+class HeaderTooLarge(HomingError):
+    """A header of the request is too large."""
+
+    code = "header_too_large"
+    http_status = 431
+
+
+class HeadersTooLarge(HomingError):
+    """The headers of the request are too large."""
+
+    code = "headers_too_large"
     http_status = 431
 
 

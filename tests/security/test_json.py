@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from homing.errors import BadRequest, Invalid
+from homing.errors import BadRequest, Invalid, TooLarge
+from homing.policy.admission import check_events
 from homing.web.api.publish import read_drafts
 from homing.web.body import decode
 from homing.web.schemas import SubscriptionIn
@@ -106,3 +107,20 @@ def test_a_command_that_names_a_field_twice_is_refused(body: bytes) -> None:
 def test_a_command_is_read_as_before() -> None:
     body = b'{"url":"https://a.example","types":["*"],"deadline_ms":5000}'
     assert decode(body, SubscriptionIn).deadline_ms == 5000
+
+
+EVENT = b'{"type":"a","data":1}'
+
+
+@pytest.mark.parametrize("count", [999, 1_000, 1_001, 50_000])
+@pytest.mark.parametrize("bad", [b"", b"1"], ids=["good", "with one that is wrong"])
+@pytest.mark.parametrize("lines", [False, True], ids=["array", "lines"])
+def test_a_batch_of_too_many_events_is_refused(count: int, bad: bytes, lines: bool) -> None:
+    items = [EVENT] * (count - 1) + [bad or EVENT]
+    body = b"\n".join(items) if lines else b"[" + b",".join(items) + b"]"
+    if count <= 1_000 and not bad:
+        assert len(read_drafts(body, "default", lines=lines)) == count
+        return
+    with pytest.raises((Invalid, TooLarge)) as caught:
+        check_events(read_drafts(body, "default", lines=lines))
+    assert caught.type is (Invalid if count <= 1_000 else TooLarge)

@@ -16,14 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homing.engine.engine import Engine
 from homing.engine.keys import KeyRing
-from homing.errors import HomingError, TooManyHeaders
+from homing.errors import HomingError
 from homing.ports import AdminStore, ViewStore
 from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
 from homing.web.auth import STRANGER, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
 from homing.web.dashboard.desk import Desk
-from homing.web.limits import HEADERS_MAX
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
 from homing.web.options import Parts, WebOptions
@@ -96,9 +95,7 @@ class Front:
             await send(message)
 
         try:
-            if len(scope["headers"]) > HEADERS_MAX:
-                await _too_many_headers(scope, receive, watched_send)
-            elif (
+            if (
                 scope["path"] == PUBLISH_PATH
                 and scope["method"] == "POST"
                 and self._publish is not None
@@ -117,10 +114,6 @@ class Front:
                 raise
             answer = unexpected_answer(error, method=scope["method"], path=scope["path"])
             await send_answer(send, answer)
-
-
-async def _too_many_headers(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise TooManyHeaders(f"It may have {HEADERS_MAX}.")
 
 
 async def _elsewhere(_scope: Scope, _receive: Receive, _send: Send) -> None:

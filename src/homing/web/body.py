@@ -14,8 +14,9 @@ from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.web.room import SMALL_BYTES, Room
 
 PUBLISH_BYTES_MOST = 8 * 1024 * 1024
-COMMAND_BYTES_MOST = 1024 * 1024
+COMMAND_BYTES_MOST = 256 * 1024  # what is read in one piece while everybody else waits
 ARRIVE_WITHIN_S = 60.0
+_DIGITS_MOST = 20  # of a content-length
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
@@ -35,7 +36,7 @@ async def read_body(receive: Receive, *, declared: bytes | None, most: int, room
     if declared is not None:
         if not declared.isdigit():
             raise BadRequest("Its content-length is not a number.")
-        if int(declared) > most:
+        if len(declared) > _DIGITS_MOST or int(declared) > most:
             raise _too_large(most)
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -113,10 +114,18 @@ def decode(body: bytes, kind: type[_T]) -> _T:
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
     """Of a name given twice, one reader takes the first and another the last."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRequest(f"It names {twice[:64]!r} twice in one object.")
+    if len(dict(pairs)) < len(pairs):
+        raise BadRequest(f"It names {_first_twice(pairs)[:64]!r} twice in one object.")
+
+
+def _first_twice(pairs: list[tuple[str, Any]]) -> str:
+    """The first name that was there before; there is one."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError
 
 
 def field_problem(error: msgspec.ValidationError, within: str = "") -> FieldProblem:
@@ -141,4 +150,5 @@ def _join(before: str, after: str) -> str:
 
 
 def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"A body holds at most {most // (1024 * 1024)} MiB.")
+    shown = f"{most // 1024:,} KiB" if most < 1024 * 1024 else f"{most // (1024 * 1024)} MiB"
+    return TooLarge(f"A body holds at most {shown}.")

@@ -1,7 +1,10 @@
 """Limits of a connection to us: how large a head may be, and how long it may get nowhere.
 
-Uvicorn bounds neither. There are at most 8,192 connections. A head that never ends is cut off at
-64 KiB beyond its first read. The watch looks at all connections once a second, which costs a
+Uvicorn bounds neither. There are at most 8,192 connections. The parser stops at the first byte too
+many of a head, before anything reads what the head says: a URL of 8 KiB, a header of 8 KiB, 128
+headers, 64 KiB of them, trailers included. The refusal is a problem document that names the limit.
+The parts of a body that come in one read are joined once: uvicorn would copy all of them for each.
+The watch looks at all connections once a second, which costs a
 request nothing, and ends those that hold their place: no whole head within 10 s, be it the first or
 another after an answer, or an answer of which nothing was taken for 30 s. So no connection needs a
 timer of its own. How long a body may take is ``body``'s rule.
@@ -15,27 +18,41 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from homing.errors import (
+    HeadersTooLarge,
+    HeaderTooLarge,
+    HomingError,
+    TooManyHeaders,
+    UrlTooLong,
+)
 from homing.net.clock import monotonic
+from homing.web.answer import answer_bytes
+from homing.web.problems import problem_answer
 
 CONNECTIONS_MAX = 8192
-HEAD_BYTES_MAX = 64 * 1024
+URL_BYTES_MAX = 8 * 1024
+HEADER_BYTES_MAX = 8 * 1024  # its name and its value
 HEADERS_MAX = 128
+HEAD_BYTES_MAX = 64 * 1024  # all headers and trailers of a request
+PIPELINED_MAX = 64  # requests that wait for the one before them
 HEAD_WITHIN_S = 10.0
 TAKEN_WITHIN_S = 30.0
 LOOK_EVERY_TICKS = 10  # of a tenth of a second
 
-NO_HEAD = -1
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-type: text/plain; charset=utf-8\r\ncontent-length: 27\r\nconnection: close\r\n\r\n"
-    b"The request head is too big"
-)
+
+class Refused(Exception):
+    """Ends the parser's work on a request whose head is beyond a limit."""
 
 
 class Limited(HttpToolsProtocol):
     """Uvicorn's connection with a bound on what a head may be, and on how many there are."""
 
-    head_bytes = NO_HEAD  # of a head under way, beyond the read it began in
+    stalled_bytes = 0  # received since a head or a part of a body last came to its end
+    _url_bytes = 0
+    _header_count = 0
+    _header_bytes = 0
+    _body_parts: list[bytes] | None = None  # of the read under way
+    _refusal: HomingError | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -43,20 +60,78 @@ class Limited(HttpToolsProtocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self.head_bytes >= 0:
-            self.head_bytes += len(data)
+        self.stalled_bytes += len(data)
         super().data_received(data)
-        if self.head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+        self._hand_over_body()
+        if self.stalled_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self._refuse(_headers_too_large())
 
     def on_message_begin(self) -> None:
-        self.head_bytes = 0
+        self.begin_head()
         super().on_message_begin()
 
+    def begin_head(self) -> None:
+        """Count from zero; raises Refused where too many requests wait on this connection."""
+        self.stalled_bytes = self._url_bytes = self._header_count = self._header_bytes = 0
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise Refused
+
+    def on_url(self, url: bytes) -> None:
+        self._url_bytes += len(url)
+        if self._url_bytes > URL_BYTES_MAX:
+            self._stop_at(UrlTooLong(f"It may have {URL_BYTES_MAX:,} bytes."))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        size = len(name) + len(value)
+        self._header_count += 1
+        self._header_bytes += size
+        if size > HEADER_BYTES_MAX:
+            self._stop_at(_header_too_large(name))
+        if self._header_count > HEADERS_MAX:
+            self._stop_at(TooManyHeaders(f"It may have {HEADERS_MAX}."))
+        if self._header_bytes > HEAD_BYTES_MAX:
+            self._stop_at(_headers_too_large())
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self.head_bytes = NO_HEAD
+        self.stalled_bytes = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self.stalled_bytes = 0
+        if self._body_parts is None:
+            self._body_parts = [body]
+        else:
+            self._body_parts.append(body)
+
+    def on_message_complete(self) -> None:
+        self._hand_over_body()
+        super().on_message_complete()
+
+    def _hand_over_body(self) -> None:
+        parts = self._body_parts
+        if parts is not None:
+            self._body_parts = None
+            super().on_body(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _stop_at(self, refusal: HomingError) -> None:
+        self._refusal = refusal
+        raise Refused
+
+    def send_400_response(self, msg: str) -> None:
+        if len(self.pipeline) >= PIPELINED_MAX:
+            self.transport.close()
+        elif self._refusal is None:
+            super().send_400_response(msg)
+        else:
+            self._refuse(self._refusal)
+
+    def _refuse(self, refusal: HomingError) -> None:
+        """Answer, unless that would be taken for the answer to an earlier request; then close."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(answer_bytes(problem_answer(refusal)))
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
@@ -64,6 +139,15 @@ class Limited(HttpToolsProtocol):
         else:  # The same, without a timer: the watch looks.
             self.server_state.total_requests += 1
             self.flow.resume_reading()
+
+
+def _header_too_large(name: bytes) -> HeaderTooLarge:
+    shown = name[:64].decode("latin-1").lower()
+    return HeaderTooLarge(f"{shown!r} and its value may have {HEADER_BYTES_MAX:,} bytes.")
+
+
+def _headers_too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(f"They may have {HEAD_BYTES_MAX:,} bytes.")
 
 
 class Watch:

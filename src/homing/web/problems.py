@@ -110,7 +110,7 @@ def refusal_headers(error: HomingError) -> Headers:
         return ((b"allow", ", ".join(error.allowed).encode()),)
     if error.http_status == 401:
         return ((b"www-authenticate", b'Bearer realm="homing"'),)
-    if error.http_status in {408, 413}:
+    if error.http_status in {408, 413, 414, 431}:
         return (_CLOSE,)
     return ()
 

@@ -21,7 +21,6 @@ from homing.web.answer import answer_bytes
 from homing.web.api.publish import Plain, published
 from homing.web.app import PUBLISH_PATH, Front
 from homing.web.cork import CorkedProtocol
-from homing.web.limits import NO_HEAD
 from homing.web.problems import refusal
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class ShortWay(CorkedProtocol):
 
     def on_message_begin(self) -> None:
         self._between = False
-        self.head_bytes = 0
+        self.begin_head()
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -158,7 +157,7 @@ class ShortWay(CorkedProtocol):
             and not self.expect_100_continue
             and not parser.should_upgrade()
         ):
-            self.head_bytes = NO_HEAD
+            self.stalled_bytes = 0
             self._parts = []
         else:
             self._long_way([])
@@ -167,6 +166,7 @@ class ShortWay(CorkedProtocol):
         if self._parts is None:
             super().on_body(body)
         else:
+            self.stalled_bytes = 0
             self._parts.append(body)
 
     def on_message_complete(self) -> None:
@@ -203,5 +203,6 @@ class ShortWay(CorkedProtocol):
         self.headers = headers
         cast("dict[str, Any]", self.scope)["headers"] = headers
         super().on_headers_complete()
-        for part in parts:
-            super().on_body(part)
+        if parts:
+            super().on_body(b"".join(parts))
+            self._hand_over_body()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -19,8 +18,10 @@ from homing.policy.keys import Role, read_key
 from homing.ports import KeySession
 from homing.web.answer import Answer, send_answer
 from homing.web.auth import ADMIN, Caller, Keys, source_of
-from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.body import ClientGone, read_body
+from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
+from homing.web.dashboard.forms import FORM_BYTES_MOST, SIGN_IN_BYTES_MOST, read_form
 from homing.web.dashboard.live import Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.routes import PAGES
@@ -36,7 +37,6 @@ from homing.web.dashboard.visit import (
     Shown,
     Visit,
     Visitor,
-    read_form,
     read_said,
     told,
 )
@@ -51,7 +51,6 @@ from homing.web.problems import (
 from homing.web.query import PARAMETERS_MOST, Query
 
 SIGN_IN = "/sign-in"
-FIELDS_MOST = 200
 IN_LOG = "It is in the server's log."
 NO_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {IN_LOG}".encode()
 ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
@@ -82,7 +81,7 @@ class Desk:
     # --- who ---------------------------------------------------------------------------------
 
     def session(self, headers: Mapping[bytes, bytes]) -> KeySession | None:
-        value = _cookie(headers, COOKIE)
+        value = read_cookie(headers.get(b"cookie", b""), COOKIE)
         return self._sessions.read(value, now=self.parts.options.now()) if value else None
 
     async def visitor(self, session: KeySession | None) -> Visitor:
@@ -147,7 +146,7 @@ class Desk:
 
     def _render(self, answer: Shown, visit: Visit) -> Answer:
         headers = answer.headers
-        said = _cookie(visit.headers, SAID)
+        said = read_cookie(visit.headers.get(b"cookie", b""), SAID)
         if said and not visit.partly:
             headers = (*headers, (b"set-cookie", f"{SAID}=; Path=/; Max-Age=0".encode()))
         values = {
@@ -240,9 +239,10 @@ class Desk:
         check_origin(visit.headers)
         declared = visit.headers.get(b"content-length")
         room = self.parts.room
-        body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST, room=room)
+        most = SIGN_IN_BYTES_MOST if visit.who is NOBODY else FORM_BYTES_MOST
+        body = await read_body(receive, declared=declared, most=most, room=room)
         try:
-            return read_form(body, most=FIELDS_MOST)
+            return read_form(body)
         finally:
             room.leave(body)
 
@@ -382,14 +382,6 @@ def _query(text: bytes) -> Query:
     """Whatever is asked is known: each page reads what it knows, and forgets the rest."""
     pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:PARAMETERS_MOST]
     return Query(text, {name for name, _ in pairs})
-
-
-def _cookie(headers: Mapping[bytes, bytes], name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else unquote(found.value)
 
 
 def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any
-from urllib.parse import parse_qsl
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -197,12 +196,6 @@ def _ascii(content: object) -> bytes:
 def _escape(char: str) -> str:
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-def read_form(body: bytes, *, most: int) -> dict[str, str]:
-    """The fields of a form; the last one wins where a name is given twice."""
-    pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most)
-    return dict(pairs)
 
 
 Handler = Callable[[Visit], Awaitable[Shown | Answer]]

@@ -1,0 +1,40 @@
+"""Reads the form of a page, in a few passes over its bytes.
+
+The escapes of a whole value are decoded in one call: the standard library decodes them one by one,
+which takes a quarter of a second for a mebibyte of them.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_qp
+
+from homing.errors import BadRequest
+
+FORM_BYTES_MOST = 1024 * 1024
+SIGN_IN_BYTES_MOST = 16 * 1024  # a form that everybody may send
+FIELDS_MOST = 200
+
+_LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+def read_form(body: bytes, *, most: int = FIELDS_MOST) -> dict[str, str]:
+    """The fields of a form; the last one wins where a name is given twice. Raises BadRequest."""
+    if body.count(b"&") >= most:
+        raise BadRequest(f"A form holds at most {most} fields.")
+    fields: dict[str, str] = {}
+    for pair in body.split(b"&"):
+        name, _, value = pair.partition(b"=")
+        if pair:
+            fields[_unescaped(name)] = _unescaped(value)
+    return fields
+
+
+def _unescaped(text: bytes) -> str:
+    """As a browser wrote it: ``+`` is a space, ``%C3%A9`` is é; a lone ``%`` stays."""
+    text = text.replace(b"+", b" ")
+    if b"%" in text:
+        whole = _LONE_PERCENT.sub(b"%25", text)
+        # Quoted-printable is the same with another sign, and its decoder is written in C.
+        text = a2b_qp(whole.replace(b"=", b"%3D").replace(b"%", b"="))
+    return text.decode("utf-8", "replace")
