@@ -174,7 +174,11 @@ BUGS = [
     ),
     _bug(
         "a slot of the lane is not given back",
-        (f"{DISPATCH}.down", "self.flying[made.lane] -= 1", "pass"),
+        (
+            f"{DISPATCH}.down",
+            "self._turns[made.lane].give(made.work.delivery.tenant, made.rank)",
+            "pass",
+        ),
     ),
     _bug(
         "a disabled endpoint goes on",
@@ -331,7 +335,7 @@ BUGS = [
         (
             "homing.engine.load:Loader._as_it_was",
             "self._look(asked.station)",
-            "self._hungry[Lane.FRESH][asked.station] = None",
+            "self._hungry[Lane.FRESH].add(asked.station.endpoint.tenant, asked.station)",
         ),
     ),
     _bug(

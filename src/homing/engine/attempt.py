@@ -43,6 +43,7 @@ class Made(Struct, frozen=True, gc=False):
     answer: Answer
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
+    rank: int = 0  # of its endpoint when it took its slot
 
 
 class Letter:

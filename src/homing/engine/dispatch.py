@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -22,7 +22,6 @@ from homing.engine.pace import Pacer
 from homing.engine.shelf import Shelf
 from homing.engine.station import LANES, Station, within_reach
 from homing.model import (
-    Delivery,
     Endpoint,
     Failure,
     Lane,
@@ -36,6 +35,7 @@ from homing.model import (
 )
 from homing.policy.health import Ramp
 from homing.policy.outcome import judge
+from homing.policy.slots import TRUSTED
 from homing.ports import Answer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
@@ -48,8 +48,8 @@ class Dispatcher(Shelf):
     """Stations, lanes and the heap. Everything here runs on the event loop, in small steps."""
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core.options, core.held)
-        self._sender, self._clock, self._catalog = core.sender, core.clock, core.catalog
+        super().__init__(core)
+        self._sender, self._catalog = core.sender, core.catalog
         options = core.options
         self._loader = Loader(
             core.flow,
@@ -59,6 +59,8 @@ class Dispatcher(Shelf):
             look=self.look,
             room=self._room,
             lanes=self._lanes,
+            may_queue=self._may_queue,
+            goes_at_once=self._goes_at_once,
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
         self._pacer = Pacer(options.host_rate_per_second)
@@ -116,8 +118,7 @@ class Dispatcher(Shelf):
             touched[station] = None
             if self._takes_fresh(station, delivery):
                 station.fresh.append(work)
-                self.ready_count += 1
-                self.ready_bytes += len(work.event.data)
+                self._put(work)
             else:
                 station.left_in_store(delivery)
         now = self._clock.now()
@@ -125,29 +126,8 @@ class Dispatcher(Shelf):
             if station.in_store or not station.ready(_FRESH, now):
                 self.look(station)
             else:  # All that look would find.
-                self._turns[_FRESH].add(station.endpoint.tenant, station)
+                self._turns[_FRESH].add(station.endpoint.tenant, station, station.rank)
                 self._pump_soon()
-
-    def in_store(self, delivery: Delivery) -> None:
-        """The store has this delivery, and it is not here."""
-        station = self.stations.get(delivery.endpoint_id)
-        if not self._mine[delivery.bucket]:
-            self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
-        elif station is None:
-            self.read_again(delivery.endpoint_id)
-        else:
-            station.left_in_store(delivery)
-            self.look(station)
-
-    def all_in_store(self, endpoint_id: int) -> None:
-        """The store may have deliveries for this endpoint that were never here: they moved, say."""
-        station = self.stations.get(endpoint_id)
-        if station is None:
-            self.read_again(endpoint_id)
-            return
-        station.more_fresh, station.expire_at = True, 0
-        station.due_later(self._clock.now())
-        self.look(station)
 
     def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
         """An endpoint's row was committed. ``enabled``: it was enabled just now."""
@@ -174,8 +154,7 @@ class Dispatcher(Shelf):
             station.due_later(self._clock.now())
         held = endpoint.hold_until > self._clock.now()  # What waits so long waits in the store.
         if enabled or held or not station.enabled:
-            for work in station.put_back():
-                self._count(work, -1)
+            self._taken_off(station.put_back())
             self._loader.go()  # There may be room for others now.
         if not (station.enabled or held_before):
             station.expire_at = 0
@@ -190,10 +169,11 @@ class Dispatcher(Shelf):
         for lane in LANES:
             turns = self._turns[lane]
             if station.ready(lane, now):
-                turns.add(station.endpoint.tenant, station)
+                turns.add(station.endpoint.tenant, station, station.rank)
                 self._pump_soon()
-            else:
-                turns.discard(station.endpoint.tenant, station)
+            elif station in turns:
+                turns.discard(station)
+                self._loader.again(station)
             if station.wants(lane, now):
                 self._loader.rows(station, lane)
         at = station.next_time(now, report_every_ms=REPORT_EVERY_MS)
@@ -234,9 +214,8 @@ class Dispatcher(Shelf):
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""
         work = station.take(lane)
-        self.ready_count -= 1
-        self.ready_bytes -= len(work.event.data)
         delivery = work.delivery
+        self._queued.take(delivery.tenant, len(work.event.data))
         subscription = self._catalog.get(delivery.subscription_id)
         if subscription is None or subscription.endpoint_id != station.endpoint.id:
             station.in_flight[delivery.id] = lane  # Known, until it is settled.
@@ -256,17 +235,25 @@ class Dispatcher(Shelf):
             self.on_unsendable(Later(delivery, later, self._epoch(delivery)))
         else:
             station.flying[lane] += 1
-            self.flying[lane] += 1
-            self.send(station, work, lane, subscription, now)
+            rank = station.rank
+            self._turns[lane].take(delivery.tenant, rank)
+            self.send(station, work, lane, subscription, now, rank)
         if not station.ready(lane, now):
-            self._turns[lane].discard(station.endpoint.tenant, station)
+            self._turns[lane].discard(station)
             if station.in_store:
                 self.look(station)
+        self._loader.again(station)
 
     def send(
-        self, station: Station, work: Work, lane: Lane, subscription: Subscription, now: int
+        self,
+        station: Station,
+        work: Work,
+        lane: Lane,
+        subscription: Subscription,
+        now: int,
+        rank: int = TRUSTED,
     ) -> None:
-        """Make one attempt; its answer goes to ``on_made``."""
+        """Make one attempt; its answer goes to ``on_made``. ``rank``: of the slot that it holds."""
         delivery = work.delivery
         number = delivery.attempts + 1
         station.in_flight[delivery.id] = lane
@@ -277,9 +264,11 @@ class Dispatcher(Shelf):
         def done(answer: Answer) -> None:
             outcome, ended = judge(answer.code, answer.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
-                self._free(station, lane)
+                self._free(station, lane, rank)
             self.on_made(
-                Made(work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch)
+                Made(
+                    work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
+                )
             )
 
         try:
@@ -290,10 +279,11 @@ class Dispatcher(Shelf):
             fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
-    def _free(self, station: Station, lane: Lane) -> None:
+    def _free(self, station: Station, lane: Lane, rank: int) -> None:
         """A success decides nothing that the next attempt must know: its slot is free now."""
         station.flying[lane] -= 1
-        self.flying[lane] -= 1
+        self._turns[lane].give(station.endpoint.tenant, rank)
+        self._loader.again(station)
         if station.queue(lane) or station.in_store:
             self.look(station)
         if self._soon is None and self.ready_count:
@@ -316,7 +306,7 @@ class Dispatcher(Shelf):
         if not self.airborne:
             self._grounded.set()
         if made.lane is not _PROBE and made.outcome is not _DELIVERED:
-            self.flying[made.lane] -= 1
+            self._turns[made.lane].give(made.work.delivery.tenant, made.rank)
         if self._soon is None:
             self._pump_soon()
 
@@ -377,19 +367,3 @@ class Dispatcher(Shelf):
         self._loader.pause()
         if self._timer is not None:
             self._timer.cancel()
-
-    def _loaded(self, station: Station, fresh: Sequence[Work], retry: Sequence[Work]) -> None:
-        """Rows have come, of which none is here already: they go into the queues."""
-        station.read_upto = max([station.read_upto, *(it.delivery.id for it in fresh)])
-        self._read_upto = max(self._read_upto, station.read_upto)
-        if station.closed:
-            return
-        if station.enabled:
-            for put, works in ((station.fresh.append, fresh), (station.put_due, retry)):
-                for work in works:
-                    put(work)
-                    self._count(work, +1)
-        elif fresh or retry:
-            station.more_fresh = True
-            station.due_later(self._clock.now())
-        self.look(station)

@@ -359,10 +359,7 @@ def _due_since(station: Station, dispatcher: Dispatcher, now: int) -> int | None
         return None
     times: list[int] = []
     for lane in LANES:
-        free = (
-            dispatcher.flying[lane] < dispatcher.slots[lane]
-            and station.flying[lane] < station.ramp.slots
-        )
+        free = dispatcher.may_start(station, lane) and station.flying[lane] < station.ramp.slots
         if not free:
             continue
         queue = station.queue(lane)

@@ -1,16 +1,22 @@
-"""Reads from the store what the dispatcher lacks: rows of many endpoints in one statement."""
+"""Reads from the store what the dispatcher lacks: rows of many endpoints in one statement.
+
+Tenants take turns, then endpoints. While the queues are full, or a tenant has its share of them,
+only those are read whose rows can go at once; an endpoint whose tenant has enough of those already
+is put by, and asks again when one of them has gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 import structlog
 
 from homing.engine.station import LANES, Station
 from homing.errors import HomingError
 from homing.model import Lane, Work
+from homing.policy.turns import Turns
 from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
@@ -54,11 +60,16 @@ class Loader:
         look: Callable[[Station], None],
         room: Callable[[], int],
         lanes: Callable[[], tuple[Lane, ...]],
+        may_queue: Callable[[Station], bool],
+        goes_at_once: Callable[[Station, Lane], bool],
     ) -> None:
         self._flow, self._clock = flow, clock
         self._on_start, self._on_rows, self._look = on_start, on_rows, look
         self._room, self._lanes = room, lanes
-        self._hungry: dict[Lane, dict[Station, None]] = {it: {} for it in LANES}  # want rows
+        self._may_queue, self._goes_at_once = may_queue, goes_at_once
+        self._hungry: dict[Lane, Turns[Station]] = {it: Turns() for it in LANES}  # want rows
+        self._put_by: dict[str, dict[tuple[Lane, Station], None]] = {}  # by tenant
+        self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # their rows are on their way, and may be old by now
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
@@ -72,8 +83,17 @@ class Loader:
 
     def rows(self, station: Station, lane: Lane) -> None:
         """Read the next rows of this one."""
-        self._hungry[lane][station] = None
+        self._hungry[lane].add(station.endpoint.tenant, station)
         self.go()
+
+    def again(self, station: Station) -> None:
+        """Something of its tenant has gone: the next that was put by asks again."""
+        if self._put_by and (there := self._put_by.get(station.endpoint.tenant)):
+            lane, first = next(iter(there))
+            del there[lane, first]
+            if not there:
+                del self._put_by[station.endpoint.tenant]
+            self.rows(first, lane)
 
     def pause(self) -> None:
         self._paused = True
@@ -158,17 +178,20 @@ class Loader:
             if later:
                 station.due_later(later[0].delivery.due_at)
             self._on_rows(station, fresh, retry)
+            self.again(station)
 
     def _choose(self, now: int) -> list[_Asked]:
         """Whose rows are read next: for no more than there is room for."""
-        lanes, at_once = self._lanes(), self._room() <= 0
+        lanes, full = self._lanes(), self._room() <= 0
         left = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
         asked: list[_Asked] = []
-        for lane, station in self._next(lanes):
-            if left <= 0 or len(asked) >= LOAD_MOST:
-                break
-            del self._hungry[lane][station]  # What has no gap asks again when something has gone.
+        while left > 0 and len(asked) < LOAD_MOST and (found := self._next(lanes)) is not None:
+            lane, station = found  # What has no gap asks again when something has gone.
+            at_once = full or not self._may_queue(station)
             if station.wants(lane, now, at_once=at_once):
+                if at_once and not self._goes_at_once(station, lane):
+                    self._put_by.setdefault(station.endpoint.tenant, {})[lane, station] = None
+                    continue
                 here = len(station.in_flight)  # Read again: so many new ones are worth it.
                 most = dict.fromkeys(LANES, max(2 * station.ramp.slots, min(here, NEW_MOST)))
                 if at_once:
@@ -183,11 +206,15 @@ class Loader:
         asked.station.restore(more_fresh=asked.more_fresh, next_due=asked.next_due)
         self._look(asked.station)  # It may have been held meanwhile.
 
-    def _next(self, lanes: tuple[Lane, ...]) -> Iterator[tuple[Lane, Station]]:
-        """Who wants rows; the lanes take turns."""
-        queues = [list(islice(self._hungry[lane], LOAD_MOST)) for lane in lanes]
-        for turn in zip_longest(*queues):
-            yield from ((lane, it) for lane, it in zip(lanes, turn, strict=True) if it is not None)
+    def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, Station] | None:
+        """The next that wants rows, taken off: lanes take turns, then tenants, then endpoints."""
+        for lane in sorted(lanes, key=lambda it: it is self._last_lane):
+            station = self._hungry[lane].next()
+            if station is not None:
+                self._hungry[lane].discard(station.endpoint.tenant, station)
+                self._last_lane = lane
+                return lane, station
+        return None
 
     def _learn(self, answers: list[DueAnswer]) -> None:
         """How large rows are: the next load asks for no more than fits."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from homing.engine.held import Held
-from homing.engine.options import EngineOptions
+from homing.engine.core import Core
 from homing.engine.station import LANES, Station
 from homing.model import Delivery, Lane, State, Work
-from homing.policy.turns import Turns
+from homing.policy.queued import Queued
+from homing.policy.slots import LaneSlots
 
 UNSETTLED_MOST = 4_000  # so many outcomes may wait to be written before nothing new starts
 _ENABLED = State.ENABLED  # Python 3.11 looks up a member of an enum slowly.
@@ -17,25 +17,74 @@ _ENABLED = State.ENABLED  # Python 3.11 looks up a member of an enum slowly.
 class Shelf:
     """Stations and what stands in their queues."""
 
-    def __init__(self, options: EngineOptions, held: Held) -> None:
-        self._options, self._held, self._mine = options, held, held.mine
+    read_again: Callable[[int], None]  # its row was changed by somebody else
+
+    def __init__(self, core: Core) -> None:
+        self._options, self._clock = core.options, core.clock
+        self._held, self._mine = core.held, core.held.mine
         self.stations: dict[int, Station] = {}
-        self.ready_count = self.ready_bytes = 0
-        self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
-        self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
+        # For queues: half of the memory. The other half is for what can go at once.
+        # So a slow endpoint's queue of large events keeps nobody else from being read.
+        self._queued = Queued(
+            count_max=core.options.ready_max, bytes_max=core.options.ready_bytes_max // 2
+        )
+        self.slots = {Lane.FRESH: core.options.fresh_slots, Lane.RETRY: core.options.retry_slots}
+        self._turns: dict[Lane, LaneSlots[Station]] = {
+            lane: LaneSlots(slots) for lane, slots in self.slots.items()
+        }
         self.shut = False  # the gate is closed: only canaries start
         self.airborne = 0  # attempts made and not yet settled, probes included
-        self._airborne_most = UNSETTLED_MOST + options.fresh_slots + options.retry_slots
+        self._airborne_most = UNSETTLED_MOST + core.options.fresh_slots + core.options.retry_slots
         self._read_upto = 0  # by any station: one that was forgotten may have read so far
-        self._turns: dict[Lane, Turns[Station]] = {lane: Turns() for lane in LANES}
 
     def look(self, station: Station) -> None:
         """Put a station where it belongs now."""
         raise NotImplementedError
 
-    def _count(self, work: Work, sign: int) -> None:
-        self.ready_count += sign
-        self.ready_bytes += sign * len(work.event.data)
+    def in_store(self, delivery: Delivery) -> None:
+        """The store has this delivery, and it is not here."""
+        station = self.stations.get(delivery.endpoint_id)
+        if not self._mine[delivery.bucket]:
+            self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+        elif station is None:
+            self.read_again(delivery.endpoint_id)
+        else:
+            station.left_in_store(delivery)
+            self.look(station)
+
+    def all_in_store(self, endpoint_id: int) -> None:
+        """The store may have deliveries for this endpoint that were never here: they moved, say."""
+        station = self.stations.get(endpoint_id)
+        if station is None:
+            self.read_again(endpoint_id)
+            return
+        station.more_fresh, station.expire_at = True, 0
+        station.due_later(self._clock.now())
+        self.look(station)
+
+    @property
+    def ready_count(self) -> int:
+        """Deliveries in the queues."""
+        return self._queued.count
+
+    @property
+    def ready_bytes(self) -> int:
+        """The event data in the queues."""
+        return self._queued.bytes
+
+    @property
+    def flying(self) -> dict[Lane, int]:
+        """The slots that are taken, by lane."""
+        return {lane: turns.held for lane, turns in self._turns.items()}
+
+    def _put(self, work: Work) -> None:
+        """It is in a queue."""
+        self._queued.put(work.delivery.tenant, len(work.event.data))
+
+    def _taken_off(self, works: Iterable[Work]) -> None:
+        """They are in a queue no longer."""
+        for work in works:
+            self._queued.take(work.delivery.tenant, len(work.event.data))
 
     def _takes_fresh(self, station: Station, delivery: Delivery) -> bool:
         health = station.endpoint.health
@@ -46,22 +95,27 @@ class Shelf:
             and health.state is _ENABLED
             and delivery.accepted_at >= health.enabled_since
             and delivery.accepted_at >= station.endpoint.hold_until
-            and self.ready_count < self._options.ready_max
-            and (self._room() > 0 or self._goes_at_once(station))
+            and self._queued.count < self._options.ready_max
+            and (
+                self._queued.may_queue(delivery.tenant)
+                or (Lane.FRESH in self._lanes() and self._goes_at_once(station, Lane.FRESH))
+            )
         )
 
-    def _goes_at_once(self, station: Station) -> bool:
-        return station.gap(Lane.FRESH) > 0 and Lane.FRESH in self._lanes()
+    def _goes_at_once(self, station: Station, lane: Lane) -> bool:
+        """Whether what is read for this station would start with the next free slot."""
+        tenant, rank = station.endpoint.tenant, station.rank
+        return station.gap(lane) > 0 and self._turns[lane].at_once(tenant, rank)
+
+    def _may_queue(self, station: Station) -> bool:
+        return self._queued.may_queue(station.endpoint.tenant)
 
     def _epoch(self, delivery: Delivery) -> int:
         return self._held.epochs[delivery.bucket]
 
     def _room(self) -> int:
-        """For queues: half of the memory. The other half is for what can go at once.
-
-        So a slow endpoint's queue of large events keeps nobody else from being read.
-        """
-        return self._options.ready_bytes_max // 2 - self.ready_bytes
+        """The bytes that are left for queues."""
+        return self._queued.room
 
     def _lanes(self) -> tuple[Lane, ...]:
         """Those for which rows may be read: while queues are full, only what can go at once."""
@@ -72,7 +126,27 @@ class Shelf:
         return tuple(lane for lane in read if self.has_slot(lane))
 
     def has_slot(self, lane: Lane) -> bool:
-        return self.flying[lane] < self.slots[lane] and self.airborne < self._airborne_most
+        return self._turns[lane].free > 0 and self.airborne < self._airborne_most
+
+    def _loaded(self, station: Station, fresh: Sequence[Work], retry: Sequence[Work]) -> None:
+        """Rows have come, of which none is here already: they go into the queues."""
+        station.read_upto = max([station.read_upto, *(it.delivery.id for it in fresh)])
+        self._read_upto = max(self._read_upto, station.read_upto)
+        if station.closed:
+            return
+        if station.enabled:
+            for put, works in ((station.fresh.append, fresh), (station.put_due, retry)):
+                for work in works:
+                    put(work)
+                    self._put(work)
+        elif fresh or retry:
+            station.more_fresh = True
+            station.due_later(self._clock.now())
+        self.look(station)
+
+    def may_start(self, station: Station, lane: Lane) -> bool:
+        """Whether a slot is free that its tenant may take."""
+        return self._turns[lane].may_take(station.endpoint.tenant, station.rank)
 
     # --- what is no longer there -------------------------------------------------------------
 
@@ -104,8 +178,7 @@ class Shelf:
     def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
         """Take off the queue what is not to be kept."""
         gone = station.take_off(lane, keep)
-        for work in gone:
-            self._count(work, -1)
+        self._taken_off(gone)
         return gone
 
     # --- what other processes do -------------------------------------------------------------
@@ -127,8 +200,7 @@ class Shelf:
     def unqueue(self, station: Station) -> None:
         """Something in the store was changed by another process: what is queued is read again."""
         station.stale = station.loading
-        for work in station.put_back():
-            self._count(work, -1)
+        self._taken_off(station.put_back())
         self.look(station)
 
     def in_buckets(self, buckets: Iterable[int]) -> list[Station]:
@@ -141,7 +213,7 @@ class Shelf:
             self.unqueue(station)
             station.closed = True
             for lane in LANES:
-                self._turns[lane].discard(station.endpoint.tenant, station)
+                self._turns[lane].discard(station)
 
     def reopen(self, buckets: Iterable[int]) -> None:
         """They stay here after all."""

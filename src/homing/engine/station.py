@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
 from homing.policy.health import HealthRules, Ramp
 from homing.policy.retry import RETRY_AFTER_MOST_MS, held_past_window
+from homing.policy.slots import FAILING, NEW, TRUSTED
 from homing.policy.url import host_of
 
 # Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
@@ -94,6 +95,16 @@ class Station:
     @property
     def enabled(self) -> bool:
         return self.endpoint.health.state is _ENABLED
+
+    @property
+    def rank(self) -> int:
+        """Whether it may be trusted to give its slots back soon (``policy/slots``)."""
+        if self.ramp.slots > 1:
+            return TRUSTED
+        health = self.endpoint.health
+        if health.consecutive_failures:
+            return FAILING
+        return NEW if health.last_success_at is None else TRUSTED
 
     @property
     def in_store(self) -> bool:

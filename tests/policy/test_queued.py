@@ -1,0 +1,42 @@
+"""The memory for queues is shared out: one tenant's queue leaves room for the others."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homing.policy.queued import Queued
+
+
+def fill(queued: Queued, tenant: str, size: int) -> int:
+    count = 0
+    while queued.may_queue(tenant):
+        queued.put(tenant, size)
+        count += 1
+    return count
+
+
+def test_a_tenant_that_is_alone_may_fill_four_fifths() -> None:
+    assert fill(Queued(count_max=1_000, bytes_max=1 << 30), "a", 1) == 800
+    assert fill(Queued(count_max=1_000, bytes_max=50_000), "a", 100) == 400
+
+
+def test_the_next_tenant_finds_room_however_much_the_first_would_queue() -> None:
+    queued = Queued(count_max=20_000, bytes_max=1 << 30)
+    assert [fill(queued, tenant, 1_000) for tenant in "abc"] == [16_000, 3_200, 640]
+
+
+def test_without_memory_nothing_is_queued() -> None:
+    assert not Queued(count_max=0, bytes_max=100).may_queue("a")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 500)), max_size=60))
+def test_what_was_put_and_taken_leaves_nothing_behind(puts: list[tuple[str, int]]) -> None:
+    queued = Queued(count_max=100, bytes_max=10_000)
+    for tenant, size in puts:
+        queued.put(tenant, size)
+    assert (queued.count, queued.bytes) == (len(puts), sum(size for _, size in puts))
+    for tenant, size in reversed(puts):
+        queued.take(tenant, size)
+    assert (queued.count, queued.bytes, queued.room) == (0, 0, 10_000)
+    assert queued._tenants == {}
