@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup run test lint unit chromium pgbouncer bench profile chaos security mutation simulate fleet docs clean
+.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet docs clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +25,7 @@ lint: setup  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup chromium pgbouncer
+unit: setup chromium pgbouncer libfaketime
 	$(BIN)/pytest -n 2 --dist worksteal
 
 # The dashboard is looked at in a real browser, where the machine lets us have one.
@@ -39,6 +39,12 @@ pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y pgbouncer >/dev/null 2>&1; } \
 	|| echo "NO PGBOUNCER: the tests behind a pooler will be skipped"
+
+# And the wall clock of a real server is stepped while it runs.
+libfaketime:
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y libfaketime >/dev/null 2>&1; } \
+	|| echo "NO LIBFAKETIME: the tests with a stepped clock will be skipped"
 
 test: lint unit  ## all of it, as CI runs it
 

@@ -27,6 +27,7 @@ from homing.client import Homing
 from homing.config import Settings
 from homing.engine.engine import Engine
 from homing.net.clock import SystemClock
+from homing.ports import ClockState
 from homing.wiring import serving
 
 KEY = "hk_key-of-a-server-for-tests"
@@ -46,6 +47,10 @@ class SettableClock:
         """Unix milliseconds."""
         return self._now_ms
 
+    def wall(self) -> int:
+        """The same: there is no other clock in a test."""
+        return self._now_ms
+
     def time(self) -> float:
         """Unix seconds: give it to ``verify`` as ``now``."""
         return self._now_ms / 1000
@@ -57,6 +62,10 @@ class SettableClock:
     def stepped_at(self) -> int | None:
         """Never: a test moves time as if it had passed."""
         return None
+
+    def state(self) -> ClockState:
+        """The wall clock is never away from steady time."""
+        return ClockState()
 
     def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
         """Let so much time pass at once; what is due by then is attempted soon after."""

@@ -27,6 +27,7 @@ from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay, RelayOptions
+from homing.engine.timekeeper import Timekeeper
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock, monotonic
 from homing.net.sender import HttpSender, SenderOptions
@@ -125,7 +126,7 @@ async def running(
         ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
-            async with _relaying(relay):
+            async with _relaying(relay), _keeping_time(Timekeeper(clock)):
                 config = _uvicorn_config(app, settings)
                 yield Running(engine, stores, clock, config, web.leaving.set)
         finally:
@@ -183,6 +184,15 @@ async def _relaying(relay: Relay | None) -> AsyncIterator[None]:
         relay.stop()
         await task
         await relay.close()
+
+
+@contextlib.asynccontextmanager
+async def _keeping_time(keeper: Timekeeper) -> AsyncIterator[None]:
+    task = asyncio.create_task(keeper.run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _system_clock(fleet: FleetParts | None) -> tuple[Clock, FleetParts | None]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homing.net.clock import LOOK_EVERY_NS, SystemClock
+from homing.ports import ClockState
 
 START_MS = 1_760_000_000_000
 SECOND = 1_000_000_000
@@ -136,3 +138,80 @@ def test_in_a_fleet_it_begins_with_the_databases_clock_and_is_drawn_after_it() -
         hardware.pass_ns(SECOND)
         clock.now()
     assert abs(clock.now() - (before + 250 + 3 * 3_600_000 + 1_000)) <= 1
+
+
+def test_the_wall_clock_is_read_at_that_moment() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    hardware.pass_ns(SECOND)
+    hardware.wall += 600 * SECOND
+    assert clock.wall() == START_MS + 601_000
+    assert clock.now() == START_MS + 1000
+
+
+@pytest.mark.parametrize("by_s", [600, -600, 86_400, -86_400])
+def test_a_step_is_told_with_its_size_and_how_far_the_wall_clock_is_away(by_s: int) -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    assert clock.state() == ClockState()
+    hardware.pass_ns(SECOND)
+    hardware.wall += by_s * SECOND
+    state = clock.state()
+    assert (state.steps, state.stepped_by_ms) == (1, by_s * 1000)
+    assert (state.ahead_ms, state.stepped_at) == (by_s * 1000, START_MS + 1000)
+    hardware.pass_ns(HOUR)
+    assert clock.state().steps == 1
+    assert clock.state().ahead_ms == pytest.approx(by_s * 1000, abs=1_801)  # 500 ppm of an hour
+
+
+def test_a_monotonic_clock_that_stood_still_while_we_were_suspended_is_a_step() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    hardware.wall += 2 * HOUR
+    assert clock.now() == START_MS
+    hardware.pass_ns(SECOND)
+    assert clock.state().stepped_by_ms == 7_200_000
+
+
+def test_a_slow_drift_is_no_step_and_its_distance_is_told() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    for _ in range(1_000):
+        hardware.pass_ns(10 * SECOND)
+        hardware.wall += SECOND // 10  # one percent: faster than steady time is drawn
+        clock.now()
+    state = clock.state()
+    assert state.steps == 0
+    assert 94_000 < state.ahead_ms < 96_000
+
+
+def test_in_a_fleet_a_step_of_our_own_wall_clock_is_told_once_and_not_followed() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    clock.begin_at(START_MS)
+    hardware.pass_ns(SECOND)
+    clock.now()
+    hardware.wall += 600 * SECOND
+    hardware.pass_ns(LOOK_EVERY_NS // 2)
+    clock.follow(0)  # The database's clock was not set.
+    for _ in range(3_600):
+        hardware.pass_ns(SECOND)
+        clock.now()
+    clock.follow(0)
+    state = clock.state()
+    assert (state.steps, state.stepped_by_ms, state.ahead_ms) == (1, 600_000, 600_000)
+    assert clock.now() == START_MS + 1_000 + 125 + 3_600_000
+
+
+def test_in_a_fleet_a_step_of_the_databases_clock_is_told_and_drawn_after() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    clock.begin_at(START_MS)
+    hardware.pass_ns(SECOND)
+    clock.follow(600_000)
+    hardware.pass_ns(HOUR)
+    now = clock.now()
+    assert 1_700 < now - (START_MS + 1_000 + 3_600_000) < 1_801
+    assert (clock.state().steps, clock.state().stepped_by_ms) == (1, 600_000)
+    clock.follow(600_000 - (now - START_MS - 3_601_000))
+    assert clock.state().steps == 1

@@ -370,5 +370,6 @@ def test_nothing_remains_for_what_was_only_probed_and_has_no_retry_ahead() -> No
     ],
 )
 def test_retry_after_reads(value: str, after: int | None) -> None:
-    at = retry.retry_after_at(value, now=NOW)
-    assert (None if at is None else at - NOW) == after
+    for now in (NOW, NOW - 600_000, NOW + 86_400_000):  # A date is compared with the wall clock.
+        at = retry.retry_after_at(value, now=now, wall=NOW)
+        assert (None if at is None else at - now) == after

@@ -138,7 +138,9 @@ def test_what_remains_is_what_then_happens(schedule: Schedule, first_failure: in
     assert ahead == tuple(lived)
 
 
-@given(st.text(max_size=40), st.integers(0, 4_000_000_000_000))
-def test_any_retry_after_is_ahead_by_at_most_an_hour_or_nothing(value: str, now: int) -> None:
-    at = retry.retry_after_at(value, now=now)
+@given(st.text(max_size=40), st.integers(0, 4_000_000_000_000), st.integers(0, 4_000_000_000_000))
+def test_any_retry_after_is_ahead_by_at_most_an_hour_or_nothing(
+    value: str, now: int, wall: int
+) -> None:
+    at = retry.retry_after_at(value, now=now, wall=wall)
     assert at is None or now < at <= now + HOUR

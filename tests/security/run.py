@@ -18,6 +18,7 @@ from pathlib import Path
 
 import structlog
 
+from security.clock_steps import clock_step_parts
 from security.doors import door_parts
 from security.neighbours import neighbour_parts
 from security.outages import outage_parts
@@ -32,6 +33,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     door_parts,
     outage_parts,
     signature_parts,
+    clock_step_parts,
 )
 
 

@@ -90,9 +90,11 @@ def _work(chance: random.Random, number: int) -> Work:
 Write = Callable[..., tuple[Any, bytes]]
 
 
-def stale_body(letter: Letter, work: Work, *, number: int, now: int) -> tuple[Any, bytes]:
+def stale_body(
+    letter: Letter, work: Work, *, number: int, now: int, wall: int
+) -> tuple[Any, bytes]:
     """A deliberately broken letter: it signs one text and sends another."""
-    request, lines = Letter.write(letter, work, number=number, now=now)
+    request, lines = Letter.write(letter, work, number=number, now=now, wall=wall)
     return replace(request, body=request.body + b" "), lines
 
 
@@ -119,7 +121,8 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
         if n % 50 == 0:
             subscription = _subscription(chance, chance.choice((1, 1, 2, 3)))
             letter = Letter(subscription, deadline_ms=5_000)
-        request, _ = write(letter, _work(chance, (seed << 20) + 10 * n), number=1, now=now)
+        work = _work(chance, (seed << 20) + 10 * n)
+        request, _ = write(letter, work, number=1, now=now, wall=now)
         head = request.header_block.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in head if line)
         for secret in subscription.secrets:

@@ -66,7 +66,7 @@ TOLD_BUGS = [
     ),
     _bug(
         "a publisher's time is replaced",
-        ("homing.engine.stage:Stage.event", "draft.time or rfc3339(now)", "rfc3339(now)"),
+        ("homing.engine.stage:Stage.event", "draft.time or rfc3339(wall)", "rfc3339(wall)"),
     ),
     _bug(
         "the log has another lane",

@@ -54,7 +54,7 @@ def events_page(made: str) -> str:
 
 def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
     desk = _Desk()
-    notices = Notices(cast("Stage", desk))
+    notices = Notices(cast("Stage", desk), lambda: _AT)
     health = Health(state=State.ENABLED, since=_AT, enabled_since=_AT)
     endpoint = Endpoint(
         id=3_700_000_000_000_000_000,

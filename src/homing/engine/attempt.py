@@ -66,14 +66,18 @@ class Letter:
             masked.append(name.encode() + b": " + _MASKED + b"\r\n")
         self._own, self._masked = b"".join(own), b"".join(masked)
 
-    def write(self, work: Work, *, number: int, now: int) -> tuple[Request, bytes]:
-        """The request of attempt ``number``, and its header lines as they may be logged."""
+    def write(self, work: Work, *, number: int, now: int, wall: int) -> tuple[Request, bytes]:
+        """The request of attempt ``number``, and its header lines as they may be logged.
+
+        ``wall`` is the wall clock, which receivers compare with theirs; the overlap of a rotation
+        is a duration and goes by ``now``, steady time.
+        """
         delivery, event = work.delivery, work.event
         content, content_type = body(event, self._format, self._frame)
         delivery_id = webhook_id = show_id("dlv", delivery.id).encode()
         if delivery.root_id != delivery.id:
             webhook_id = show_id("dlv", delivery.root_id).encode()
-        timestamp = b"%d" % (now // 1000)
+        timestamp = b"%d" % (wall // 1000)
         signatures = [
             signer.sign(webhook_id, timestamp, content)
             for signer, until in self._signers

@@ -272,7 +272,9 @@ class Dispatcher(Shelf):
             )
 
         try:
-            request, lines = self._letters.of(subscription).write(work, number=number, now=now)
+            letter = self._letters.of(subscription)
+            wall = self._clock.wall()  # Read now: it may have been set a moment ago.
+            request, lines = letter.write(work, number=number, now=now, wall=wall)
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))

@@ -40,6 +40,7 @@ from homing.policy.retry import Schedule
 from homing.ports import (
     AdminStore,
     Clock,
+    ClockState,
     FlowStore,
     Receipt,
     ReplayFilter,
@@ -73,6 +74,7 @@ class Pulse(Struct, frozen=True):
     memory_bytes: int  # event data queued
     silent_since: int | None = None  # a commit has waited for its answer since then, too long
     gate: GateView = GateView()  # closed: our own outage, nothing is sent but canaries
+    clock: ClockState = ClockState()
 
 
 class Engine:
@@ -132,7 +134,7 @@ class Engine:
                 ids=ids,
                 catalog=catalog,
                 stage=stage,
-                notices=Notices(stage),
+                notices=Notices(stage, clock.wall),
                 held=Held(fenced=fleet is not None),
             ),
             fleet,
@@ -350,6 +352,7 @@ class Engine:
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=dispatcher.ready_bytes,
             gate=self.gate(),
+            clock=self._clock.state(),
         )
 
 

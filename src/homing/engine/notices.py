@@ -6,6 +6,7 @@ what they tell of.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,8 +22,8 @@ from homing.ports import NewEvent
 class Notices:
     """Writes notices as events with their deliveries."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, wall: Callable[[], int]) -> None:
+        self._stage, self._wall = stage, wall
 
     def changed(self, endpoint: Endpoint, change: Change, *, by: str, now: int) -> NewEvent:
         """``homing.endpoint.enabled``, ``.disabled`` or ``.frozen``."""
@@ -57,4 +58,4 @@ class Notices:
     def _write(self, event_type: str, endpoint: Endpoint, now: int, **facts: Any) -> NewEvent:
         data = {"endpoint": show_id("ep", endpoint.id), "url": endpoint.url, "at": now, **facts}
         draft = EventDraft(tenant=endpoint.tenant, type=event_type, data=msgspec.json.encode(data))
-        return self._stage.event(draft, now=now, not_to_endpoint=endpoint.id)
+        return self._stage.event(draft, now=now, wall=self._wall(), not_to_endpoint=endpoint.id)

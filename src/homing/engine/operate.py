@@ -279,9 +279,10 @@ class Operator:
     async def test_send(self, subscription_id: int) -> Attempt:
         """One signed attempt now, in every state, logged, counting for nothing."""
         subscription = await self._current(subscription_id)
-        now = self._clock.now()
-        work = self._test_work(subscription, now)
-        request, lines = self._letters.of(subscription).write(work, number=1, now=now)
+        now, wall = self._clock.now(), self._clock.wall()
+        work = self._test_work(subscription, now, wall)
+        letter = self._letters.of(subscription)
+        request, lines = letter.write(work, number=1, now=now, wall=wall)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._sender.send(request, answered.set_result)
         answer = await answered
@@ -308,7 +309,7 @@ class Operator:
         await self._admin.log_test(attempt)
         return attempt
 
-    def _test_work(self, subscription: Subscription, now: int) -> Work:
+    def _test_work(self, subscription: Subscription, now: int, wall: int) -> Work:
         number = self._ids.take(now)
         delivery = Delivery(
             id=number,
@@ -328,7 +329,7 @@ class Operator:
             tenant=subscription.tenant,
             key=show_id("evt", number),
             type="homing.test",
-            time=rfc3339(now),
+            time=rfc3339(wall),
             accepted_at=now,
             data=msgspec.json.encode(data),
         )

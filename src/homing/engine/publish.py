@@ -222,10 +222,10 @@ class Publisher:
         self, group: list[_Waiting]
     ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
         while True:
-            now = self._clock.now()
+            now, wall = self._clock.now(), self._clock.wall()
             kept, staged = [], []
             for waiting in group:
-                events = [self._stage.event(draft, now=now) for draft in waiting.drafts]
+                events = [self._stage.event(it, now=now, wall=wall) for it in waiting.drafts]
                 count = sum(len(event.deliveries) for event in events)
                 if count > self._options.request_deliveries_max:
                     most = self._options.request_deliveries_max

@@ -30,9 +30,12 @@ class Stage:
         self._catalog, self._ids, self._options = catalog, ids, options
         self._buckets: dict[int, int] = {}
 
-    def event(self, draft: EventDraft, *, now: int, not_to_endpoint: int | None = None) -> NewEvent:
+    def event(
+        self, draft: EventDraft, *, now: int, wall: int, not_to_endpoint: int | None = None
+    ) -> NewEvent:
+        """``wall`` is what the event's time is, unless its publisher gave one."""
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
-        key, time = draft.key or show_id("evt", number), draft.time or rfc3339(now)
+        key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data)
         matches = self._catalog.match(
             tenant, kind, data=data, now=now, not_to_endpoint=not_to_endpoint

@@ -1,19 +1,25 @@
-"""The clock: time that never jumps, and the only file of the project that reads time.
+"""The clock: time that never jumps, the wall clock, and the only file that reads either.
 
 Due times are compared with the clock for two days on end, so a wall clock that is set while we run
-must neither send a retry early nor expire a backlog. Our time is the wall clock at the start plus
-the monotonic clock. Where the wall clock has moved away since (drift, or somebody set it), ours is
-drawn after it by at most 500 parts per million: a second of difference takes 34 minutes, and no
-reader ever sees time stand still, go back or leap. In a fleet it is the database's clock that ours
-begins with and is drawn after: ``follow`` says how far that one is ahead.
+must neither send a retry early nor expire a backlog. ``now`` is steady time: the wall clock at the
+start plus the monotonic clock. Where the wall clock has moved away since (drift, or somebody set
+it), steady time is drawn after it by at most 500 parts per million: a second of difference takes 34
+minutes, and no reader ever sees time stand still, go back or leap. In a fleet it is the database's
+clock that steady time begins with and is drawn after: ``follow`` says how far that one is ahead.
 
-The wall clock is looked at inside ``now``, at most four times a second: no timer runs for it.
+``wall`` is the wall clock of this machine, read at that moment: what receivers and people compare
+with their own clocks carries it, signatures above all.
+
+The wall clock is looked at inside ``now``, at most four times a second. A step of more than a
+minute between two looks is counted; ``state`` tells of it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+
+from homing.ports import ClockState
 
 LOOK_EVERY_NS = 250_000_000
 SLEW_DIVISOR = 2_000  # one part in 2,000 is 500 ppm
@@ -35,48 +41,78 @@ class SystemClock:
     ) -> None:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
+        self._steps, self._stepped_by_ms = 0, 0
         self._stepped_ms: int | None = None
+        self._follows = False  # another clock than the wall clock of this machine
         self._ahead_ns = 0  # of the wall clock: the clock that we follow
-        self._go_on_from(monotonic_ns(), wall_ns(), 0)
+        wall = wall_ns()
+        self._go_on_from(monotonic_ns(), wall, wall)
 
     def begin_at(self, now_ms: int) -> None:
         """Follow another clock from the start, before anything has read ours."""
-        self._ahead_ns = now_ms * _NS_PER_MS - self._wall_ns()
-        self._go_on_from(self._monotonic_ns(), now_ms * _NS_PER_MS, self._offset_ns)
+        self._follows = True
+        ours, wall = now_ms * _NS_PER_MS, self._wall_ns()
+        self._ahead_ns = ours - wall
+        self._go_on_from(self._monotonic_ns(), ours, wall)
 
     def follow(self, ahead_ms: int) -> None:
         """The clock that we follow is so far ahead of ours."""
-        self._ahead_ns = self.now() * _NS_PER_MS + ahead_ms * _NS_PER_MS - self._wall_ns()
+        self._look(self._monotonic_ns() - self._looked_ns)
+        before, ours = self._offset_ns, self._ours_ns
+        self._ahead_ns = ahead_ms * _NS_PER_MS - self._wall_ahead_ns
+        self._go_on_from(self._looked_ns, ours, ours + self._wall_ahead_ns)
+        self._note_step(self._offset_ns - before)
 
     def now(self) -> int:
-        """Unix milliseconds UTC."""
+        """Steady time: Unix milliseconds UTC."""
         passed = self._monotonic_ns() - self._looked_ns
         if passed < LOOK_EVERY_NS:  # It is hot: few steps, with short whole numbers.
             return self._ms + (passed * self._pace + self._part >> _BITS)
         return self._look(passed)
 
+    def wall(self) -> int:
+        """The wall clock of this machine: Unix milliseconds UTC."""
+        return self._wall_ns() // _NS_PER_MS
+
     def stepped_at(self) -> int | None:
-        """When the wall clock was last seen to have been set by more than a minute, in our time."""
+        """When a clock was last seen to have been set by more than a minute, in steady time."""
         self.now()
         return self._stepped_ms
+
+    def state(self) -> ClockState:
+        """How far the wall clock is ahead of steady time, and the steps seen since the start."""
+        now = self.now()
+        return ClockState(
+            ahead_ms=self.wall() - now,
+            steps=self._steps,
+            stepped_at=self._stepped_ms,
+            stepped_by_ms=self._stepped_by_ms,
+        )
 
     def _look(self, passed: int) -> int:
         """At the wall clock: how far it is ahead of ours."""
         most = passed // SLEW_DIVISOR
         drawn = max(-most, min(most, self._offset_ns))  # no more than is missing, nor faster
-        ours, expected = self._ours_ns + passed + drawn, self._offset_ns - drawn
-        offset = self._wall_ns() + self._ahead_ns - ours
-        if abs(offset - expected) > STEP_NS:
-            self._stepped_ms = ours // _NS_PER_MS
-        self._go_on_from(self._looked_ns + passed, ours, offset)
+        ours, wall = self._ours_ns + passed + drawn, self._wall_ns()
+        stepped = wall - ours - (self._wall_ahead_ns - drawn)
+        if self._follows and abs(stepped) > STEP_NS:
+            self._ahead_ns -= stepped  # Our wall clock was set; the one that we follow was not.
+        self._go_on_from(self._looked_ns + passed, ours, wall)
+        self._note_step(stepped)
         return self._ms
 
-    def _go_on_from(self, mono: int, ours: int, offset: int) -> None:
+    def _note_step(self, by_ns: int) -> None:
+        if abs(by_ns) > STEP_NS:
+            self._steps += 1
+            self._stepped_ms, self._stepped_by_ms = self._ms, by_ns // _NS_PER_MS
+
+    def _go_on_from(self, mono: int, ours: int, wall: int) -> None:
         self._looked_ns = mono  # monotonic, at the last look at the wall clock
         self._ours_ns = ours  # our time at the last look …
         self._ms, part_ns = divmod(ours, _NS_PER_MS)  # … in whole milliseconds, and the rest
         self._part = (part_ns << _BITS) // _NS_PER_MS
-        self._offset_ns = offset  # how far the wall clock was ahead of ours then
+        self._wall_ahead_ns = wall - ours  # how far the wall clock was ahead of ours then …
+        self._offset_ns = wall + self._ahead_ns - ours  # … and the clock that we follow
         most = LOOK_EVERY_NS // SLEW_DIVISOR
-        ours_ns = LOOK_EVERY_NS + max(-most, min(most, offset))  # until the next look
+        ours_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next look
         self._pace = (ours_ns << _BITS) // (LOOK_EVERY_NS * _NS_PER_MS)  # in ms per ns

@@ -62,7 +62,7 @@ def _delivered(facts: Facts, now: int) -> str:
     delivery = facts.delivery
     when = _finish(facts, now)
     if facts.finished_at is not None:
-        when += f", {_span(facts.finished_at - delivery.accepted_at)} after it was accepted"
+        when += f", {span_text(facts.finished_at - delivery.accepted_at)} after it was accepted"
     if delivery.attempts <= 1:
         return f"Delivered{when}: its first attempt was answered with success."
     return f"Delivered{when}: attempt {delivery.attempts:,} was answered with success."
@@ -168,7 +168,7 @@ def _flying(facts: Facts, lane: Lane, now: int) -> str:
     again = retry.after_failure(delivery, facts.schedule, now=now, enabled_since=enabled_since)
     begin = (
         f"In flight: attempt {delivery.attempts + 1:,} ({_name(delivery, facts)}) is being made "
-        f"now and has {_span(facts.schedule.deadline_ms)} from its start to be answered"
+        f"now and has {span_text(facts.schedule.deadline_ms)} from its start to be answered"
     )
     if endpoint is not None and endpoint.health.state is not State.ENABLED:
         begin += f"; meanwhile {_state(endpoint, facts.rules, now)}"
@@ -273,7 +273,7 @@ def _state(endpoint: Endpoint, rules: HealthRules, now: int) -> str:
         case "no_success":
             by = (
                 f" by {row:,} failures in a row and no success for more than "
-                f"{_span(rules.freeze_after_ms)}"
+                f"{span_text(rules.freeze_after_ms)}"
             )
         case "hopeless":
             by = f" by {max(row, rules.consecutive_freeze_always):,} failures in a row"
@@ -325,12 +325,13 @@ def explain_change(
         case "no_success":
             return (
                 f"{begin}{_number(numbers, 'consecutive_failures')} attempts in a row failed and "
-                f"nothing succeeded for {_span(numbers.get('without_success_ms', 0))}; the limits "
-                f"are {_number(numbers, 'limit')} and {_span(numbers.get('limit_ms', 0))}."
+                f"nothing succeeded for {span_text(numbers.get('without_success_ms', 0))}; the "
+                f"limits are {_number(numbers, 'limit')} and "
+                f"{span_text(numbers.get('limit_ms', 0))}."
             )
         case "success":
             spent = numbers.get("disabled_ms")
-            after_all = "" if spent is None else f" after {_span(spent)}"
+            after_all = "" if spent is None else f" after {span_text(spent)}"
             return f"{begin}an attempt was answered with success{after_all}."
         case "enabled_by_person" | "frozen_by_person" | "person":
             verb = "enabled" if after is State.ENABLED else after.value
@@ -353,7 +354,7 @@ def _at(ms: int, now: int) -> str:
     return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {text}"
 
 
-def _span(ms: int) -> str:
+def span_text(ms: int) -> str:
     """``640 ms``, ``5 s``, ``4 min 14 s``, ``72 h``, ``48 h 13 min``."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"

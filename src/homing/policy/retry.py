@@ -191,10 +191,11 @@ def remaining(delivery: Delivery, schedule: Schedule) -> tuple[tuple[int, int], 
     return tuple(ahead)
 
 
-def retry_after_at(value: str, *, now: int) -> int | None:
+def retry_after_at(value: str, *, now: int, wall: int) -> int | None:
     """The time that a ``Retry-After`` header asks for, at most 1 h ahead.
 
-    None for what cannot be read and for what is not ahead.
+    A date means the receiver's wall clock: it is as far ahead of ``now`` as it is of ``wall``, our
+    wall clock. None for what cannot be read and for what is not ahead.
     """
     text = value.strip(" \t")
     at: int | None
@@ -202,7 +203,8 @@ def retry_after_at(value: str, *, now: int) -> int | None:
         digits = text.lstrip("0")
         at = now + (RETRY_AFTER_MOST_MS if len(digits) > 9 else int(digits or "0") * 1000)
     else:
-        at = _http_date(text, now=now)
+        date = _http_date(text, now=wall)
+        at = None if date is None else now + (date - wall)
     if at is None or at <= now:
         return None
     return min(at, now + RETRY_AFTER_MOST_MS)

@@ -22,7 +22,7 @@ from homing.ports.keys import KeySession, KeyStore
 from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
 from homing.ports.seals import Claim, SealStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
-from homing.ports.world import Answer, Clock, Request, Sender
+from homing.ports.world import Answer, Clock, ClockState, Request, Sender
 
 __all__ = [
     "AdminStore",
@@ -31,6 +31,7 @@ __all__ = [
     "ChoreStep",
     "Claim",
     "Clock",
+    "ClockState",
     "DeliveryFilter",
     "DeliveryRow",
     "DueAnswer",

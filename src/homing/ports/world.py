@@ -14,14 +14,29 @@ from homing.model import (
 )
 
 
+class ClockState(Struct, frozen=True):
+    """How the wall clock of this machine stands to steady time."""
+
+    ahead_ms: int = 0  # of the wall clock; negative: it is behind
+    steps: int = 0  # of more than a minute, seen since the start
+    stepped_at: int | None = None  # the last of them, in steady time …
+    stepped_by_ms: int = 0  # … and by how much
+
+
 class Clock(Protocol):
-    """Time that never jumps."""
+    """Steady time, which never jumps and which schedules go by; and the wall clock."""
 
     def now(self) -> int:
-        """Unix milliseconds UTC."""
+        """Steady time: Unix milliseconds UTC."""
+
+    def wall(self) -> int:
+        """The wall clock of this machine, read now: Unix milliseconds UTC."""
 
     def stepped_at(self) -> int | None:
-        """When the wall clock was last seen to differ from ours by more than a minute."""
+        """When the wall clock was last seen to have been set by more than a minute."""
+
+    def state(self) -> ClockState:
+        """How far the wall clock is from steady time, and its steps."""
 
 
 class Request(Struct, frozen=True, gc=False):

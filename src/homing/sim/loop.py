@@ -20,6 +20,8 @@ from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
 
+from homing.ports import ClockState
+
 T = TypeVar("T")
 
 TURNS_MOST = 1_000_000
@@ -132,17 +134,29 @@ class VirtualClock:
         assert isinstance(loop, VirtualLoop)
         self._loop_ms = loop.time_ms
         self._start_ms = start_ms
-        self._stepped_at: int | None = None
+        self._ahead_ms = 0  # of the wall clock
+        self._state = ClockState()
 
     def now(self) -> int:
         return self._start_ms + self._loop_ms()
 
+    def wall(self) -> int:
+        return self._start_ms + self._loop_ms() + self._ahead_ms
+
     def stepped_at(self) -> int | None:
-        return self._stepped_at
+        return self._state.stepped_at
+
+    def state(self) -> ClockState:
+        return self._state
+
+    def step(self, by_ms: int) -> None:
+        """Set the wall clock; a step is seen at once, and steady time goes on as before."""
+        self._ahead_ms += by_ms
+        self._state = ClockState(self._ahead_ms, self._state.steps + 1, self.now(), by_ms)
 
     def step_seen(self) -> None:
-        """Tell the engine that the wall clock was stepped just now."""
-        self._stepped_at = self.now()
+        """Tell the engine of a step, and leave the wall clock as it is."""
+        self.step(0)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:

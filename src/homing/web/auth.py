@@ -59,10 +59,17 @@ STRANGER = Caller("", Role.VIEWER, "")  # of operations that are open to everybo
 class _Pass:
     """A header that was found good, until when (None: until told otherwise)."""
 
-    __slots__ = ("caller", "key_id", "noted", "until")
+    __slots__ = ("caller", "expires_at", "key_id", "noted", "until")
 
-    def __init__(self, caller: Caller, key_id: int | None, until: int | None) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        key_id: int | None,
+        until: int | None,
+        expires_at: int | None = None,  # by the wall clock
+    ) -> None:
         self.caller, self.key_id, self.until = caller, key_id, until
+        self.expires_at = expires_at
         self.noted = key_id is None
 
 
@@ -90,6 +97,8 @@ class Keys:
         if found is None:
             return None
         if found.until is not None and self._now() >= found.until:
+            return None
+        if found.expires_at is not None and self._ring.wall() >= found.expires_at:
             return None
         if not found.noted and found.key_id is not None:
             found.noted = True
@@ -119,8 +128,8 @@ class Keys:
         if key is None:
             return None
         caller = Caller(key.name, key.role, key.tenant)
-        ends = [at for at in (key.expires_at, self._ring.fresh_until) if at is not None]
-        self._passes[_CANONICAL + text] = _Pass(caller, key.id, min(ends, default=None))
+        until, expires_at = self._ring.fresh_until, key.expires_at
+        self._passes[_CANONICAL + text] = _Pass(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)
         return caller
 

@@ -56,6 +56,9 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "homing_canaries", "Attempts let out of a closed gate.", value=pulse.gate.canaries
     )
+    yield CounterMetricFamily(
+        "homing_clock_steps", "Steps of the wall clock by over a minute.", value=pulse.clock.steps
+    )
     yield _counter("homing_deliveries_finished", "By status.", "status", pulse.finished)
     yield _counter("homing_commits", "By kind.", "kind", pulse.commits)
     attempts = CounterMetricFamily(
@@ -82,6 +85,11 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
         ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
         ("homing_gate_closed_seconds", "How long it has been closed.", closed_ms / 1000),
         ("homing_gate_waiting", "Failures that wait for the gate's verdict.", pulse.gate.waiting),
+        (
+            "homing_clock_ahead_seconds",
+            "How far the wall clock is ahead of steady time, which schedules go by.",
+            pulse.clock.ahead_ms / 1000,
+        ),
         ("homing_late_seconds", "How long something was due with a free slot.", late_ms / 1000),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)

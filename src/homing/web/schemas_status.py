@@ -16,11 +16,26 @@ class GateShown(Struct, frozen=True):
     closings: int  # since the process started
 
 
+class ClockShown(Struct, frozen=True):
+    """The wall clock of this machine, compared with steady time, which schedules go by."""
+
+    ahead_ms: int  # of the wall clock; negative: it is behind
+    steps: int  # of more than a minute, seen since the process started
+    stepped_at: str | None  # the last of them, in steady time; null if there was none
+    stepped_by_ms: int  # negative: the wall clock was set back
+    detail: str
+
+
 class Well(Struct, frozen=True, omit_defaults=True):
-    """All is well with this process; the gate, unless it is open, tells of its network."""
+    """All is well with this process.
+
+    `gate` is there unless it is open: it tells of its network. `clock` is there while the wall
+    clock is more than a minute away from steady time, and for an hour after it was stepped.
+    """
 
     ok: bool
     gate: GateShown | None = None
+    clock: ClockShown | None = None
 
 
 class StatusView(Struct, frozen=True):
@@ -28,6 +43,7 @@ class StatusView(Struct, frozen=True):
 
     version: str
     gate: GateShown
+    clock: ClockShown
     draining: bool
     store_ok: bool
     late_ms: int  # how long something was due with a free slot

@@ -71,7 +71,7 @@ class KeyPage(Struct, frozen=True):
 
 async def create(call: Call) -> Answer:
     given = call.content(KeyIn)
-    expires_at = _check(given, now=call.now)
+    expires_at = _check(given, now=call.parts.ring.wall())
     tenant = None if given.role is Role.ADMIN else given.tenant or DEFAULT_TENANT
     key, text = await call.parts.ring.create(given.name, given.role, tenant, expires_at)
     made = KeyCreated(**asdict(_view(key)), key=text)

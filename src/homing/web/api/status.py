@@ -5,8 +5,10 @@ from __future__ import annotations
 from homing import __version__
 from homing.engine.gate import GateView
 from homing.policy.gate import GateState
+from homing.ports import ClockState
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import ONLY_ADMINS
+from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.schemas_status import GateShown, StatusView, Well
 from homing.web.show import time_text
@@ -23,9 +25,13 @@ def gate_shown(gate: GateView) -> GateShown:
     )
 
 
-def well(gate: GateView) -> Well:
-    """The answer of a process that is well; with its gate, if that is not open."""
-    return Well(True, None if gate.state is GateState.OPEN else gate_shown(gate))
+def well(gate: GateView, clock: ClockState, *, now: int) -> Well:
+    """The answer of a process that is well; with its gate and its clock where they need a word."""
+    return Well(
+        True,
+        gate=None if gate.state is GateState.OPEN else gate_shown(gate),
+        clock=clock_shown(clock) if clock_differs(clock, now=now) else None,
+    )
 
 
 async def status(call: Call) -> Answer:
@@ -34,6 +40,7 @@ async def status(call: Call) -> Answer:
         StatusView(
             version=__version__,
             gate=gate_shown(pulse.gate),
+            clock=clock_shown(pulse.clock),
             draining=pulse.draining,
             store_ok=pulse.store_ok,
             late_ms=0 if pulse.due_since is None else max(call.now - pulse.due_since, 0),

@@ -30,11 +30,15 @@ async def healthz(call: Call) -> Answer:
     if due_since is not None and call.now - due_since >= STUCK_AFTER_MS:
         at = time_text(due_since)
         raise Unavailable(f"Something has been due since {at} although a slot is free.")
-    return json_answer(well(pulse.gate))
+    return json_answer(well(pulse.gate, pulse.clock, now=call.now))
 
 
 async def readyz(call: Call) -> Answer:
-    """A closed gate is told and is no reason to refuse: what is published waits safely here."""
+    """A closed gate or a stepped clock is told and is no reason to refuse.
+
+    What is published meanwhile waits safely here, is signed with the true time and goes by its
+    schedule; and a clock is often stepped on all machines at once, which would then all be away.
+    """
     pulse = call.parts.engine.pulse()
     if pulse.draining:
         raise ShuttingDown
@@ -48,7 +52,7 @@ async def readyz(call: Call) -> Answer:
             await call.parts.views.ping()
     except TimeoutError:
         raise StoreUnavailable("It does not answer.") from None
-    return json_answer(well(pulse.gate))
+    return json_answer(well(pulse.gate, pulse.clock, now=call.now))
 
 
 async def metrics(call: Call) -> Answer:

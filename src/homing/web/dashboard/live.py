@@ -93,6 +93,7 @@ class Live:
                     tuple(pulse.finished.values()),
                     pulse.store_ok,
                     pulse.draining,
+                    pulse.clock.steps,
                 )
             )
             if seen != state:

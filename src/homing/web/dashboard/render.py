@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from homing import __version__
 from homing.model import show_id
+from homing.web.clock import clock_detail, clock_differs
 from homing.web.dashboard.files import Files
 from homing.web.show import time_text
 
@@ -29,6 +30,7 @@ def environment(files: Files) -> Environment:
     )
     env.filters["bytes"] = size
     env.globals.update(root=files.root, version=__version__)
+    env.globals.update(clock_differs=clock_differs, clock_detail=clock_detail)
     return env
 
 

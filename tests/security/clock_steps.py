@@ -1,0 +1,265 @@
+"""Scoreboard 35: the wall clock of a running server is stepped, and its receivers do not notice.
+
+libfaketime steps the wall clock of a real ``homing serve`` (and of its writer process) while it
+runs; its monotonic clock is left alone. One receiver verifies every request with
+``standardwebhooks`` and ``svix`` by the true, stepped time and refuses what is older or newer than
+five minutes. Another one always fails: no retry may come before its time has really passed. A third
+is frozen with deliveries whose window a step of a day would end: none may be dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acceptance.running import Server
+from net.receiver import Call, receiver
+from referee import accepted_by_both
+from security.part import Part, Toll
+
+HONEST = ("-m", "security.under_faketime")
+STALE = ("-m", "security.stale_signatures")
+SETTINGS = """
+[policies.short]
+delays_ms = [1500, 3000, 5000, 8000]
+anchor = "first_failure"
+window_ms = 3600000
+[health]
+consecutive_disable = 30
+[tenants.failing.health]
+rate_after_attempts = 1000000
+consecutive_disable = 1000000
+"""
+DELAYS_S = (1.5, 3.0, 5.0, 8.0)
+MINUTE_S, DAY_S = 60, 86_400
+STEPS_S = (10 * MINUTE_S, -10 * MINUTE_S, DAY_S, -DAY_S)
+NOTICED_WITHIN_S = 5.0
+DRAWN_MOST = 1 / 1_000  # how much faster than true time the schedule may run, twice over
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+REFUSED = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
+BROKEN = b"HTTP/1.1 500 Error\r\ncontent-length: 0\r\n\r\n"
+
+
+def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
+    """35 of the scoreboard."""
+    del seed
+    return [
+        Part(
+            "35",
+            "wall clock stepped under load",
+            lambda at: stepped(at, STEPS_S * (1 if quick else 5), each_s=4 if quick else 10),
+            lambda at: stepped(at, STEPS_S[:1], each_s=4, argv=STALE),
+        )
+    ]
+
+
+def libfaketime() -> Path | None:
+    """The library for programs with threads; None where it is not installed."""
+    return next(iter(sorted(Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1"))), None)
+
+
+class WallClock:
+    """The wall clock of the processes that are started with ``environ``."""
+
+    def __init__(self, file: Path) -> None:
+        library = libfaketime()
+        assert library is not None, "libfaketime is not installed"
+        self._file, self.ahead_s = file, 0
+        self.step(0)
+        self.environ = {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def step(self, by_s: int) -> None:
+        """Everybody reads the old time or the new one, never half a file."""
+        self.ahead_s += by_s
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{self.ahead_s:+d}\n")
+        os.replace(new, self._file)
+
+    def now_ms(self) -> int:
+        """The time that is true in this run."""
+        return int(time.time() * 1000) + self.ahead_s * 1000
+
+
+@dataclass
+class Seen:
+    """What receivers saw."""
+
+    clock: WallClock
+    secrets: dict[str, str] = field(default_factory=dict)  # by path
+    verified: int = 0
+    refused: list[str] = field(default_factory=list)
+    tries: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    async def serve(self, call: Call) -> None:
+        while request := await call.request():
+            call.writer.write(self._answer(request))
+
+    def _answer(self, request: bytes) -> bytes:
+        head, _, body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        path, headers = first.split()[1], dict(line.split(": ", 1) for line in lines)
+        if path == "/fails":
+            self.tries[headers["homing-delivery"]].append(time.monotonic())
+            return BROKEN
+        if accepted_by_both(headers, body, self.secrets[path], at=self.clock.now_ms()):
+            self.verified += 1
+            return OK
+        signed_s = int(headers["webhook-timestamp"])
+        self.refused.append(f"{signed_s - self.clock.now_ms() // 1000:+d} s away from the time")
+        return REFUSED
+
+    def early(self) -> list[str]:
+        """Retries that came before their time; the schedule counts from the first failure."""
+        return [
+            f"retry {n} after {at - times[0]:.3f} s"
+            for times in self.tries.values()
+            for n, at in enumerate(times[1:], 1)
+            if at - times[0] < DELAYS_S[n - 1] * (1 - DRAWN_MOST)
+        ]
+
+
+@dataclass
+class Scene:
+    """A server, its receivers, and the clock that can be stepped."""
+
+    server: Server
+    clock: WallClock
+    seen: Seen
+    base: str
+
+    async def ask(self, method: str, path: str, document: Any = None) -> Any:
+        line = self.server.line()
+        try:
+            reply = await line.ask(method, path, document)
+        finally:
+            line.close()
+        assert reply.status < 300, reply.body
+        return reply.json
+
+    async def subscribe(self, path: str, policy: str = "workfront", tenant: str = "default") -> str:
+        document = {
+            "url": self.base + path,
+            "types": [path[1:]],
+            "policy": policy,
+            "tenant": tenant,
+        }
+        made = await self.ask("POST", "/v1/subscriptions", document)
+        self.seen.secrets[path] = made["secret"]
+        return str(made["endpoint"])
+
+    async def publish(self, kind: str, count: int = 1, tenant: str = "default") -> None:
+        batch = [{"type": kind, "data": n, "tenant": tenant} for n in range(count)]
+        await self.ask("POST", "/v1/events", batch)
+
+    async def states(self) -> list[str]:
+        got = await self.ask("GET", "/v1/endpoints")
+        return sorted(one["state"] for one in got["items"])
+
+    async def dropped(self) -> int:
+        got = await self.ask("GET", "/v1/ledger?tenant=default")
+        return sum(one["dropped"] for one in got["items"])
+
+    async def noticed(self, steps: int, most_s: float) -> float:
+        """How long it took until ``/readyz`` told of so many steps."""
+        began = time.monotonic()
+        while time.monotonic() - began < most_s:
+            told = (await self.ask("GET", "/readyz")).get("clock") or {}
+            if told.get("steps", 0) >= steps:
+                break
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began
+
+
+@contextlib.asynccontextmanager
+async def scene(
+    folder: Path, *, argv: tuple[str, ...] = HONEST, environ: dict[str, str] | None = None
+) -> AsyncIterator[Scene]:
+    settings = folder / "homing.toml"
+    settings.write_text(SETTINGS)
+    clock = WallClock(folder / "wall-clock")
+    seen = Seen(clock)
+    more = {"HOMING_CONFIG": str(settings), **clock.environ, **(environ or {})}
+    server = Server(folder / "data", argv=argv, environ=more)
+    async with receiver(seen.serve) as far:
+        await server.start()
+        try:
+            yield Scene(server, clock, seen, f"http://127.0.0.1:{far.port}")
+        finally:
+            await server.terminate()
+
+
+async def stepped(
+    folder: Path,
+    steps_s: tuple[int, ...],
+    *,
+    each_s: float,
+    last_s: float = DELAYS_S[-1],
+    within_s: float = NOTICED_WITHIN_S,
+    argv: tuple[str, ...] = HONEST,
+) -> Toll:
+    """A steady load; the wall clock is stepped again and again, and each step is looked for."""
+    toll = Toll()
+    async with scene(folder, argv=argv) as at:
+        await at.subscribe("/verifies")
+        await at.subscribe("/fails", "short", "failing")
+        held = await at.subscribe("/held", "short")
+        await at.ask("POST", f"/v1/endpoints/{held}/freeze")
+        await at.publish("held", 20)
+        before, longest = await at.states(), 0.0
+        for number, by_s in enumerate(steps_s, 1):
+            await at.publish("fails", tenant="failing")
+            load = asyncio.create_task(_load(at, each_s))
+            await asyncio.sleep(each_s / 4)
+            at.clock.step(by_s)
+            toll.fired += 1
+            took = await at.noticed(number, 2 * within_s)
+            longest = max(longest, took)
+            if took > within_s:
+                toll.blame(f"a step of {by_s:+d} s was not noticed in {took:.1f} s")
+            await load
+        await asyncio.sleep(last_s)  # Retries of the last step come.
+        await _judge(at, toll, before)
+        toll.figures["noticed_after_s"] = round(longest, 2)
+    return toll
+
+
+async def _load(at: Scene, for_s: float) -> None:
+    ends = time.monotonic() + for_s
+    while time.monotonic() < ends:
+        await at.publish("verifies", 5)
+        await asyncio.sleep(0.05)
+
+
+async def _judge(at: Scene, toll: Toll, before: list[str]) -> None:
+    seen, after = at.seen, await at.states()
+    changed = 0 if after == before else len(set(before) ^ set(after)) or 1
+    early, dropped = seen.early(), await at.dropped()
+    retries = sum(len(times) - 1 for times in seen.tries.values())
+    toll.figures |= {
+        "verified": seen.verified,
+        "stale_signatures": len(seen.refused),
+        "endpoints_changed": changed,
+        "retries": retries,
+        "early": len(early),
+        "dropped": dropped,
+    }
+    for said in (*seen.refused[:2], *early[:2]):
+        toll.blame(said)
+    if changed:
+        toll.blame(f"endpoints were {before} and are {after}")
+    if dropped:
+        toll.blame(f"{dropped} deliveries were dropped")
+    if not seen.verified or not retries:
+        toll.blame("nothing was verified, or nothing was tried again")

@@ -1,0 +1,30 @@
+"""The wall clock of a real server is stepped by libfaketime: its receivers do not notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from security.clock_steps import STALE, libfaketime, stepped
+
+needs_libfaketime = pytest.mark.skipif(
+    libfaketime() is None, reason="libfaketime is not installed: clock steps were NOT tested"
+)
+TEN_MINUTES_S = 600
+
+
+@needs_libfaketime
+async def test_no_signature_is_stale_and_no_endpoint_changes_when_the_clock_is_stepped(
+    tmp_path: Path,
+) -> None:
+    toll = await stepped(tmp_path, (TEN_MINUTES_S, -86_400), each_s=1.2, last_s=2, within_s=60)
+    assert (toll.bad, toll.fired) == (0, 2), (toll.line, toll.first)
+    assert toll.figures["stale_signatures"] == 0
+    assert int(str(toll.figures["verified"])) > 0
+
+
+@needs_libfaketime
+async def test_a_build_that_signs_with_the_time_of_schedules_is_found(tmp_path: Path) -> None:
+    toll = await stepped(tmp_path, (TEN_MINUTES_S,), each_s=1, last_s=0, argv=STALE, within_s=60)
+    assert int(str(toll.figures["stale_signatures"])) > 0
