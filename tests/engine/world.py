@@ -119,6 +119,17 @@ class Witness(Admin):
         self._seen.update(one.value for one in subscription.secrets)
         return await super().change_subscription(subscription, endpoint=endpoint, chore_id=chore_id)
 
+    async def change_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription,
+        *,
+        endpoint: Endpoint,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        self._seen.update(one.value for it in (subscription, twin) for one in it.secrets)
+        return await super().change_pair(subscription, twin, endpoint=endpoint, chore_ids=chore_ids)
+
 
 def changed(**changes: Any) -> Callable[[Subscription], SubscriptionDraft]:
     """What a person changes of a subscription."""

@@ -81,7 +81,13 @@ async def test_what_goes_in_is_sealed_and_comes_out_as_it_was(db: Db) -> None:
     )
     assert changed.token == "planted-token-2"
     assert "planted" not in str(await stored(db))
-    gone = await fronts.admin.delete_subscription(1, now=7, chore_id=10)
+    twin = replace(changed, id=2, version=0)
+    changed = await fronts.admin.change_pair(changed, twin, endpoint=endpoint, chore_ids=(11, 12))
+    assert plain((await fronts.admin.subscriptions_since(0))[-1]) == plain(changed)
+    assert "planted" not in str(await stored(db))
+    gone = await fronts.admin.delete_pair(changed, None, now=7, chore_ids=(13, 14))
+    assert plain(gone) == plain(changed)
+    gone = await fronts.admin.delete_subscription(2, now=7, chore_id=10)
     assert plain(gone) == plain(changed)
     assert "planted" not in str(await stored(db))
 

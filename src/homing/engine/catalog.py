@@ -21,12 +21,18 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
+        self._twins: dict[int, int] = {}  # of a subscription, the one that sends its old version
         self._wants: dict[str, dict[int, Wants]] = {}  # per tenant: of those that want not all
         self.version = 0
         self._reading = asyncio.Lock()
 
     def get(self, subscription_id: int) -> Subscription | None:
         return self._by_id.get(subscription_id)
+
+    def twin(self, subscription_id: int) -> Subscription | None:
+        """What sends the old version of this one, if there is such a subscription."""
+        twin_id = self._twins.get(subscription_id)
+        return None if twin_id is None else self._by_id.get(twin_id)
 
     def match(
         self,
@@ -52,6 +58,7 @@ class Catalog:
         for subscription in await self._admin.subscriptions_since(self.version):
             self._index.remove(subscription.id)
             self._want(subscription)
+            self._pair(subscription)
             if subscription.deleted_at is None:
                 self._by_id[subscription.id] = subscription
                 self._index.add(subscription)
@@ -59,6 +66,16 @@ class Catalog:
                 self._by_id.pop(subscription.id, None)
             version = max(version, subscription.version)
         self.version = version
+
+    def _pair(self, subscription: Subscription) -> None:
+        """Remember which subscription it is the twin of, or forget it."""
+        own = subscription.workfront
+        if own is None or own.twin_of is None:
+            return
+        if subscription.deleted_at is None:
+            self._twins[own.twin_of] = subscription.id
+        elif self._twins.get(own.twin_of) == subscription.id:
+            del self._twins[own.twin_of]
 
     def _want(self, subscription: Subscription) -> None:
         """Compile its filters, or forget them."""

@@ -261,6 +261,10 @@ class Engine:
         """Sign with this secret, or a new one, and for the overlap with those before it."""
         return await self._operator.rotate(subscription_id, secret, overlap_ms=overlap_ms)
 
+    async def change_version(self, subscription_id: int, version: str) -> Subscription:
+        """Send another version from now on, and for five minutes the old one as well."""
+        return await self._operator.change_version(subscription_id, version)
+
     async def unsubscribe(self, subscription_id: int) -> None:
         """No attempt starts after this returns; what is pending is cancelled."""
         await self._operator.unsubscribe(subscription_id)

@@ -12,16 +12,15 @@ import msgspec
 from homing.engine.attempt import Letters
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
+from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
-from homing.engine.stage import rfc3339
 from homing.engine.sweep import Sweeper
-from homing.errors import NotFound, StaleCatalog, StaleEndpoints, Unavailable
+from homing.errors import Conflict, NotFound, StaleCatalog, StaleEndpoints, Unavailable
 from homing.model import (
     Attempt,
     Decided,
     Delivery,
     Endpoint,
-    Event,
     Health,
     Lane,
     Outcome,
@@ -30,6 +29,7 @@ from homing.model import (
     Subscription,
     Transition,
     Work,
+    Workfront,
     bucket_of,
     show_id,
 )
@@ -38,10 +38,19 @@ from homing.policy.admission import SubscriptionDraft
 from homing.policy.outcome import judge
 from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
+from homing.policy.workfront import twin_after, twin_of
 from homing.ports import Answer, NewEvent
 
 CHANGES_MOST = 20  # so often a change is made anew because another came before it
 CHORE_WAIT_S = 2.0  # a change waits so long for its chores, which go on after it
+
+
+def _refuse_twin(subscription: Subscription) -> None:
+    """Raises Conflict: it is what its subscription is."""
+    own = subscription.workfront
+    if own is not None and own.twin_of is not None:
+        main = show_id("sub", own.twin_of)
+        raise Conflict(f"It sends the old version of {main} for a while: change {main} instead.")
 
 
 class Operator:
@@ -130,14 +139,34 @@ class Operator:
 
         return await self._replace(subscription_id, changed)
 
+    async def change_version(self, subscription_id: int, version: str) -> Subscription:
+        """Send another version from now on, and for five minutes the old one as well."""
+
+        def changed(old: Subscription) -> Subscription | None:
+            own = old.workfront or Workfront()
+            if own.version == version:
+                return None
+            at = self._clock.now()
+            new = msgspec.structs.replace(own, version=version, version_at=at)
+            return msgspec.structs.replace(old, workfront=new)
+
+        return await self._replace(subscription_id, changed)
+
     async def _replace(
-        self, subscription_id: int, changed: Callable[[Subscription], Subscription]
+        self, subscription_id: int, changed: Callable[[Subscription], Subscription | None]
     ) -> Subscription:
-        """Read, change, write; again if somebody has written in between."""
+        """Read, change, write; again if somebody has written in between.
+
+        ``changed`` gives None where there is nothing to change.
+        """
         for _ in range(CHANGES_MOST):
             old = await self._current(subscription_id)
+            _refuse_twin(old)
+            wanted = changed(old)
+            if wanted is None:
+                return old
             try:
-                new = await self._replace_once(changed(old))
+                new = await self._replace_once(wanted, twin=self._twin(old, wanted))
             except StaleCatalog:
                 continue
             await self._tell(new)
@@ -146,15 +175,35 @@ class Operator:
             return new
         raise Unavailable("Others change it all the time.")
 
-    async def _replace_once(self, subscription: Subscription) -> Subscription:
+    def _twin(self, old: Subscription, new: Subscription) -> Subscription | None:
+        """What sends the old version after this change; None if nothing does."""
+        twin, now = self._catalog.twin(old.id), self._clock.now()
+        before, after = old.workfront, new.workfront
+        if before is not None and after is not None and before.version != after.version:
+            standing = twin_of(old, twin, new_id=self._ids.take(now), now=now)
+            return twin_after(new, standing)
+        return None if twin is None else twin_after(new, twin)
+
+    async def _replace_once(
+        self, subscription: Subscription, *, twin: Subscription | None
+    ) -> Subscription:
         now = self._clock.now()
+        subscription = msgspec.structs.replace(subscription, updated_at=now)
+        endpoint = self._new_endpoint(subscription.tenant, subscription.url, now)
+        chore_id = self._ids.take(now)
         with self._in_doubt():
             async with self._settler.lock:
-                changed = await self._admin.change_subscription(
-                    msgspec.structs.replace(subscription, updated_at=now),
-                    endpoint=self._new_endpoint(subscription.tenant, subscription.url, now),
-                    chore_id=self._ids.take(now),
-                )
+                if twin is None:
+                    changed = await self._admin.change_subscription(
+                        subscription, endpoint=endpoint, chore_id=chore_id
+                    )
+                else:
+                    changed = await self._admin.change_pair(
+                        subscription,
+                        msgspec.structs.replace(twin, updated_at=now),
+                        endpoint=endpoint,
+                        chore_ids=(chore_id, self._ids.take(now)),
+                    )
                 await self._catalog.refresh()
         return changed
 
@@ -167,16 +216,42 @@ class Operator:
         return subscription
 
     async def unsubscribe(self, subscription_id: int) -> None:
+        if self._catalog.get(subscription_id) is None:  # Perhaps another process just made it.
+            await self._catalog.refresh()
+        for _ in range(CHANGES_MOST):
+            old = self._catalog.get(subscription_id)
+            twin = self._catalog.twin(subscription_id)
+            try:
+                gone = await self._delete_once(subscription_id, old, twin)
+            except StaleCatalog:
+                await self._catalog.refresh()
+                continue
+            self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
+            if twin is not None:
+                self._dispatcher.forget_subscription(twin.id, twin.endpoint_id)
+            await self._tell(gone)
+            await self._chores()
+            return
+        raise Unavailable("Others change it all the time.")
+
+    async def _delete_once(
+        self, subscription_id: int, old: Subscription | None, twin: Subscription | None
+    ) -> Subscription:
+        """With its twin; what has versions is deleted only as it was seen, for a twin may come."""
         now = self._clock.now()
+        chore_id = self._ids.take(now)
         with self._in_doubt():
             async with self._settler.lock:
-                gone = await self._admin.delete_subscription(
-                    subscription_id, now=now, chore_id=self._ids.take(now)
-                )
+                if old is None or old.workfront is None:
+                    gone = await self._admin.delete_subscription(
+                        subscription_id, now=now, chore_id=chore_id
+                    )
+                else:
+                    gone = await self._admin.delete_pair(
+                        old, twin, now=now, chore_ids=(chore_id, self._ids.take(now))
+                    )
                 await self._catalog.refresh()
-        self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
-        await self._tell(gone)
-        await self._chores()
+        return gone
 
     async def _tell(self, changed: Subscription) -> None:
         """What is answered holds in every process."""
@@ -280,7 +355,7 @@ class Operator:
         """One signed attempt now, in every state, logged, counting for nothing."""
         subscription = await self._current(subscription_id)
         now, wall = self._clock.now(), self._clock.wall()
-        work = self._test_work(subscription, now, wall)
+        work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         letter = self._letters.of(subscription)
         request, lines = letter.write(work, number=1, now=now, wall=wall)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -308,29 +383,3 @@ class Operator:
         )
         await self._admin.log_test(attempt)
         return attempt
-
-    def _test_work(self, subscription: Subscription, now: int, wall: int) -> Work:
-        number = self._ids.take(now)
-        delivery = Delivery(
-            id=number,
-            bucket=bucket_of(subscription.tenant, subscription.url),
-            tenant=subscription.tenant,
-            endpoint_id=subscription.endpoint_id,
-            subscription_id=subscription.id,
-            event_id=number,
-            root_id=number,
-            accepted_at=now,
-            due_at=now,
-            expires_at=now,
-        )
-        data = {"test": True, "subscription": show_id("sub", subscription.id)}
-        event = Event(
-            id=number,
-            tenant=subscription.tenant,
-            key=show_id("evt", number),
-            type="homing.test",
-            time=rfc3339(wall),
-            accepted_at=now,
-            data=msgspec.json.encode(data),
-        )
-        return Work(delivery, event)

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.json import encode
+from msgspec.structs import replace
 
-from homing.model import Event, Subscription, show_id
+from homing.model import Event, Format, Subscription, Workfront, show_id
 from homing.policy.filters_compare import read_moment
 from homing.policy.filters_run import read_data
 
@@ -52,6 +53,49 @@ def frame_of(subscription: Subscription) -> Frame:
         return Frame(encode(show_id("sub", subscription.id)), encode(V2))
     shown = show_id("sub", own.twin_of or subscription.id)
     return Frame(encode(shown), encode(own.version), own.base64, own.version == V1)
+
+
+def twin_after(subscription: Subscription, twin: Subscription) -> Subscription:
+    """The twin after a change of its subscription: all that people set is the same for both.
+
+    A format without versions leaves nothing to send in an old one.
+    """
+    own = subscription.workfront or Workfront()
+    was = twin.workfront or Workfront()
+    return replace(
+        subscription,
+        id=twin.id,
+        created_at=twin.created_at,
+        version=twin.version,
+        active=subscription.active and subscription.format is Format.WORKFRONT,
+        description=twin.description,
+        workfront=replace(
+            own,
+            version=was.version,
+            version_at=was.version_at,
+            twin_of=subscription.id,
+            until=was.until,
+        ),
+    )
+
+
+def twin_of(
+    subscription: Subscription, before: Subscription | None, *, new_id: int, now: int
+) -> Subscription:
+    """What stands in for the version that a subscription has now, for five minutes from now.
+
+    ``before`` is the twin of an earlier change, which is used again.
+    """
+    own = subscription.workfront or Workfront()
+    shown = show_id("sub", subscription.id)
+    twin = replace(
+        subscription if before is None else before,
+        workfront=replace(own, until=now + BOTH_VERSIONS_MS),
+        description=f"Until five minutes after its change: {own.version} of {shown}.",
+    )
+    if before is None:
+        twin = replace(twin, id=new_id, created_at=now, version=0)
+    return twin_after(subscription, twin)
 
 
 def workfront_body(event: Event, frame: Frame) -> bytes:

@@ -86,6 +86,32 @@ class AdminStore(Protocol):
         NotFound if it is deleted; StaleCatalog if it is no longer of this version.
         """
 
+    async def change_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription,
+        *,
+        endpoint: Endpoint,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        """The same with the twin that sends its old version, in one transaction.
+
+        A twin of version 0 is created. StaleCatalog if one of them is no longer of its version.
+        """
+
+    async def delete_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription | None,
+        *,
+        now: int,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        """Delete a subscription and its twin, if it has one, in one transaction.
+
+        NotFound if it is deleted; StaleCatalog if one of them is no longer of its version.
+        """
+
     async def delete_subscription(
         self, subscription_id: int, *, now: int, chore_id: int
     ) -> Subscription:

@@ -67,21 +67,52 @@ class Admin:
     ) -> Subscription:
         async def work(tx: Tx) -> Subscription:
             version = await _raise_catalog(tx)
-            before = await _living(tx, subscription.id)
-            if before.version != subscription.version:
-                raise StaleCatalog
+            await _of_version(tx, subscription)
             endpoint_id = await _endpoint_at(tx, endpoint)
-            stored = replace(subscription, endpoint_id=endpoint_id, version=version)
-            await _replace_subscription(tx, stored)
-            if before.endpoint_id != endpoint_id:
-                await chores.leave(
-                    tx,
-                    chores.MOVE,
-                    chore_id=chore_id,
-                    subscription_id=stored.id,
-                    at=before.endpoint_id,
-                )
-            return stored
+            new = replace(subscription, endpoint_id=endpoint_id, version=version)
+            return await _change(tx, new, chore_id=chore_id)
+
+        return await self._db.run(work)
+
+    async def change_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription,
+        *,
+        endpoint: Endpoint,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        async def work(tx: Tx) -> Subscription:
+            version = await _raise_catalog(tx)
+            await _of_version(tx, subscription)
+            endpoint_id = await _endpoint_at(tx, endpoint)
+            new, other = (
+                replace(it, endpoint_id=endpoint_id, version=version) for it in (subscription, twin)
+            )
+            if twin.version:
+                await _twin_of_version(tx, twin)
+                await _change(tx, other, chore_id=chore_ids[1])
+            else:
+                await tx.insert("subscription", [rows.subscription_row(other)])
+            return await _change(tx, new, chore_id=chore_ids[0])
+
+        return await self._db.run(work)
+
+    async def delete_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription | None,
+        *,
+        now: int,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        async def work(tx: Tx) -> Subscription:
+            version = await _raise_catalog(tx)
+            before = await _of_version(tx, subscription)
+            if twin is not None:
+                other = await _twin_of_version(tx, twin)
+                await _delete(tx, other, now=now, version=version, chore_id=chore_ids[1])
+            return await _delete(tx, before, now=now, version=version, chore_id=chore_ids[0])
 
         return await self._db.run(work)
 
@@ -91,17 +122,7 @@ class Admin:
         async def work(tx: Tx) -> Subscription:
             version = await _raise_catalog(tx)
             before = await _living(tx, subscription_id)
-            stored = replace(before, deleted_at=now, updated_at=now, version=version)
-            await _replace_subscription(tx, stored)
-            await tx.all("chore_moves_cancel", subscription_id=subscription_id)
-            await chores.leave(
-                tx,
-                chores.CANCEL,
-                chore_id=chore_id,
-                subscription_id=subscription_id,
-                at=stored.endpoint_id,
-            )
-            return stored
+            return await _delete(tx, before, now=now, version=version, chore_id=chore_id)
 
         return await self._db.run(work)
 
@@ -283,6 +304,46 @@ async def _living(tx: Tx, subscription_id: int) -> Subscription:
     if subscription.deleted_at is not None:
         raise NotFound
     return subscription
+
+
+async def _of_version(tx: Tx, subscription: Subscription) -> Subscription:
+    """As it is stored; StaleCatalog if it was changed since."""
+    before = await _living(tx, subscription.id)
+    if before.version != subscription.version:
+        raise StaleCatalog
+    return before
+
+
+async def _twin_of_version(tx: Tx, twin: Subscription) -> Subscription:
+    """As it is stored; StaleCatalog if it was changed or deleted since."""
+    try:
+        return await _of_version(tx, twin)
+    except NotFound:
+        raise StaleCatalog from None
+
+
+async def _change(tx: Tx, new: Subscription, *, chore_id: int) -> Subscription:
+    """Replace it; what is pending follows where it goes to another endpoint."""
+    before = await _living(tx, new.id)
+    await _replace_subscription(tx, new)
+    if before.endpoint_id != new.endpoint_id:
+        await chores.leave(
+            tx, chores.MOVE, chore_id=chore_id, subscription_id=new.id, at=before.endpoint_id
+        )
+    return new
+
+
+async def _delete(
+    tx: Tx, before: Subscription, *, now: int, version: int, chore_id: int
+) -> Subscription:
+    """Mark it deleted; what is pending is to be cancelled."""
+    gone = replace(before, deleted_at=now, updated_at=now, version=version)
+    await _replace_subscription(tx, gone)
+    await tx.all("chore_moves_cancel", subscription_id=gone.id)
+    await chores.leave(
+        tx, chores.CANCEL, chore_id=chore_id, subscription_id=gone.id, at=gone.endpoint_id
+    )
+    return gone
 
 
 async def _replace_subscription(tx: Tx, subscription: Subscription) -> None:

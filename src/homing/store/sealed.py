@@ -89,6 +89,31 @@ class SealedAdmin(_Front):
         )
         return self._envelopes.open(stored)
 
+    async def change_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription,
+        *,
+        endpoint: Endpoint,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        seal = self._envelopes.seal
+        stored = await self._store.change_pair(
+            seal(subscription), seal(twin), endpoint=endpoint, chore_ids=chore_ids
+        )
+        return self._envelopes.open(stored)
+
+    async def delete_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription | None,
+        *,
+        now: int,
+        chore_ids: tuple[int, int],
+    ) -> Subscription:
+        stored = await self._store.delete_pair(subscription, twin, now=now, chore_ids=chore_ids)
+        return self._envelopes.open(stored)
+
     async def delete_subscription(
         self, subscription_id: int, *, now: int, chore_id: int
     ) -> Subscription:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
+from homing.errors import BadRequest, Conflict, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MOST
 from homing.policy.signature import read_secret
 from homing.web.answer import Answer, json_answer
@@ -60,6 +60,6 @@ OPERATIONS = (
         handler=rotate,
         request=RotateIn,
         answer=SecretRotated,
-        errors=(BadRequest, NotFound, Invalid, StoreUnavailable),
+        errors=(BadRequest, Conflict, NotFound, Invalid, StoreUnavailable),
     ),
 )

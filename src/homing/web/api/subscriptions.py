@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.json import encode
 from msgspec.structs import asdict
 
-from homing.errors import BadRequest, Invalid, NotFound, StoreUnavailable
+from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.model import Connector, Format, Subscription
 from homing.policy.admission import (
     DEFAULT_TENANT,
@@ -31,7 +31,6 @@ from homing.web.schemas import (
 )
 from homing.web.schemas_filters import FiltersIn
 from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
-from homing.web.workfront import versions
 
 _T = TypeVar("_T")
 
@@ -91,7 +90,7 @@ async def change(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    await versions.delete(call.parts, await there(call))
+    await call.parts.engine.unsubscribe((await there(call)).id)
     return Answer(204)
 
 
@@ -190,7 +189,7 @@ OPERATIONS = (
         handler=change,
         request=SubscriptionPatch,
         answer=SubscriptionView,
-        errors=(BadRequest, NotFound, Invalid, StoreUnavailable),
+        errors=(BadRequest, Conflict, NotFound, Invalid, StoreUnavailable),
     ),
     Operation(
         method="DELETE",

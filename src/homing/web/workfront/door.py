@@ -108,7 +108,7 @@ async def get(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    await versions.delete(call.parts, await _there(call))
+    await call.parts.engine.unsubscribe((await _there(call)).id)
     return Answer(200, b"", _JSON.encode())
 
 
@@ -116,7 +116,7 @@ async def change_version(call: Call) -> Answer:
     version = _version(call.content(VersionIn).version)
     async with call.parts.subscribing:
         subscription = await _there(call)
-        await versions.set_version(call.parts, subscription, version, now=call.now)
+        await call.parts.engine.change_version(subscription.id, version)
     return _answer(Created(show_id(SUBSCRIPTION, subscription.id), version))
 
 
@@ -125,9 +125,7 @@ async def change_versions(call: Call) -> Answer:
     version = _version(given.version)
     async with call.parts.subscribing:
         chosen = _chosen(given, await _all(call))
-        await asyncio.gather(
-            *(versions.set_version(call.parts, one, version, now=call.now) for one in chosen)
-        )
+        await asyncio.gather(*(call.parts.engine.change_version(it.id, version) for it in chosen))
     return _answer(VersionsOut([show_id(SUBSCRIPTION, one.id) for one in chosen], version))
 
 

@@ -19,7 +19,6 @@ from homing.web.answer import Answer
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 from homing.web.query import show_cursor
 from homing.web.show import SUBSCRIPTION
-from homing.web.workfront import versions
 
 ROWS = 50
 TRIED_EVENTS = 10
@@ -244,7 +243,7 @@ async def check(visit: Visit) -> Answer:
 
 
 async def delete(visit: Visit) -> Answer:
-    await versions.delete(visit.parts, await there(visit))
+    await visit.parts.engine.unsubscribe((await there(visit)).id)
     return visit.done("Deleted; what was pending is cancelled.", to="/subscriptions")
 
 
