@@ -1,4 +1,4 @@
-"""The settings that keep secrets secret and tenants within their bounds."""
+"""The settings that keep secrets secret, and tenants and callers within their bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _quota(sentence: str, unit: str) -> Meta:
 
 
 class GuardSettings(FleetSettings, frozen=True, kw_only=True):
-    """The key that seals, and what each tenant may have unless it has a table of its own."""
+    """The key that seals, what each tenant may have by default, and how many may connect."""
 
     secret_key: Annotated[
         str,
@@ -41,6 +41,31 @@ class GuardSettings(FleetSettings, frozen=True, kw_only=True):
     ] = 0
     subscriptions_max: Annotated[
         int, _quota("Subscriptions that a tenant may have; 0: any number.", "subscriptions")
+    ] = 0
+
+    connections_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=200_000,
+            description=(
+                "Connections to the API at a time; beyond it, and where descriptors are short "
+                "before it, the idlest are closed."
+            ),
+            extra={"unit": "connections"},
+        ),
+    ] = 8_192
+    connections_per_address_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=200_000,
+            description=(
+                "Connections to the API from one address at a time; 0: as many as from all, where "
+                "the address with the most loses its idlest first."
+            ),
+            extra={"unit": "connections"},
+        ),
     ] = 0
 
     @property

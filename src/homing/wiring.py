@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import random
 import signal
@@ -30,13 +31,17 @@ from homing.engine.relay import Relay, RelayOptions
 from homing.engine.timekeeper import Timekeeper
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock, monotonic
+from homing.net.descriptors import raise_limit
 from homing.net.sender import HttpSender, SenderOptions
+from homing.open_files import share_descriptors, within
 from homing.patience import until_there
+from homing.policy.quota import Quota
 from homing.ports import Clock
 from homing.simulating import Simulator
 from homing.store.outbox import open_outbox
 from homing.stores import Stores, open_stores
 from homing.web.app import create_app
+from homing.web.connections import ConnectionLimit
 from homing.web.cork import CorkedProtocol
 from homing.web.fleet_metrics import fleet_metrics
 from homing.web.limits import WatchedServer
@@ -85,12 +90,17 @@ async def running(
     clock: Clock | None = None,
     in_memory: bool = False,
     sources: Mapping[str, str] | None = None,
+    descriptors_max: int | None = None,
 ) -> AsyncIterator[Running]:
     """Everything at work; on leaving, all is settled and closed."""
     stores = await open_stores(settings, in_memory=in_memory)
     try:
         reach = settings.reach()
-        sending = SenderOptions(reach=reach, ca_file=settings.ca_file or None)
+        options = options or engine_options(settings)
+        shares = share_descriptors(descriptors_max, settings.connections_max, options)
+        sending = SenderOptions(
+            reach=reach, ca_file=settings.ca_file or None, sockets_max=shares.sockets
+        )
         fleet = stores.fleet
         if clock is None:
             clock, fleet = _system_clock(fleet)
@@ -103,7 +113,7 @@ async def running(
             views=stores.views,
             sender=sender,
             clock=clock,
-            options=options or engine_options(settings),
+            options=within(options, shares),
             fleet=fleet,
         )
         relay = _relay(settings, engine, clock)
@@ -114,9 +124,7 @@ async def running(
             refuses=reach.refuses,
             hosts=settings.host_names,
             quota=settings.quota,
-            tenant_quotas={
-                name: one.quota for name, one in settings.tenants.items() if one.quota is not None
-            },
+            tenant_quotas=_tenant_quotas(settings),
             settings=_shown(settings, sources or {}),
             more_metrics=_metrics_of(engine, relay),
             simulate=Simulator(settings.schedules, settings.health),
@@ -127,13 +135,17 @@ async def running(
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
             async with _relaying(relay), _keeping_time(Timekeeper(clock)):
-                config = _uvicorn_config(app, settings)
+                config = _uvicorn_config(app, settings, shares.connections)
                 yield Running(engine, stores, clock, config, web.leaving.set)
         finally:
             await ring.close()
             await engine.stop(grace_ms=settings.grace_ms)
     finally:
         await stores.close()
+
+
+def _tenant_quotas(settings: Settings) -> dict[str, Quota]:
+    return {name: one.quota for name, one in settings.tenants.items() if one.quota is not None}
 
 
 def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown, ...]:
@@ -210,16 +222,20 @@ def _end_ourselves() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
-    config = _plain_config(app, http=ShortWay if settings.role != "deliver" else CorkedProtocol)
+def _uvicorn_config(app: object, settings: Settings, connections_max: int) -> uvicorn.Config:
+    limit = ConnectionLimit(connections_max, per_address_max=settings.connections_per_address_max)
+    http = ShortWay if settings.role != "deliver" else CorkedProtocol
+    config = _plain_config(app, limit, http=http)
     config.timeout_graceful_shutdown = max(settings.grace_ms // 1000, 1)
     return config
 
 
-def _plain_config(app: object, *, http: type[CorkedProtocol] = CorkedProtocol) -> uvicorn.Config:
+def _plain_config(
+    app: object, limit: ConnectionLimit, *, http: type[CorkedProtocol] = CorkedProtocol
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=http,
+        http=functools.partial(http, limit=limit),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         access_log=False,
@@ -306,16 +322,21 @@ async def _serve(
     admin_key: str,
     ready: Callable[[str], None],
     sources: Mapping[str, str] | None,
+    descriptors_max: int,
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listen(settings))
 
         async def begin() -> Running:
-            house = running(settings, admin_key=admin_key, sources=sources)
+            house = running(
+                settings, admin_key=admin_key, sources=sources, descriptors_max=descriptors_max
+            )
             return await stack.enter_async_context(house)
 
         if settings.database_url:
-            house = await until_there(begin, listener, lambda: _Doorman(_plain_config(waiting)))
+            limit = ConnectionLimit(min(settings.connections_max, descriptors_max // 2))
+            door = functools.partial(_Doorman, _plain_config(waiting, limit))
+            house = await until_there(begin, listener, door)
         else:
             house = await begin()
         if house is None:
@@ -350,4 +371,4 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``ready`` is told the address."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, admin_key, ready, sources))
+        runner.run(_serve(settings, admin_key, ready, sources, raise_limit()))

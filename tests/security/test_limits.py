@@ -9,7 +9,6 @@ from starlette.types import Message
 
 from homing.errors import Busy, TooSlow
 from homing.web import body as body_module
-from homing.web import limits
 from homing.web.body import ClientGone, read_body
 from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, Watch
 from homing.web.room import SMALL_BYTES, Room
@@ -144,16 +143,6 @@ def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None
     watch.look([stuck, slow], TAKEN_WITHIN_S)
     assert stuck.transport.aborted
     assert not slow.transport.aborted
-
-
-async def test_there_is_a_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
-    async with served() as at, at.line() as first, at.line():
-        await _connected(at, 2)
-        async with at.line() as (reader, _):
-            assert await until_end(reader) == (b"", True)
-        first[1].write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert await first[0].readuntil(b"200")
 
 
 # --- bodies ---------------------------------------------------------------------------------

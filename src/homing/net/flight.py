@@ -51,7 +51,7 @@ class Flight(Struct, eq=False):
     @property
     def held_up(self) -> bool:
         """Whether the receiver had less than its time, because of our own queue."""
-        return self.stage is Stage.QUEUE or self.queued_s > HELD_UP_S
+        return self.queued_s > HELD_UP_S
 
     def phases(self, now: float) -> Phases:
         first_byte = self.first_byte_at

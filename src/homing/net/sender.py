@@ -38,7 +38,6 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
 
 from msgspec import Struct
 
@@ -49,6 +48,7 @@ from homing.net.connection import Connection, PoolKey
 from homing.net.dial import Dialer
 from homing.net.flight import Flight, Stage
 from homing.net.guard import Guard
+from homing.net.late import charged, why_late
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.tls import client_context
@@ -73,6 +73,7 @@ class SenderOptions(Struct, frozen=True):
     reach: Reach = Reach()  # where it may connect to
     ca_file: str | None = None  # authorities to trust besides the system's
     idle_connections_max: int = 1024
+    sockets_max: int = 1_000_000  # in flight and idle together
     idle_ms_max: int = 15_000
     address_age_ms_max: int = 60_000  # then the name is looked up and checked again
 
@@ -102,6 +103,7 @@ class HttpSender:
             idle_s_max=options.idle_ms_max / 1000,
             address_age_s_max=options.address_age_ms_max / 1000,
         )
+        self._sockets_max = options.sockets_max
         self._flights: set[Flight] = set()
         self._unwritten: list[tuple[Connection, Flight]] = []  # begun in this turn of the loop
         self._prefixes: dict[Target, bytes] = {}
@@ -197,6 +199,10 @@ class HttpSender:
     # --- requests -----------------------------------------------------------------------------
 
     def _start_dial(self, flight: Flight, key: PoolKey) -> None:
+        over = len(self._flights) + len(self._pool) - self._sockets_max
+        if over > 0 and self._pool.shed(over) < over:
+            self._loop.call_soon(self._fail, flight, _TOO_MANY)
+            return
         flight.stage = Stage.QUEUE
         flight.task = self._loop.create_task(self._dial(flight, key))
 
@@ -256,9 +262,7 @@ class HttpSender:
             self._report("the callback of an attempt failed", error)
 
     def _fail(self, flight: Flight, why: Trouble) -> None:
-        if flight.held_up and why.failure in _LATE:
-            why = _held_up(flight, why)
-        self._finish(flight, _no_answer(flight, why, self._monotonic()))
+        self._finish(flight, _no_answer(flight, charged(flight, why), self._monotonic()))
 
     def _fault(self, flight: Flight, error: Exception) -> None:
         self._report("unexpected error in the sender", error)
@@ -310,7 +314,7 @@ class HttpSender:
         if connection is not None and connection.reader.code is not None:
             answer = _answer(connection, flight, now)  # The code is in; only its body is late.
         else:
-            answer = _no_answer(flight, _why_late(flight), now)
+            answer = _no_answer(flight, why_late(flight), now)
         if connection is not None:
             connection.drop()
         elif flight.task is not None:
@@ -362,33 +366,4 @@ def _why_lost(connection: Connection, error: Exception | None) -> Trouble:
     return Trouble(why.failure, f"{why.detail} without an answer")
 
 
-_LATE = frozenset((Failure.TIMEOUT, Failure.CONNECT_TIMEOUT))
-
-
-def _why_late(flight: Flight) -> Trouble:
-    """What a deadline that passes is called; the wait in our own queue is not the receiver's."""
-    within = f"within {flight.request.deadline_ms} ms"
-    match flight.stage:
-        case Stage.QUEUE:
-            why = Trouble(Failure.OUR_LIMITS, f"the look-up did not begin {within}")
-        case Stage.LOOK_UP:
-            # Which resolver along the way is slow cannot be seen from here: the same as EAI_AGAIN.
-            return Trouble(Failure.OUR_DNS, f"the look-up did not end {within}")
-        case Stage.CONNECT:
-            why = Trouble(Failure.CONNECT_TIMEOUT, f"no connection {within}")
-        case Stage.HANDSHAKE:
-            why = Trouble(Failure.TIMEOUT, f"the TLS handshake did not end {within}")
-        case Stage.ANSWER:
-            begun = "the answer's head did not end" if flight.first_byte_at else "no answer"
-            why = Trouble(Failure.TIMEOUT, f"{begun} {within}")
-        case _:
-            assert_never(flight.stage)
-    return _held_up(flight, why) if flight.held_up else why
-
-
-def _held_up(flight: Flight, why: Trouble) -> Trouble:
-    if flight.stage is Stage.QUEUE:
-        return Trouble(Failure.OUR_LIMITS, f"{why.detail}: it waited in our own queue")
-    waited_ms = round(flight.queued_s * 1000)
-    said = f"{why.detail}, of which the look-up waited {waited_ms} ms in our own queue"
-    return Trouble(Failure.OUR_LIMITS, said)
+_TOO_MANY = Trouble(Failure.OUR_LIMITS, "no descriptor is left for another connection")

@@ -79,3 +79,9 @@ class CorkedProtocol(Limited):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", _Corked(transport)))
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        keep_open = super().eof_received()
+        if not keep_open:  # The loop closes what is under the cork: an answer may wait in it.
+            cast("_Corked", self.transport).flush()
+        return keep_open

@@ -1,13 +1,16 @@
 """Limits of a connection to us: how large a head may be, and how long it may get nowhere.
 
-Uvicorn bounds neither. There are at most 8,192 connections. The parser stops at the first byte too
-many of a head, before anything reads what the head says: a URL of 8 KiB, a header of 8 KiB, 128
-headers, 64 KiB of them, trailers included. The refusal is a problem document that names the limit.
-The parts of a body that come in one read are joined once: uvicorn would copy all of them for each.
-The watch looks at all connections once a second, which costs a
+Uvicorn bounds neither. How many connections there may be is the rule of ``connections``. The parser
+stops at the first byte too many of a head, before anything reads what the head says: a URL of
+8 KiB, a header of 8 KiB, 128 headers, 64 KiB of them, trailers included. The refusal is a problem
+document that names the limit. The parts of a body that come in one read are joined once: uvicorn
+would copy all of them for each. The watch looks at all connections once a second, which costs a
 request nothing, and ends those that hold their place: no whole head within 10 s, be it the first or
 another after an answer, or an answer of which nothing was taken for 30 s. So no connection needs a
 timer of its own. How long a body may take is ``body``'s rule.
+
+A client may close its side when it has said all: as long as an answer is due to a request that came
+whole, ours stays open. A stream that has begun ends with its client.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from homing.errors import (
 )
 from homing.net.clock import monotonic
 from homing.web.answer import answer_bytes
+from homing.web.connections import ConnectionLimit, source_of
 from homing.web.problems import problem_answer
 
-CONNECTIONS_MAX = 8192
 URL_BYTES_MAX = 8 * 1024
 HEADER_BYTES_MAX = 8 * 1024  # its name and its value
 HEADERS_MAX = 128
@@ -45,7 +48,7 @@ class Refused(Exception):
 
 
 class Limited(HttpToolsProtocol):
-    """Uvicorn's connection with a bound on what a head may be, and on how many there are."""
+    """Uvicorn's connection with a bound on its head, and a limit on how many there are."""
 
     stalled_bytes = 0  # received since a head or a part of a body last came to its end
     _url_bytes = 0
@@ -53,11 +56,34 @@ class Limited(HttpToolsProtocol):
     _header_bytes = 0
     _body_parts: list[bytes] | None = None  # of the read under way
     _refusal: HomingError | None = None
+    idle_at = 0.0  # when it was made, or its last answer was complete
+    source = ""
+
+    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limit = limit
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
+        self.idle_at = monotonic()
+        self.source = source_of(self.client)
+        if self._limit is not None:
+            self._limit.made(self, self.connections)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.lost(self)
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """The client has closed its side; True keeps ours open."""
+        cycle: Any = self.cycle  # the newest, where several came at once
+        if cycle is None or cycle.response_complete or getattr(cycle, "more_body", False):
+            return None
+        if getattr(cycle, "chunked_encoding", None):
+            return None
+        cycle.keep_alive = False
+        return True
 
     def data_received(self, data: bytes) -> None:
         self.stalled_bytes += len(data)
@@ -138,6 +164,7 @@ class Limited(HttpToolsProtocol):
             super().on_response_complete()
         else:  # The same, without a timer: the watch looks.
             self.server_state.total_requests += 1
+            self.idle_at = monotonic()
             self.flow.resume_reading()
 
 

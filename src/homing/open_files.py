@@ -1,0 +1,56 @@
+"""What a server may hold where the limit of open files is short: callers, attempts, and the rest.
+
+Only ``wiring`` uses it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import structlog
+from msgspec.structs import replace
+
+from homing.engine.options import EngineOptions
+from homing.net.descriptors import count_open
+from homing.policy.descriptors import Shares, fitting, share_out
+
+log = structlog.get_logger("homing")
+
+
+PLENTY = 1_000_000
+
+
+def share_descriptors(limit: int | None, connections_max: int, options: EngineOptions) -> Shares:
+    """How many descriptors callers and attempts may hold, beside what is open now.
+
+    ``limit`` is that of this process; None where the process is not ours alone.
+    """
+    if limit is None:
+        return Shares(connections_max, PLENTY)
+    slots = _slots(options)
+    shares = share_out(limit=limit, used=count_open(), connections_max=connections_max, slots=slots)
+    if shares.connections < connections_max or shares.sockets < slots:
+        log.warning(
+            "the limit of open files is small; raise it (ulimit -n, LimitNOFILE= of systemd)",
+            open_files_max=limit,
+            connections_max=shares.connections,
+            attempts_in_flight_max=min(shares.sockets, slots),
+        )
+    return shares
+
+
+def within(options: EngineOptions, shares: Shares) -> EngineOptions:
+    """The same options, with fewer slots if there are not enough descriptors for all of them."""
+    fit = partial(fitting, sockets=shares.sockets, slots=_slots(options))
+    fresh_slots, retry_slots = fit(options.fresh_slots), fit(options.retry_slots)
+    return replace(
+        options,
+        fresh_slots=fresh_slots,
+        retry_slots=retry_slots,
+        probe_slots=fit(options.probe_slots),
+        endpoint_slots=min(options.endpoint_slots, fresh_slots, retry_slots),
+    )
+
+
+def _slots(options: EngineOptions) -> int:
+    return options.fresh_slots + options.retry_slots + options.probe_slots
