@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from homing.policy.filters import read_filters
-from homing.policy.filters_run import compiled, read_data, run
+from homing.policy.filters import Filters, read_filters
+from homing.policy.filters_reading import OutOfSteps, Reading
+from homing.policy.filters_run import Verdict, compiled, read_data
+from homing.policy.filters_run import run as run_on
 
 NEW: dict[str, Any] = {
     "ID": "5e7",
@@ -35,6 +37,10 @@ NEW: dict[str, Any] = {
 OLD: dict[str, Any] = {**NEW, "status": "PLN", "groups": ["red"], "description": "x"}
 DATA = {"newState": NEW, "oldState": OLD}
 MISSING = "notThere"
+
+
+def run(filters: Filters, data: Any) -> Verdict:
+    return run_on(filters, data, Reading(data))
 
 
 def holds(op: str, field: str, value: Any = None, **more: str) -> bool:
@@ -185,8 +191,11 @@ def test_changed_walks_any_depth() -> None:
     deep = b"[" * 400 + b"]" * 400
     data = b'{"oldState":{"a":%s},"newState":{"a":%s}}' % (deep, deep)
     one = read_filters('[{"fieldName":"a","comparison":"changed"}]')
-    assert compiled(one)(read_data(data)) is False
-    assert run(one, read_data(data)).matches is False
+    seen = read_data(data)
+    with pytest.raises(OutOfSteps):
+        compiled(one)(seen)
+    assert compiled(one)(seen, Reading(seen)) is False
+    assert run(one, seen).matches is False
 
 
 def test_each_filter_looks_at_its_own_state() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from homing.policy.filters import read_filters
-from homing.policy.filters_compare import read_moment
 from homing.policy.filters_run import compiled
+from homing.policy.filters_values import read_moment
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from homing.model import Subscription, Workfront
+from homing.policy.filters_reading import Reading
 from homing.policy.filters_run import read_data
-from homing.policy.wants import picked, wants_of, why_not, why_unmatched
+from homing.policy.wants import TenantWants, picked, wants_of, why_not, why_unmatched
 from policy.build import NOW, a_subscription, an_event
 
 DEAR = json.dumps([{"field": "data.amount", "op": "gt", "value": 100}])
@@ -23,16 +24,17 @@ OTHERS: list[Any] = [OBJECT, {}, [], "5e8", {"ID": "5e8"}, {"newState": ["5e8"]}
 def test_without_filters_every_event_is_wanted_and_nothing_is_read() -> None:
     assert wants_of(a_subscription()) is None
     found = [a_subscription(id=1), a_subscription(id=2)]
-    assert picked(found, {}, b"no JSON at all", now=NOW) is found
+    assert picked(found, TenantWants(), b"no JSON at all", now=NOW) is found
 
 
 def test_those_with_filters_are_asked_and_the_others_are_not() -> None:
     dear, all_of_it = a_subscription(id=1, filters=DEAR), a_subscription(id=2)
     test = wants_of(dear)
     assert test is not None
-    found = [dear, all_of_it]
-    assert picked(found, {1: test}, b'{"amount":101}', now=NOW) == found
-    assert picked(found, {1: test}, b'{"amount":100}', now=NOW) == [all_of_it]
+    found, wants = [dear, all_of_it], TenantWants()
+    wants.put(1, test)
+    assert picked(found, wants, b'{"amount":101}', now=NOW) == found
+    assert picked(found, wants, b'{"amount":100}', now=NOW) == [all_of_it]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +90,9 @@ def test_it_wants_an_event_or_says_why_not(
     one = a_subscription(workfront=own, filters=filters)
     wants = wants_of(one)
     assert wants is not None
-    assert wants(data, NOW) is (reason is None)
-    assert why_not(one, an_event(), data, now=NOW) == reason
+    assert wants.ask(data, NOW, None) is (reason is None)
+    assert wants.ask(data, NOW, Reading(data)) is (reason is None)
+    assert why_not(one, an_event(), Reading(data), now=NOW) == reason
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_it_wants_an_event_or_says_why_not(
     ],
 )
 def test_one_of_its_types_must_match(types: tuple[str, ...], reason: str | None) -> None:
-    assert why_not(a_subscription(types=types), an_event(), {}, now=NOW) == reason
+    assert why_not(a_subscription(types=types), an_event(), Reading({}), now=NOW) == reason
 
 
 CHANGED = "It was changed after the event was accepted; as it is now, it would match."
@@ -131,4 +134,5 @@ def test_why_an_event_of_the_past_did_not_go_to_it(
     subscription: Subscription, reason: str | None
 ) -> None:
     event = an_event(id=3)
-    assert why_unmatched(subscription, event, read_data(event.data), now=NOW) == reason
+    reading = Reading(read_data(event.data))
+    assert why_unmatched(subscription, event, reading, now=NOW) == reason

@@ -9,8 +9,16 @@ from __future__ import annotations
 import asyncio
 
 from homing.model import Subscription
+from homing.policy.admission import EventDraft
 from homing.policy.match import Index
-from homing.policy.wants import Wants, picked, wants_of
+from homing.policy.wants import (
+    AT_ONCE_STEPS,
+    BYTES_A_STEP,
+    TenantWants,
+    picked,
+    picked_whole,
+    wants_of,
+)
 from homing.ports import AdminStore
 
 
@@ -22,7 +30,8 @@ class Catalog:
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
         self._twins: dict[int, int] = {}  # of a subscription, the one that sends its old version
-        self._wants: dict[str, dict[int, Wants]] = {}  # per tenant: of those that want not all
+        self._wants: dict[str, TenantWants] = {}  # per tenant: of those that want not all
+        self._changed: dict[str, int] = {}  # per tenant: the version of its last change
         self.version = 0
         self._reading = asyncio.Lock()
 
@@ -43,9 +52,41 @@ class Catalog:
         now: int,
         not_to_endpoint: int | None = None,
     ) -> list[Subscription]:
+        """The subscriptions an event goes to; raises OutOfSteps where that takes long.
+
+        What Homing itself tells of an endpoint is short and never goes there.
+        """
         found = self._index.match(tenant, event_type, not_to_endpoint=not_to_endpoint)
         wants = self._wants.get(tenant)
-        return found if wants is None else picked(found, wants, data, now=now)
+        if wants is None:
+            return found
+        if not_to_endpoint is None:
+            return picked(found, wants, data, now=now)
+        return picked_whole(found, wants, data, now=now)
+
+    def of_type(self, tenant: str, event_type: str) -> list[Subscription]:
+        """The subscriptions of a tenant to this type, whatever their filters."""
+        return self._index.match(tenant, event_type)
+
+    def wants(self, tenant: str) -> TenantWants | None:
+        """What the subscriptions of a tenant want beyond their types; None if all want all."""
+        return self._wants.get(tenant)
+
+    @property
+    def filters(self) -> bool:
+        """Whether any subscription wants less than all of its types."""
+        return bool(self._wants)
+
+    def steps(self, draft: EventDraft) -> int:
+        """About how many steps it takes to match this event at once; 0 where nobody filters."""
+        wants = self._wants.get(draft.tenant)
+        if wants is None:
+            return 0
+        return min(wants.steps, AT_ONCE_STEPS) + len(draft.data) // BYTES_A_STEP
+
+    def changed(self, tenant: str) -> int:
+        """The version at which a subscription of this tenant changed last."""
+        return self._changed.get(tenant, 0)
 
     async def refresh(self) -> None:
         """Read what has changed since; one at a time, so that nothing old comes after the new."""
@@ -59,6 +100,9 @@ class Catalog:
             self._index.remove(subscription.id)
             self._want(subscription)
             self._pair(subscription)
+            self._changed[subscription.tenant] = max(
+                subscription.version, self.changed(subscription.tenant)
+            )
             if subscription.deleted_at is None:
                 self._by_id[subscription.id] = subscription
                 self._index.add(subscription)
@@ -80,10 +124,10 @@ class Catalog:
     def _want(self, subscription: Subscription) -> None:
         """Compile its filters, or forget them."""
         tenant = subscription.tenant
-        test = wants_of(subscription) if subscription.deleted_at is None else None
-        if test is not None:
-            self._wants.setdefault(tenant, {})[subscription.id] = test
-        elif wants := self._wants.get(tenant):
-            wants.pop(subscription.id, None)
-            if not wants:
+        wants = wants_of(subscription) if subscription.deleted_at is None else None
+        if wants is not None:
+            self._wants.setdefault(tenant, TenantWants()).put(subscription.id, wants)
+        elif known := self._wants.get(tenant):
+            known.put(subscription.id, None)
+            if not known:
                 del self._wants[tenant]

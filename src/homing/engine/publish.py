@@ -4,6 +4,8 @@ Group commit without a window: a commit starts as soon as none is running, and w
 one runs goes into the next. That one is handed to the store beside the first once it is as large:
 the store, which writes and answers them in the order they were staged in, need not wait for us in
 between. One caller's conflict never fails the others.
+
+A publish that takes long to match is matched first (``engine/matching``) and then joins a commit.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import structlog
 from msgspec import Struct
 
 from homing.engine.core import Core
+from homing.engine.matching import Matcher, Matching
 from homing.errors import (
     EventConflict,
     FieldProblem,
@@ -29,11 +32,15 @@ from homing.errors import (
 )
 from homing.model import Work
 from homing.policy.admission import EventDraft
+from homing.policy.filters_reading import OutOfSteps
+from homing.policy.wants import AT_ONCE_STEPS
 from homing.ports import NewEvent, Receipt, Refusal
 
 log = structlog.get_logger("homing.publish")
 
 COMMITS_MOST = 2  # at the store at once
+TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
+TURNS_TRIED = 3  # so often a publish is made in several turns before it is made in one
 SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
 
 _SILENT = "The store has not answered for five seconds."
@@ -47,6 +54,8 @@ class _Waiting(Struct, eq=False):
     drafts: list[EventDraft]
     index: list[int]
     tell: Callable[[Told], None]
+    matching: Matching | None = None  # where it took long
+    tried: int = 0  # times that it was made ready, and its subscriptions changed meanwhile
 
 
 class Publisher:
@@ -57,7 +66,9 @@ class Publisher:
         self._ids, self._stage, self._options = core.ids, core.stage, core.options
         self._waiting: deque[_Waiting] = deque()
         self._commits: dict[asyncio.Task[None], int] = {}  # under way, in their order; since when
-        self._gathering = False  # the last of them has not begun
+        self._gathering: asyncio.Task[None] | None = None  # what waits may still join this commit
+        self._matcher = Matcher(core.catalog, core.clock)
+        self._staging = asyncio.Lock()  # Ids are taken in the order in which the store is asked.
         self._last_group = 0
         self._silent = False  # the store does not answer: nobody is to wait for it
         self._timer: asyncio.TimerHandle | None = None
@@ -105,13 +116,12 @@ class Publisher:
 
     def _go_on(self) -> None:
         """Begin a commit, unless what waits may grow while others are written."""
-        if self._gathering or not self._waiting:
+        if self._gathering is not None or not self._waiting:
             return
         if not self._commits or (
             len(self._commits) < COMMITS_MOST and len(self._waiting) >= self._last_group
         ):
-            self._gathering = True
-            task = asyncio.get_running_loop().create_task(self._commit_next())
+            task = self._gathering = asyncio.get_running_loop().create_task(self._commit_next())
             self._commits[task] = self._clock.now()
             self._watch()
 
@@ -158,16 +168,21 @@ class Publisher:
         return distinct, index
 
     async def _commit_next(self) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
-            self._gathering = False
             await self._commit(self._take())
         finally:
-            task = cast("asyncio.Task[None]", asyncio.current_task())
+            self._gathered()
             del self._commits[task]
             self._silent = False
             if not task.cancelling():  # Else all of it ends.
                 self._go_on()
                 self._watch()
+
+    def _gathered(self) -> None:
+        """The next may gather: the store is being asked for this commit, or there is none."""
+        if self._gathering is asyncio.current_task():
+            self._gathering = None
 
     def _take(self) -> list[_Waiting]:
         """The next to be written: no more of those that wait than the mean of them and the last.
@@ -203,6 +218,8 @@ class Publisher:
             for waiting in group:
                 _fail(waiting, HomingError())
             return
+        if not group:
+            return  # All of them were refused, or are matched first.
         self.on_commit(True)
         self.commits += 1
         works: list[Work] = []
@@ -222,20 +239,11 @@ class Publisher:
         self, group: list[_Waiting]
     ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
         while True:
-            now, wall = self._clock.now(), self._clock.wall()
-            kept, staged = [], []
-            for waiting in group:
-                events = [self._stage.event(it, now=now, wall=wall) for it in waiting.drafts]
-                count = sum(len(event.deliveries) for event in events)
-                if count > self._options.request_deliveries_max:
-                    most = self._options.request_deliveries_max
-                    detail = f"It would make {count:,} deliveries; at most {most:,} are allowed."
-                    _fail(waiting, TooLarge(detail))
-                    continue
-                kept.append(waiting)
-                staged.append(events)
-            group[:] = kept  # The others have been told.
-            if not kept:
+            async with self._staging:
+                now, staged = await self._make(group)
+            # No turn of the loop from here to the store: all of it is of the catalog's version.
+            self._gathered()
+            if not group:
                 return [], [], []
             try:
                 answers = await self._flow.publish(
@@ -247,7 +255,99 @@ class Publisher:
             except Unavailable:
                 self._doubt(staged)
                 raise
-            return kept, staged, answers
+            return group, staged, answers
+
+    async def _make(self, group: list[_Waiting]) -> tuple[int, list[list[NewEvent]]]:
+        """The rows of each publish, as of now; those that are not ready leave the group.
+
+        Much of it takes several turns of the loop. A publish whose subscriptions change meanwhile
+        goes into the next group.
+        """
+        now, wall, catalog = self._clock.now(), self._clock.wall(), self._catalog
+        staged: list[list[NewEvent]] = []
+        versions: list[int] = []
+        rows, sliced, most = 0, False, self._options.request_deliveries_max
+        for waiting in tuple(group):
+            versions.append(catalog.version)
+            events: list[NewEvent] = []
+            try:
+                if waiting.matching is not None or len(waiting.drafts) > 1:
+                    self._check_matched(waiting)
+                count = 0
+                for place, draft in enumerate(waiting.drafts):
+                    if rows > TURN_ROWS and waiting.tried < TURNS_TRIED:
+                        await asyncio.sleep(0)
+                        rows, sliced = 0, True
+                    matching = waiting.matching
+                    matches = None if matching is None else matching.found(place, now=now)
+                    event = self._stage.event(draft, now=now, wall=wall, matches=matches)
+                    events.append(event)
+                    count += len(event.deliveries)
+                    rows += 1 + len(event.deliveries)
+                    if catalog.filters:
+                        rows += catalog.steps(draft)
+                    if count > most:
+                        break  # It is refused: the rest need not be made.
+            except OutOfSteps:
+                self._leave(group, versions, waiting)
+                self._match(waiting)
+                continue
+            if count > most:
+                detail = f"It would make more than {most:,} deliveries, which is the limit."
+                self._leave(group, versions, waiting)
+                _fail(waiting, TooLarge(detail))
+                continue
+            staged.append(events)
+        if sliced:
+            self._put_back(group, staged, versions)
+        return now, staged
+
+    def _leave(self, group: list[_Waiting], versions: list[int], waiting: _Waiting) -> None:
+        group.remove(waiting)
+        versions.pop()
+
+    def _put_back(
+        self, group: list[_Waiting], staged: list[list[NewEvent]], versions: list[int]
+    ) -> None:
+        """Those whose subscriptions have changed since are made again, with the next group."""
+        changed = self._catalog.changed
+        back = [
+            place
+            for place, (waiting, version) in enumerate(zip(group, versions, strict=True))
+            if any(changed(tenant) > version for tenant in {it.tenant for it in waiting.drafts})
+        ]
+        for place in reversed(back):
+            waiting = group.pop(place)
+            del staged[place]
+            waiting.tried += 1
+            self._waiting.appendleft(waiting)
+
+    def _check_matched(self, waiting: _Waiting) -> None:
+        """Raises OutOfSteps if it is to be matched first, or again."""
+        catalog, matching = self._catalog, waiting.matching
+        if matching is not None:
+            if not matching.is_current(catalog):
+                raise OutOfSteps
+        elif len(waiting.drafts) > 1 and sum(map(catalog.steps, waiting.drafts)) > AT_ONCE_STEPS:
+            raise OutOfSteps
+
+    def _match(self, waiting: _Waiting) -> None:
+        """Match it by turns; it waits for a commit after that."""
+
+        def done(told: Matching | HomingError) -> None:
+            if isinstance(told, HomingError):
+                _fail(waiting, told)
+            elif self._silent:
+                _fail(waiting, StoreUnavailable(_SILENT))
+            else:
+                waiting.matching = told
+                self._waiting.append(waiting)
+                self._go_on()
+
+        matching = waiting.matching
+        if matching is None:
+            matching = Matching(waiting.drafts, done, [None] * len(waiting.drafts))
+        self._matcher.add(matching)
 
     def _doubt(self, staged: list[list[NewEvent]]) -> None:
         """It may have been written all the same: its deliveries are looked for in the store."""
@@ -256,10 +356,12 @@ class Publisher:
             self.on_doubt(endpoint_id)
 
     async def drain(self) -> None:
-        """Refuse new calls and finish those that are waiting."""
+        """Refuse new calls and those that are being matched; finish those that are waiting."""
         self.closed = True
+        self._matcher.stop()
         while self._commits:
             await asyncio.wait(self._commits)
+            self._matcher.stop()
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:

@@ -31,15 +31,25 @@ class Stage:
         self._buckets: dict[int, int] = {}
 
     def event(
-        self, draft: EventDraft, *, now: int, wall: int, not_to_endpoint: int | None = None
+        self,
+        draft: EventDraft,
+        *,
+        now: int,
+        wall: int,
+        not_to_endpoint: int | None = None,
+        matches: list[Subscription] | None = None,
     ) -> NewEvent:
-        """``wall`` is what the event's time is, unless its publisher gave one."""
+        """``wall`` is what the event's time is, unless its publisher gave one.
+
+        Raises OutOfSteps where it takes long to match; ``matches`` is what that found.
+        """
+        if matches is None:
+            matches = self._catalog.match(
+                draft.tenant, draft.type, data=draft.data, now=now, not_to_endpoint=not_to_endpoint
+            )
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data)
-        matches = self._catalog.match(
-            tenant, kind, data=data, now=now, not_to_endpoint=not_to_endpoint
-        )
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
         return NewEvent(event, draft.time or "", deliveries)
 

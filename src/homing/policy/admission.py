@@ -209,11 +209,13 @@ def check_subscription(
     *,
     policies: Collection[str],
     refuses: Callable[[Target], bool] | None,
+    before: Subscription | None = None,
 ) -> SubscriptionDraft:
     """The draft with its URL in normal form; raises Invalid with all that is wrong.
 
     ``refuses`` says whether a target may not be sent to; without it the URL is known to be
-    admitted already.
+    admitted already. Filters that are the same as ``before`` are kept whatever they cost: they may
+    be older than the limit.
     """
     problems = list(tenant_problem(draft.tenant))
     url = draft.url
@@ -228,10 +230,16 @@ def check_subscription(
     problems += _header_problems(draft.headers, with_token=draft.token is not None)
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
-    problems += filter_problems(draft.filters, draft.connector)
+    if before is None or not _same_filters(draft, before):
+        problems += filter_problems(draft.filters, draft.connector)
     if problems:
         raise Invalid(problems=_bounded(problems))
     return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
+
+
+def _same_filters(draft: SubscriptionDraft, before: Subscription) -> bool:
+    given, kept = (draft.filters, draft.connector), (before.filters, before.connector)
+    return given == kept
 
 
 def draft_of(subscription: Subscription) -> SubscriptionDraft:

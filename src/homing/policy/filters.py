@@ -12,7 +12,7 @@ What is wrong is refused with its place and the reason, so that no filter silent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -30,6 +30,8 @@ NAME_CHARS_MOST = 256
 NAME_PARTS_MOST = 16
 VALUE_DEPTH_MOST = 8
 VALUE_ITEMS_MOST = 100
+COMPARISONS_MOST = 1_000  # values that are compared, in all filters of a subscription
+OBJECT_SEARCHES_MOST = 20  # filters that may look for an object in every item of a list
 NO_FILTERS = "[]"
 
 
@@ -85,6 +87,7 @@ class Filters(Struct, frozen=True):
 ORDERING = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
 WITHOUT_VALUE = frozenset({Op.CHANGED, Op.EXISTS, Op.NOT_EXISTS})
 _HOLDING = frozenset({Op.CONTAINS, Op.NOT_CONTAINS})
+_SEARCHING = _HOLDING | {Op.CONTAINS_ONLY}
 _EQUALITY = frozenset({Op.EQ, Op.NE})
 _WORKFRONT = ("fieldName", "comparison", "fieldValue", "state")
 _NATIVE = ("field", "op", "value", "state")
@@ -94,7 +97,10 @@ _SCALAR = "text, a number, true or false"
 
 
 def read_filters(text: str, connector: str = Connector.AND) -> Filters:
-    """The filters in this JSON text; raises Invalid with all that is wrong."""
+    """The filters in this JSON text; raises Invalid with all that is wrong.
+
+    Their cost is not judged: filters that were stored before there was a limit are read, too.
+    """
     reader = _Reader()
     if len(text.encode()) > BYTES_MOST:
         reader.wrong("filters", f"must be at most {BYTES_MOST // 1024} KiB of JSON")
@@ -107,12 +113,58 @@ def read_filters(text: str, connector: str = Connector.AND) -> Filters:
 
 
 def filter_problems(text: str, connector: str) -> tuple[FieldProblem, ...]:
-    """All that is wrong with these filters; empty if nothing is."""
+    """All that is wrong with these new filters, their cost included; empty if nothing is."""
     try:
-        read_filters(text, connector)
+        read_affordable(text, connector)
     except Invalid as error:
         return error.problems
     return ()
+
+
+def read_affordable(text: str, connector: str = Connector.AND) -> Filters:
+    """As ``read_filters``; also raises Invalid where they would cost too much."""
+    filters = read_filters(text, connector)
+    problems = []
+    if (count := comparisons(filters)) > COMPARISONS_MOST:
+        reason = (
+            f"must compare at most {COMPARISONS_MOST:,} values in all, these compare {count:,}: "
+            "shorten their lists and objects, or share them out to several subscriptions"
+        )
+        problems.append(FieldProblem("filters", reason))
+    if (count := sum(_searches(one) for one in conditions(filters))) > OBJECT_SEARCHES_MOST:
+        reason = (
+            f"must have at most {OBJECT_SEARCHES_MOST} objects under contains, notContains and "
+            f"containsOnly, these have {count}: put several names into one object, "
+            "or share them out to several subscriptions"
+        )
+        problems.append(FieldProblem("filters", reason))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return filters
+
+
+def conditions(filters: Filters) -> Iterator[Condition]:
+    """All of them, in groups or not."""
+    for part in filters.parts:
+        if isinstance(part, Condition):
+            yield part
+        else:
+            yield from part.conditions
+
+
+def comparisons(filters: Filters) -> int:
+    """How many values an event is compared with, at most."""
+    return sum(_leaves(one.value) for one in conditions(filters))
+
+
+def _leaves(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_leaves, value.values())) or 1
+    return (sum(map(_leaves, value)) or 1) if isinstance(value, list) else 1
+
+
+def _searches(condition: Condition) -> bool:
+    return isinstance(condition.value, dict) and condition.op in _SEARCHING
 
 
 class _Reader:

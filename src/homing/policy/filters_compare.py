@@ -3,30 +3,30 @@
 A field that is missing is null. Text and numbers meet as numbers where the text is one (``"100"``),
 and two texts that are dates meet as moments, whatever their offsets. An object is a path: each of
 its leaves is compared with what stands at the same place, and all must hold.
+
+A test without a reading looks at short lists and texts only, and raises OutOfSteps at long ones.
 """
 
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
 from typing import Any, assert_never
 
 from homing.policy.filters import Op
+from homing.policy.filters_reading import (
+    LIST_SHORT,
+    NODES_SHORT,
+    TEXT_SHORT,
+    DifferenceWalk,
+    Items,
+    OutOfSteps,
+    Reading,
+    Test,
+    unlike,
+)
+from homing.policy.filters_values import Number, read_moment, read_number
 
-Test = Callable[[Any], bool]
-
-NUMBER_CHARS_MOST = 40
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?").fullmatch
-_DATE = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[Tt ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]|60)(?:[.:,]([0-9]{1,9}))?)?"
-    r"(?:[Zz]|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?)?"
-).fullmatch
-_DATE_CHARS_LEAST = 10
-_USUAL_CHARS = len("2026-03-01T17:00:00.000-0600")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FLAGS = {"true": True, "false": False}
 _ORDER: dict[Op, Callable[[Any, Any], bool]] = {
     Op.GT: operator.gt,
@@ -34,50 +34,6 @@ _ORDER: dict[Op, Callable[[Any, Any], bool]] = {
     Op.LT: operator.lt,
     Op.LTE: operator.le,
 }
-
-
-def read_number(text: str) -> int | float | None:
-    """The number that a text is, or None."""
-    if len(text) > NUMBER_CHARS_MOST:
-        return None
-    found = _NUMBER(text)
-    if found is None:
-        return None
-    return int(text) if found[1] is None and found[2] is None else float(text)
-
-
-def read_moment(text: str) -> int | None:
-    """Nanoseconds since 1970 of a date with or without a time; without an offset it is UTC."""
-    if len(text) < _DATE_CHARS_LEAST or text[4] != "-":
-        return None
-    if len(text) == _USUAL_CHARS and (moment := _usual_moment(text)) is not None:
-        return moment
-    found = _DATE(text)
-    if found is None:
-        return None
-    day, hour, minute, second, fraction, sign, off_hour, off_minute = found.groups()
-    try:
-        days = date.fromisoformat(day).toordinal() - 719_163
-    except ValueError:
-        return None
-    minutes = days * 1440 + int(hour or 0) * 60 + int(minute or 0)
-    if sign:
-        offset = int(off_hour) * 60 + int(off_minute or 0)
-        minutes += offset if sign == "-" else -offset
-    return (minutes * 60 + int(second or 0)) * 10**9 + int((fraction or "").ljust(9, "0"))
-
-
-def _usual_moment(text: str) -> int | None:
-    """The form that Workfront writes, read ten times faster; None if it is another."""
-    if text[10] != "T" or text[19] != "." or text[23] not in "+-" or text[13] != ":":
-        return None
-    if not text.isascii() or not text[24:].isdigit() or text[26] > "5":
-        return None
-    try:
-        since = datetime.fromisoformat(text) - _EPOCH
-    except (ValueError, OverflowError):
-        return None
-    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000
 
 
 def test_of(op: Op, value: Any) -> Test:
@@ -106,10 +62,10 @@ def test_of(op: Op, value: Any) -> Test:
 
 
 def _not(test: Test) -> Test:
-    return lambda found: not test(found)
+    return lambda found, reading: not test(found, reading)
 
 
-def _exists(found: Any) -> bool:
+def _exists(found: Any, _reading: Reading | None) -> bool:
     return found is not None
 
 
@@ -118,7 +74,7 @@ def _exists(found: Any) -> bool:
 
 def _equals(value: Any) -> Test:
     if value is None:
-        return lambda found: found is None
+        return lambda found, _reading: found is None
     if isinstance(value, dict):
         return _at_leaves(value, _equals)
     if isinstance(value, list):
@@ -127,17 +83,19 @@ def _equals(value: Any) -> Test:
         return _equals_text(value)
     if isinstance(value, bool):
         text = "true" if value else "false"
-        return lambda found: found is value or (found.__class__ is str and found == text)
+        return lambda found, _reading: found is value or (found.__class__ is str and found == text)
     return _equals_number(value)
 
 
 def _equals_text(text: str) -> Test:
     number, moment, flag = read_number(text), read_moment(text), _FLAGS.get(text)
 
-    def test(found: Any) -> bool:
+    def test(found: Any, reading: Reading | None) -> bool:
         kind = found.__class__
         if kind is str:
-            return found == text or (moment is not None and read_moment(found) == moment)
+            if found == text or moment is None:
+                return bool(found == text)
+            return (read_moment(found) if reading is None else reading.moment(found)) == moment
         if kind is int or kind is float:
             return number is not None and bool(found == number)
         return flag is not None and found is flag
@@ -145,8 +103,8 @@ def _equals_text(text: str) -> Test:
     return test
 
 
-def _equals_number(number: float) -> Test:
-    def test(found: Any) -> bool:
+def _equals_number(number: Number) -> Test:
+    def test(found: Any, _reading: Reading | None) -> bool:
         kind = found.__class__
         if kind is int or kind is float:
             return bool(found == number)
@@ -156,10 +114,10 @@ def _equals_number(number: float) -> Test:
 
 
 def _equals_list(tests: list[Test]) -> Test:
-    def test(found: Any) -> bool:
+    def test(found: Any, reading: Reading | None) -> bool:
         if found.__class__ is not list or len(found) != len(tests):
             return False
-        return all(one(item) for one, item in zip(tests, found, strict=True))
+        return all(one(item, reading) for one, item in zip(tests, found, strict=True))
 
     return test
 
@@ -168,10 +126,17 @@ def _at_leaves(value: dict[str, Any], make: Callable[[Any], Test]) -> Test:
     """Every name of an object, with what stands there."""
     tests = [(name, make(inner)) for name, inner in value.items()]
 
-    def test(found: Any) -> bool:
+    def test(found: Any, reading: Reading | None) -> bool:
         if found.__class__ is not dict:
             return False
-        return all(one(found.get(name)) for name, one in tests)
+        if reading is None:
+            return all(one(found.get(name), None) for name, one in tests)
+        for name, one in tests:
+            reading.left -= 1
+            reading.spent += 1
+            if not one(found.get(name), reading):
+                return False
+        return True
 
     return test
 
@@ -189,21 +154,21 @@ def _ordered(holds: Callable[[Any, Any], bool], value: Any) -> Test:
         return _ordered_moment(holds, moment)
     if number is not None:
         return _ordered_number(holds, number)
-    return lambda found: found.__class__ is str and holds(found, value)
+    return lambda found, _reading: found.__class__ is str and holds(found, value)
 
 
 def _ordered_moment(holds: Callable[[Any, Any], bool], moment: int) -> Test:
-    def test(found: Any) -> bool:
+    def test(found: Any, reading: Reading | None) -> bool:
         if found.__class__ is not str:
             return False
-        other = read_moment(found)
+        other = read_moment(found) if reading is None else reading.moment(found)
         return other is not None and holds(other, moment)
 
     return test
 
 
-def _ordered_number(holds: Callable[[Any, Any], bool], number: float) -> Test:
-    def test(found: Any) -> bool:
+def _ordered_number(holds: Callable[[Any, Any], bool], number: Number) -> Test:
+    def test(found: Any, _reading: Reading | None) -> bool:
         kind = found.__class__
         if kind is int or kind is float:
             return holds(found, number)
@@ -217,81 +182,141 @@ def _ordered_number(holds: Callable[[Any, Any], bool], number: float) -> Test:
 
 
 def _contains(value: Any) -> Test:
-    equal = _equals(value)
     if isinstance(value, dict):
-        leaves = _at_leaves(value, _contains)
-        return lambda found: any(map(equal, found)) if found.__class__ is list else leaves(found)
+        return _contains_object(value)
+    equal, among = _equals(value), _among(value)
     text = value if isinstance(value, str) else _text(value)
 
-    def test(found: Any) -> bool:
+    def test(found: Any, reading: Reading | None) -> bool:
         kind = found.__class__
         if kind is str:
-            return text in found
+            if len(found) <= TEXT_SHORT:
+                return text in found
+            return _long(reading).holds(found, text)
         if kind is list:
-            return any(map(equal, found))
-        return equal(found)  # a number, true or false: as a list of one
+            if len(found) > LIST_SHORT:
+                return among(_long(reading).items(found))
+            for item in found:  # noqa: SIM110 (any() is slower)
+                if equal(item, reading):
+                    return True
+            return False
+        return equal(found, reading)  # a number, true or false: as a list of one
 
     return test
 
 
-def _text(value: float) -> str:
+def _contains_object(value: dict[str, Any]) -> Test:
+    equal, leaves = _equals(value), _at_leaves(value, _contains)
+
+    def test(found: Any, reading: Reading | None) -> bool:
+        if found.__class__ is not list:
+            return leaves(found, reading)
+        if len(found) > LIST_SHORT:
+            return _long(reading).any_of(found, equal)
+        return any(equal(item, reading) for item in found)
+
+    return test
+
+
+def _long(reading: Reading | None) -> Reading:
+    if reading is None:
+        raise OutOfSteps
+    return reading
+
+
+def _text(value: Number) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
 
 
+def _among(value: Any) -> Callable[[Items], bool]:
+    """Whether one of a list's items equals this value, which is no list and no object."""
+    if isinstance(value, str):
+        number, moment, flag = read_number(value), read_moment(value), _FLAGS.get(value)
+        return lambda items: (
+            value in items.texts
+            or (moment is not None and moment in items.moments)
+            or (number is not None and number in items.numbers)
+            or (flag is not None and flag in items.flags)
+        )
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+        return lambda items: value in items.flags or text in items.texts
+    return lambda items: value in items.numbers or value in items.numbered
+
+
 def _contains_only(value: Any) -> Test:
     if isinstance(value, dict):
         leaves, equal = _at_leaves(value, _contains_only), _equals(value)
-        return lambda found: (
-            bool(found) and all(map(equal, found)) if found.__class__ is list else leaves(found)
-        )
-    tests = [_equals(item) for item in (value if isinstance(value, list) else [value])]
 
-    def test(found: Any) -> bool:
+        def test_object(found: Any, reading: Reading | None) -> bool:
+            if found.__class__ is not list:
+                return leaves(found, reading)
+            if len(found) > LIST_SHORT:
+                return _long(reading).all_of(found, equal)
+            return bool(found) and all(equal(item, reading) for item in found)
+
+        return test_object
+    values = value if isinstance(value, list) else [value]
+    is_set = _is_set(values)
+
+    def test(found: Any, reading: Reading | None) -> bool:
         if found is None:
-            return not tests
-        return _is_set(found if found.__class__ is list else [found], tests)
+            return not values
+        if found.__class__ is list and len(found) > LIST_SHORT:
+            return is_set(_long(reading).items(found))
+        items = Items(found if found.__class__ is list else [found])
+        items.read(LIST_SHORT + 1)
+        return is_set(items)
 
     return test
 
 
-def _is_set(found: list[Any], tests: list[Test]) -> bool:
-    """Every item passes one of the tests, and every test is passed by one of the items."""
-    missing = set(range(len(tests)))
-    known: set[tuple[type, Any]] = set()  # A long list of the same is looked at once.
-    for item in found:
-        if item.__class__ in (str, int, float, bool):
-            if (item.__class__, item) in known:
-                continue
-            known.add((item.__class__, item))
-        passed = {index for index, test in enumerate(tests) if test(item)}
-        if not passed:
-            return False
-        missing -= passed
-    return not missing
+def _is_set(values: list[Any]) -> Callable[[Items], bool]:
+    """Whether every item equals one of the values, and every value one of the items.
+
+    Two texts that are the same moment are one item here, and so are two that are the same number
+    where that number is among the values: the cost is that of the values, not of the list.
+    """
+    among = [_among(value) for value in values]
+    flags = {value for value in values if isinstance(value, bool)}
+    numbers = {it for it in values if isinstance(it, Number) and not isinstance(it, bool)}
+    given = {value for value in values if isinstance(value, str)}
+    moments = {moment for text in given if (moment := read_moment(text)) is not None}
+    as_numbers = numbers | {number for text in given if (number := read_number(text)) is not None}
+    as_flags = flags | {_FLAGS[text] for text in given if text in _FLAGS}
+    as_texts = given | {"true" if flag else "false" for flag in flags}
+
+    def test(items: Items) -> bool:
+        return (
+            not items.odd
+            and items.flags <= as_flags
+            and items.numbers <= as_numbers
+            and items.moments <= moments
+            and all(text in as_texts for text in items.plain)
+            and all(
+                number in numbers or all(text in as_texts for text in texts)
+                for number, texts in items.numbered.items()
+            )
+            and all(one(items) for one in among)
+        )
+
+    return test
 
 
 # --- changed --------------------------------------------------------------------------------
 
 
-def differs(before: Any, after: Any) -> bool:
-    """Whether two JSON values are not the same; true and 1 are not. Walks any depth."""
-    pairs = [(before, after)]
-    while pairs:
-        one, other = pairs.pop()
-        if one.__class__ is not other.__class__:
-            numbers = isinstance(one, int | float) and isinstance(other, int | float)
-            if not numbers or isinstance(one, bool) or isinstance(other, bool) or one != other:
-                return True
-        elif one.__class__ is dict:
-            if one.keys() != other.keys():
-                return True
-            pairs.extend((inner, other[name]) for name, inner in one.items())
-        elif one.__class__ is list:
-            if len(one) != len(other):
-                return True
-            pairs.extend(zip(one, other, strict=True))
-        elif one != other:
-            return True
-    return False
+def differs(before: Any, after: Any, reading: Reading | None = None) -> bool:
+    """Whether two JSON values are not the same; true and 1 are not."""
+    kind = before.__class__
+    if kind is not after.__class__ or (kind is not dict and kind is not list):
+        return unlike(before, after)
+    if reading is not None:
+        return reading.differ(before, after)
+    walk = DifferenceWalk(before, after)
+    walk.go_on(NODES_SHORT, None)
+    if walk.answer is None:
+        raise OutOfSteps
+    return walk.answer

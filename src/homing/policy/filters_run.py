@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from homing.model import Connector
 from homing.policy.filters import Condition, Filters, Group, Op, Side
-from homing.policy.filters_compare import Test, differs, test_of
+from homing.policy.filters_compare import differs, test_of
+from homing.policy.filters_reading import Reading
+
+Matches = Callable[..., bool]  # of an event's data, and of its reading if there is one
 
 _MISSING = object()
 _SHOWN_CHARS = 120
+_STEPS_A_SENTENCE = 50
 _DATA = "data"
 _VERBS = {
     Op.EQ: "equals",
@@ -50,37 +54,40 @@ def read_data(data: bytes) -> Any:
             return None
 
 
-def compiled(filters: Filters) -> Test:
-    """A function of an event's data that says whether it matches."""
+def compiled(filters: Filters) -> Matches:
+    """A function of an event's data that says whether it matches.
+
+    Without a reading beside the data it raises OutOfSteps where something is long.
+    """
     return _joined(filters.connector, [_part_test(part) for part in filters.parts])
 
 
-def _part_test(part: Condition | Group) -> Test:
+def _part_test(part: Condition | Group) -> Matches:
     if isinstance(part, Condition):
         return _condition_test(part)
     return _joined(part.connector, [_condition_test(one) for one in part.conditions])
 
 
-def _joined(connector: Connector, tests: list[Test]) -> Test:
+def _joined(connector: Connector, tests: list[Matches]) -> Matches:
     if len(tests) == 1:
         return tests[0]
     if connector is Connector.OR and tests:
-        return lambda data: any(test(data) for test in tests)
-    return lambda data: all(test(data) for test in tests)
+        return lambda data, reading=None: any(test(data, reading) for test in tests)
+    return lambda data, reading=None: all(test(data, reading) for test in tests)
 
 
-def _condition_test(condition: Condition) -> Test:
+def _condition_test(condition: Condition) -> Matches:
     if condition.op is Op.CHANGED:
         before, after = getter(condition.field, Side.OLD), getter(condition.field, Side.NEW)
-        return lambda data: differs(before(data), after(data))
+        return lambda data, reading=None: differs(before(data), after(data), reading)
     test, side, name = test_of(condition.op, condition.value), condition.side, condition.field
     if side is None or "." in name:
         get = getter(name, side)
-        return lambda data: test(get(data))
+        return lambda data, reading=None: test(get(data), reading)
 
-    def plain(data: Any) -> bool:
+    def plain(data: Any, reading: Reading | None = None) -> bool:
         state = data.get(side) if data.__class__ is dict else None
-        return test(state.get(name) if state.__class__ is dict else None)
+        return test(state.get(name) if state.__class__ is dict else None, reading)
 
     return plain
 
@@ -130,11 +137,14 @@ class Verdict(Struct, frozen=True):
     sentence: str
 
 
-def run(filters: Filters, data: Any) -> Verdict:
-    """As ``compiled``, but every condition is looked at and the answer is explained."""
+def run(filters: Filters, data: Any, reading: Reading) -> Verdict:
+    """As ``compiled``, but every condition is looked at and the answer is explained.
+
+    Raises OutOfSteps when the slice is used up; asked again, it goes on.
+    """
     if not filters.parts:
         return Verdict(True, (), "There are no filters: every event of its types matches.")
-    parts = [_part_steps(part, data) for part in filters.parts]
+    parts = [_part_steps(part, data, reading) for part in filters.parts]
     matches = _joins(filters.connector, (holds for holds, _ in parts))
     rests = _resting(filters.connector, [holds for holds, _ in parts], matches)
     steps: list[Step] = []
@@ -144,11 +154,11 @@ def run(filters: Filters, data: Any) -> Verdict:
     return Verdict(matches, tuple(steps), _verdict(matches, decisive, len(steps)))
 
 
-def _part_steps(part: Condition | Group, data: Any) -> tuple[bool, list[Step]]:
+def _part_steps(part: Condition | Group, data: Any, reading: Reading) -> tuple[bool, list[Step]]:
     if isinstance(part, Condition):
-        step = _step(part, data)
+        step = _step(part, data, reading)
         return step.holds, [step]
-    steps = [_step(one, data) for one in part.conditions]
+    steps = [_step(one, data, reading) for one in part.conditions]
     holds = _joins(part.connector, (step.holds for step in steps))
     rests = _resting(part.connector, [step.holds for step in steps], holds)
     return holds, [step if index in rests else _undecided(step) for index, step in enumerate(steps)]
@@ -168,9 +178,19 @@ def _undecided(step: Step) -> Step:
     return msgspec.structs.replace(step, decided=False)
 
 
-def _step(condition: Condition, data: Any) -> Step:
-    holds = _condition_test(condition)(data)
-    return Step(condition, holds, True, _sentence(condition, data, holds))
+def _step(condition: Condition, data: Any, reading: Reading) -> Step:
+    """Each condition is looked at once, however many slices the whole takes."""
+    kept = reading.kept
+    step = kept.get(("step", id(condition)))
+    if not isinstance(step, Step):
+        test = kept.get(("test", id(condition)))
+        if test is None:  # The reading knows a test by its identity.
+            test = kept["test", id(condition)] = _condition_test(condition)
+        holds = cast("Matches", test)(data, reading)
+        step = Step(condition, holds, True, _sentence(condition, data, holds))
+        kept["step", id(condition)] = step
+        reading.spend(_STEPS_A_SENTENCE)
+    return step
 
 
 def _verdict(matches: bool, decisive: list[Step], count: int) -> str:
@@ -200,9 +220,17 @@ def _sentence(condition: Condition, data: Any, holds: bool) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A JSON value for people, cut where it is long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        return "…"
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+    """A JSON value for people, cut where it is long; the cost is that of what is shown."""
+    shown = ""
+    for part in _encoder.iterencode(_cut(value)):
+        shown += part if len(part) <= _SHOWN_CHARS else part[: _SHOWN_CHARS + 1]
+        if len(shown) > _SHOWN_CHARS:
+            return shown[:_SHOWN_CHARS] + "…"
+    return shown
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, check_circular=False)
+
+
+def _cut(value: Any) -> Any:
+    return value[: _SHOWN_CHARS + 1] if value.__class__ is str else value

@@ -1,73 +1,191 @@
 """What a subscription wants beyond its types: its filters, and what the Workfront door adds.
 
-Most want nothing more, and cost nothing. For the others an event's data is read once.
+Most want nothing more, and cost nothing. For the others an event's data is read once. What is short
+is decided at once (``picked``); what is long in slices (``picking``), with the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from homing.model import Event, Subscription
-from homing.policy.filters import NO_FILTERS, read_filters
+from homing.policy.filters import NO_FILTERS, Filters, comparisons, read_filters
+from homing.policy.filters_reading import SLICE_STEPS, CollapseWalk, OutOfSteps, Reading
 from homing.policy.filters_run import compiled, read_data, run, show_value
 from homing.policy.match import type_matches
-from homing.policy.workfront import STATES, V1, collapse_states
+from homing.policy.workfront import STATES, V1
 
-Wants = Callable[[Any, int], bool]  # the event's data, and now
+AT_ONCE_STEPS = 64  # comparisons that are made without letting others in between
+AT_ONCE_BYTES = 64 * 1024  # of data that is read so
+_COLLAPSED_STEPS = 256
+BYTES_A_STEP = 128  # of data that is read
+
+
+class Wants(Struct, frozen=True):
+    """Whether a subscription wants an event of its types."""
+
+    # Of the data, now, and a reading; raises OutOfSteps where something is long without a
+    # reading, and where the slice of the reading is used up.
+    ask: Callable[[Any, int, Reading | None], bool]
+    steps: int  # comparisons, at most, where nothing in the data is long
+
+
+class TenantWants(dict[int, Wants]):
+    """By subscription: what those of one tenant want that want not all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0  # of all of them
+
+    def put(self, number: int, wants: Wants | None) -> None:
+        """Replace what this subscription wants, or forget it."""
+        before = self.pop(number, None)
+        if before is not None:
+            self.steps -= before.steps
+        if wants is not None:
+            self[number] = wants
+            self.steps += wants.steps
 
 
 def wants_of(subscription: Subscription) -> Wants | None:
-    """Whether it wants an event of its types; None if it wants them all."""
+    """What it wants of the events of its types; None if it wants them all."""
     if subscription.filters == NO_FILTERS and subscription.workfront is None:
         return None
-    test = compiled(read_filters(subscription.filters, subscription.connector))
-    own = subscription.workfront
+    filters = read_filters(subscription.filters, subscription.connector)
+    test, steps, own = compiled(filters), comparisons(filters) + 1, subscription.workfront
     if own is None:
-        return lambda data, _now: test(data)
+        return Wants(lambda data, _now, reading: test(data, reading), steps)
     until, object_id, collapsed = own.until, own.object_id, own.version == V1
 
-    def wants(data: Any, now: int) -> bool:
+    def ask(data: Any, now: int, reading: Reading | None) -> bool:
         if until is not None and now >= until:
             return False
         if object_id is not None and not _is_of(data, object_id):
             return False
-        return test(collapse_states(data) if collapsed else data)
+        return test(_collapsed(data, reading) if collapsed else data, reading)
 
-    return wants
+    return Wants(ask, steps)
+
+
+def _collapsed(data: Any, reading: Reading | None) -> Any:
+    """An event's data as filters of version ``v1`` see it."""
+    if data.__class__ is not dict:
+        return data
+    if reading is not None:
+        return reading.collapsed(data, STATES)
+    walk = CollapseWalk(data, STATES)
+    walk.go_on(_COLLAPSED_STEPS, None)
+    if walk.answer is None:
+        raise OutOfSteps
+    return walk.made
 
 
 def picked(
-    found: list[Subscription], wants: Mapping[int, Wants], data: bytes, *, now: int
+    found: list[Subscription], wants: TenantWants, data: bytes, *, now: int
 ) -> list[Subscription]:
-    """Those of them that want this event; its data is read at most once."""
+    """Those of them that want this event; its data is read at most once.
+
+    Raises OutOfSteps where that takes more than a moment: see ``picking``.
+    """
     if not any(one.id in wants for one in found):
         return found
+    if wants.steps > AT_ONCE_STEPS and steps_of(found, wants) > AT_ONCE_STEPS:
+        raise OutOfSteps
+    if len(data) > AT_ONCE_BYTES:
+        raise OutOfSteps
     seen = read_data(data)
-    return [one for one in found if (test := wants.get(one.id)) is None or test(seen, now)]
+    return [
+        one for one in found if (test := wants.get(one.id)) is None or test.ask(seen, now, None)
+    ]
 
 
-def why_not(subscription: Subscription, event: Event, data: Any, *, now: int) -> str | None:
-    """Why it does not want this event, as it is now; None if it does."""
+def steps_of(found: list[Subscription], wants: TenantWants) -> int:
+    """How many comparisons it takes to ask them all, where nothing in the data is long."""
+    return sum(test.steps for one in found if (test := wants.get(one.id)) is not None)
+
+
+def picking(
+    found: list[Subscription], wants: Mapping[int, Wants], data: bytes, *, now: int, steps: int
+) -> Generator[None, int, tuple[list[Subscription], int]]:
+    """As ``picked``, in slices: begins with so many steps, and is sent those of the next slice.
+
+    Returns those that want the event, and how many steps are left of the last slice.
+    """
+    kept: list[Subscription] = []
+    reading: Reading | None = None
+    for one in found:
+        test = wants.get(one.id)
+        if test is not None:
+            if reading is None:
+                if steps < SLICE_STEPS // 2:  # Reading is one step, however long: it begins afresh.
+                    steps = yield
+                reading = Reading(read_data(data), steps - len(data) // BYTES_A_STEP)
+            while True:
+                if reading.left < 0:
+                    reading.left = yield
+                try:
+                    wanted = test.ask(reading.data, now, reading)
+                except OutOfSteps:
+                    continue
+                break
+            reading.left -= test.steps
+            reading.spent += test.steps
+            if not wanted:
+                continue
+        kept.append(one)
+    return kept, steps if reading is None else reading.left
+
+
+def picked_whole(
+    found: list[Subscription], wants: TenantWants, data: bytes, *, now: int
+) -> list[Subscription]:
+    """As ``picked``, however long it takes: for what Homing itself publishes."""
+    try:
+        return picked(found, wants, data, now=now)
+    except OutOfSteps:
+        slices = picking(found, wants, data, now=now, steps=SLICE_STEPS)
+    try:
+        next(slices)
+        while True:
+            slices.send(SLICE_STEPS)
+    except StopIteration as end:
+        kept: list[Subscription] = end.value[0]
+        return kept
+
+
+def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: int) -> str | None:
+    """Why it does not want this event, as it is now; None if it does. Raises OutOfSteps."""
     if not any(type_matches(pattern, event.type) for pattern in subscription.types):
         return f"Its types do not match {event.type}."
-    own = subscription.workfront
+    own, data = subscription.workfront, reading.data
     if own is not None:
         if own.until is not None and now >= own.until:
             return "It stood in for the old version, for five minutes."
         if own.object_id is not None and not _is_of(data, own.object_id):
             return f"It is for the object {show_value(own.object_id)} only."
         if own.version == V1:
-            data = collapse_states(data)
-    verdict = run(read_filters(subscription.filters, subscription.connector), data)
+            data = _collapsed(data, reading)
+    filters = reading.kept.get(("filters", subscription.id))
+    if not isinstance(filters, Filters):  # The same in every slice: ``run`` knows them by identity.
+        filters = read_filters(subscription.filters, subscription.connector)
+        reading.kept["filters", subscription.id] = filters
+    verdict = run(filters, data, reading)
     return None if verdict.matches else verdict.sentence
 
 
-def why_unmatched(subscription: Subscription, event: Event, data: Any, *, now: int) -> str | None:
-    """Why an event of the past did not go to it; None if nothing speaks against it."""
+def why_unmatched(
+    subscription: Subscription, event: Event, reading: Reading, *, now: int
+) -> str | None:
+    """Why an event of the past did not go to it; None if nothing speaks against it.
+
+    Raises OutOfSteps when the slice is used up; asked again, it goes on.
+    """
     if subscription.id > event.id:  # Ids are in order of time.
         return "It was created after the event was accepted."
-    if (reason := why_not(subscription, event, data, now=now)) is not None:
+    if (reason := why_not(subscription, event, reading, now=now)) is not None:
         return reason
     if not subscription.active:
         return "It is not active."

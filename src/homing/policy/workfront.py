@@ -16,8 +16,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from homing.model import Event, Format, Subscription, Workfront, show_id
-from homing.policy.filters_compare import read_moment
 from homing.policy.filters_run import read_data
+from homing.policy.filters_values import read_moment
 
 V1, V2 = "v1", "v2"
 VERSIONS = (V1, V2)
@@ -150,10 +150,3 @@ def collapse(value: Any, depth: int = 0) -> Any:
     if value.__class__ is dict and depth < _DEPTH_MOST:
         return {name: collapse(inner, depth + 1) for name, inner in value.items()}
     return value
-
-
-def collapse_states(data: Any) -> Any:
-    """An event's data as filters of version ``v1`` see it."""
-    if data.__class__ is not dict:
-        return data
-    return {name: collapse(value) if name in STATES else value for name, value in data.items()}

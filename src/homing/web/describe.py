@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Struct
 
 from homing.model import Attempt, Endpoint, Event, Status, Subscription
 from homing.policy.explain import Facts, explain
-from homing.policy.filters_run import read_data
 from homing.policy.retry import remaining
 from homing.policy.wants import why_unmatched
 from homing.ports import DeliveryRow
@@ -66,10 +67,14 @@ async def unmatched(
     )
     reached = {row.delivery.subscription_id for row in rows}
     others = [one for one in found if one.id not in reached]
-    data = read_data(event.data) if others else None
+    if not others:
+        return [], after is not None
+    slices = parts.slices
+    reading = await slices.read(event.data)
     told: list[tuple[Subscription, str]] = []
     for one in others:
-        reason = why_unmatched(one, event, data, now=now)
+        ask = partial(why_unmatched, one, event, reading, now=now)
+        reason = await slices.ask(reading, ask)
         if reason is None and len(rows) > LIMIT_MOST:
             continue  # It is among the deliveries that are not shown.
         told.append(

@@ -17,6 +17,7 @@ from homing.web.metrics import More
 from homing.web.quotas import Quotas
 from homing.web.room import Room
 from homing.web.simulation import Simulate
+from homing.web.slices import Slices
 
 
 class SettingShown(Struct, frozen=True):
@@ -61,3 +62,4 @@ class Parts(Struct, frozen=True):
     room: Room = field(default_factory=Room)  # for bodies
     # Look for room or for an equal one, then write: of two at a time both would find it so.
     subscribing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    slices: Slices = field(default_factory=Slices)  # of explaining filters

@@ -8,8 +8,8 @@ from msgspec.json import encode
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound
 from homing.model import Event
 from homing.policy.admission import TYPE_RULE, is_key, is_type
-from homing.policy.filters import read_filters
-from homing.policy.filters_run import Step, read_data, run
+from homing.policy.filters import read_affordable
+from homing.policy.filters_run import Step
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import READERS
 from homing.web.operation import TENANT_ONE, Call, Operation
@@ -18,10 +18,10 @@ from homing.web.schemas_filters import ConditionView, FilterTried, FilterTryIn
 
 async def try_filters(call: Call) -> Answer:
     given = call.content(FilterTryIn)
-    filters = read_filters(encode(given.filters).decode(), given.connector)
+    filters = read_affordable(encode(given.filters).decode(), given.connector)
     event = await _event(call, given)
     data = bytes(given.data) if not isinstance(given.data, UnsetType) else b"null"
-    verdict = run(filters, read_data(data if event is None else event.data))
+    verdict = await call.parts.slices.run(filters, data if event is None else event.data)
     tried = FilterTried(
         matches=verdict.matches,
         sentence=verdict.sentence,

@@ -83,7 +83,7 @@ async def change(call: Call) -> Answer:
 
     def draft(before: Subscription) -> SubscriptionDraft:
         merged = _merged(before, given)
-        return check_subscription(merged, policies=options.policies, refuses=refuses)
+        return check_subscription(merged, policies=options.policies, refuses=refuses, before=before)
 
     after = await call.parts.engine.change((await there(call)).id, draft)
     return json_answer(subscription_view(after))

@@ -11,8 +11,8 @@ from msgspec.json import decode, encode
 from homing.errors import FieldProblem, HomingError, Invalid, NotFound
 from homing.model import Connector, Format, Subscription, read_id, show_id
 from homing.policy.admission import DEFAULT_TENANT, SubscriptionDraft, check_subscription
-from homing.policy.filters import Filters, read_filters
-from homing.policy.filters_run import Verdict, read_data, run
+from homing.policy.filters import Filters, read_affordable
+from homing.policy.filters_run import Verdict
 from homing.policy.rotation import OVERLAP_MS
 from homing.web import commands
 from homing.web.answer import Answer
@@ -133,7 +133,10 @@ def _draft(visit: Visit, before: Subscription | None) -> SubscriptionDraft:
     known = before is not None and before.url == draft.url
     try:
         draft = check_subscription(
-            draft, policies=options.policies, refuses=None if known else options.refuses
+            draft,
+            policies=options.policies,
+            refuses=None if known else options.refuses,
+            before=before,
         )
     except Invalid as error:
         problems.extend(error.problems)
@@ -277,8 +280,9 @@ async def try_filters(visit: Visit) -> Shown:
         rows, _ = await visit.parts.views.events(
             tenant=tenant, event_type=None, before_id=None, limit=TRIED_EVENTS
         )
+        run = visit.parts.slices.run
         tried = [
-            (row.event.key, row.event.type, run(filters, read_data(row.event.data))) for row in rows
+            (row.event.key, row.event.type, await run(filters, row.event.data)) for row in rows
         ]
     except HomingError as error:
         problem = " ".join(f"{it.field} {it.reason}." for it in error.problems) or error.detail
@@ -292,7 +296,7 @@ def _filters_of(visit: Visit) -> Filters:
     if problems:
         raise Invalid(problems=tuple(problems))
     connector = Connector.OR if visit.field("connector") == Connector.OR else Connector.AND
-    return read_filters(text, connector)
+    return read_affordable(text, connector)
 
 
 def _at(number: int) -> str:

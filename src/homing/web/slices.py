@@ -1,0 +1,42 @@
+"""Explaining filters in slices: one slice per turn of the event loop, whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from homing.policy.filters import Filters
+from homing.policy.filters_reading import SLICE_STEPS, OutOfSteps, Reading
+from homing.policy.filters_run import Verdict, read_data, run
+
+_T = TypeVar("_T")
+
+
+class Slices:
+    """Takes turns between all requests that ask why filters match or do not."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def read(self, data: bytes) -> Reading:
+        """An event's data, ready to be asked."""
+        async with self._turn:
+            reading = Reading(read_data(data))
+            await asyncio.sleep(0)
+        return reading
+
+    async def ask(self, reading: Reading, question: Callable[[], _T]) -> _T:
+        """The answer, however many slices it takes; the question may raise OutOfSteps."""
+        while True:
+            async with self._turn:
+                reading.left = SLICE_STEPS
+                try:
+                    return question()
+                except OutOfSteps:
+                    await asyncio.sleep(0)
+
+    async def run(self, filters: Filters, data: bytes) -> Verdict:
+        """Whether this data matches, and what decided."""
+        reading = await self.read(data)
+        return await self.ask(reading, lambda: run(filters, reading.data, reading))
