@@ -6,6 +6,7 @@ A step is a line that is run, or a call into C. A call into C that walks its obj
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -20,31 +21,37 @@ _WALKING = {
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set)
 
 
-def steps(run: Callable[[], object]) -> int:
-    """How many steps it takes, whether it returns or raises."""
-    counted = 0
+class Counted:
+    """Counts what runs in this thread while it is open."""
 
-    def line(_frame: FrameType, event: str, _arg: Any) -> Any:
-        nonlocal counted
+    def __init__(self) -> None:
+        self.steps = 0
+        self._before: tuple[Any, Any] = (None, None)
+
+    def __enter__(self) -> Counted:
+        self._before = sys.gettrace(), sys.getprofile()
+        sys.settrace(self._line)
+        sys.setprofile(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before[0])
+        sys.setprofile(self._before[1])
+
+    def _line(self, _frame: FrameType, event: str, _arg: Any) -> Any:
         if event == "line":
-            counted += 1
-        return line
+            self.steps += 1
+        return self._line
 
-    def call(_frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal counted
+    def _call(self, _frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_call":
             walked = getattr(arg, "__self__", None)
             walks = arg.__name__ in _WALKING and isinstance(walked, _SIZED)
-            counted += len(walked) if walks and walked is not None else 1
+            self.steps += len(walked) if walks and walked is not None else 1
 
-    before = sys.gettrace(), sys.getprofile()
-    sys.settrace(line)
-    sys.setprofile(call)
-    try:
+
+def steps(run: Callable[[], object]) -> int:
+    """How many steps it takes, whether it returns or raises."""
+    with Counted() as counted, contextlib.suppress(Exception):
         run()
-    except Exception:  # noqa: BLE001 - a refusal has its cost too
-        pass
-    finally:
-        sys.settrace(before[0])
-        sys.setprofile(before[1])
-    return counted
+    return counted.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -83,6 +84,26 @@ def test_it_is_ready_until_it_drains_or_the_store_fails(monkeypatch: pytest.Monk
             monkeypatch.setattr(house.world.views, "ping", ping)
             got = await house.client.get("/readyz")
             assert (got.status, got.problem.code) == (503, "store_unavailable")
+
+    live(story)
+
+
+def test_many_who_ask_whether_it_is_ready_ask_the_store_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(house: House) -> None:
+        asked = []
+
+        async def ping() -> None:
+            asked.append(house.world.clock.now())
+            await house.world.wait(100)
+
+        monkeypatch.setattr(house.world.views, "ping", ping)
+        got = await asyncio.gather(*(house.client.get("/readyz") for _ in range(50)))
+        assert {one.status for one in got} == {200}
+        assert len(asked) == 1
+        await house.client.get("/readyz")
+        assert len(asked) == 2
 
     live(story)
 

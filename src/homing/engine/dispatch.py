@@ -90,7 +90,7 @@ class Dispatcher(Shelf):
         if station is None:
             rules = self._options.rules_of(start.endpoint.tenant)
             endpoint = within_reach(start.endpoint, rules, now=self._clock.now())
-            station = self.stations[endpoint.id] = Station(endpoint, read_upto=self._read_upto)
+            station = self._add_station(endpoint)
         elif start.endpoint.generation > station.endpoint.generation:
             since = station.endpoint.health.enabled_since
             again = start.endpoint.health.enabled_since != since
@@ -143,10 +143,11 @@ class Dispatcher(Shelf):
             self._held.change_abroad(endpoint.bucket, endpoint.id)
             return
         if station is None:  # Kept: what is being read of it just now may be older.
-            self.stations[endpoint.id] = Station(endpoint, read_upto=self._read_upto)
+            self._add_station(endpoint)
             self.read_again(endpoint.id)
             return
-        held_before, station.endpoint = not station.enabled, endpoint
+        held_before = not station.enabled
+        station.set_endpoint(endpoint)
         enabled = enabled or (held_before and station.enabled)
         if enabled:
             station.ramp = Ramp()
@@ -185,7 +186,7 @@ class Dispatcher(Shelf):
                 self._set_timer()
         crowded = len(self.stations) > self._options.stations_max
         if crowded and station.idle and station.endpoint.id not in self._loader.reading:
-            self.stations.pop(station.endpoint.id, None)  # Else what is being read may be older.
+            self._forget_station(station.endpoint.id)  # Else what is being read may be older.
 
     def _pump_soon(self) -> None:
         if self._soon is None:
@@ -297,7 +298,7 @@ class Dispatcher(Shelf):
         if made is None:
             return
         if made.lane is _PROBE:
-            station.probing = False
+            station.end_probe()
         elif made.outcome is not _DELIVERED:
             station.flying[made.lane] -= 1
         self.down(made)

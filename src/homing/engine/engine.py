@@ -7,7 +7,6 @@ beside. Each part knows the next one only by the function it is given here.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -25,6 +24,7 @@ from homing.engine.held import Held
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
+from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
 from homing.engine.publish import SILENT_MS, Publisher, Told
 from homing.engine.recent import Seen
@@ -33,7 +33,7 @@ from homing.engine.settle import Settler
 from homing.engine.stage import Stage
 from homing.engine.station import LANES, Station
 from homing.engine.sweep import Sweeper
-from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, State, Subscription
+from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.health import HealthRules
 from homing.policy.retry import Schedule
@@ -83,6 +83,7 @@ class Engine:
     def __init__(self, core: Core, fleet: FleetParts | None = None) -> None:
         self._core, self._clock, self._options = core, core.clock, core.options
         self._dispatcher = dispatcher = Dispatcher(core)
+        self._overdue = OverdueSearch(dispatcher)
         self._publisher = Publisher(core)
         self._settler = settler = Settler(core, dispatcher)
         self._gate = gate = Gate(core, dispatcher)
@@ -300,12 +301,10 @@ class Engine:
 
     # --- what people see ---------------------------------------------------------------------
 
-    def in_flight(self, delivery_id: int) -> Lane | None:
-        for station in self._dispatcher.stations.values():
-            lane = station.in_flight.get(delivery_id)
-            if lane is not None:
-                return lane
-        return None
+    def in_flight(self, delivery_id: int, endpoint_id: int) -> Lane | None:
+        """How an attempt of this delivery to its endpoint is under way here, if one is."""
+        station = self._dispatcher.stations.get(endpoint_id)
+        return None if station is None else station.in_flight.get(delivery_id)
 
     def recent(self, after: int | None, *, limit: int) -> Seen:
         """The latest attempts of this process, in the order they were settled."""
@@ -322,17 +321,8 @@ class Engine:
 
     def pulse(self) -> Pulse:
         dispatcher, now = self._dispatcher, self._clock.now()
-        endpoints: Counter[str] = Counter({state.value: 0 for state in State})
-        ready: Counter[str] = Counter({lane.value: 0 for lane in LANES})
-        probes, due_since = 0, None
-        for station in dispatcher.stations.values():
-            endpoints[station.endpoint.health.state.value] += 1
-            probes += station.probing
-            for lane in LANES:
-                ready[lane.value] += len(station.queue(lane))
-            since = _due_since(station, dispatcher, now)
-            if since is not None and (due_since is None or since < due_since):
-                due_since = since
+        counts = dispatcher.counts
+        due_since = self._overdue.oldest(now=now)
         if due_since is not None:  # What waits for the gate is not stuck.
             due_since = max(due_since, self._gate.quiet_since(now))
         silent_since = self._silent_since(now)
@@ -343,12 +333,15 @@ class Engine:
             slots={lane.value: dispatcher.slots[lane] for lane in LANES},
             in_flight={
                 **{lane.value: dispatcher.flying[lane] for lane in LANES},
-                Lane.PROBE.value: probes,
+                Lane.PROBE.value: counts.probes,
             },
-            ready=dict(ready),
+            ready={
+                Lane.FRESH.value: dispatcher.ready_count - counts.retries,
+                Lane.RETRY.value: counts.retries,
+            },
             due_since=due_since,
             unsettled=self._settler.unsettled,
-            endpoints=dict(endpoints),
+            endpoints={state.value: count for state, count in counts.states.items()},
             published=self._publisher.published,
             accepted=self._publisher.accepted + self._replayer.accepted,
             finished=dict(self._settler.finished),
@@ -358,23 +351,3 @@ class Engine:
             gate=self.gate(),
             clock=self._clock.state(),
         )
-
-
-def _due_since(station: Station, dispatcher: Dispatcher, now: int) -> int | None:
-    """Since when something of this station could have gone, and has not."""
-    if dispatcher.paused or not station.enabled or now < station.endpoint.hold_until:
-        return None
-    times: list[int] = []
-    for lane in LANES:
-        free = dispatcher.may_start(station, lane) and station.flying[lane] < station.ramp.slots
-        if not free:
-            continue
-        queue = station.queue(lane)
-        if queue:
-            times.append(queue[0].delivery.due_at)
-        elif lane is Lane.RETRY and station.next_due is not None and station.next_due <= now:
-            times.append(station.next_due)
-    if not times:
-        return None
-    floor = max(station.endpoint.hold_until, station.endpoint.health.enabled_since)
-    return max(min(times), floor)

@@ -44,7 +44,7 @@ class Prober:
 
     def probe(self, station: Station) -> None:
         """Its probe is due."""
-        station.probing = True
+        station.begin_probe()
         self._queue.append(station)
         self.go_on()
 
@@ -71,7 +71,7 @@ class Prober:
             await asyncio.sleep(AGAIN_MS / 1000)
         now = self._clock.now()
         if found is None or station.closed or now >= self._held.good_until:
-            station.probing = False
+            station.end_probe()
             self._dispatcher.look(station)
         else:
             work, subscription = found
@@ -107,8 +107,10 @@ class Prober:
         if work is None:
             return None
         delivery = work.delivery
-        station.endpoint = msgspec.structs.replace(
-            endpoint, next_probe_at=next_probe_at, probe_after_id=delivery.id
+        station.set_endpoint(
+            msgspec.structs.replace(
+                endpoint, next_probe_at=next_probe_at, probe_after_id=delivery.id
+            )
         )
         subscription = self._catalog.get(delivery.subscription_id)
         if delivery.id in station.in_flight:

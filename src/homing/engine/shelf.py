@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from homing.engine.core import Core
 from homing.engine.station import LANES, Station
-from homing.model import Delivery, Lane, State, Work
+from homing.engine.station_counts import StationCounts
+from homing.model import Delivery, Endpoint, Lane, State, Work
 from homing.policy.queued import Queued
 from homing.policy.slots import LaneSlots
 
@@ -23,6 +24,7 @@ class Shelf:
         self._options, self._clock = core.options, core.clock
         self._held, self._mine = core.held, core.held.mine
         self.stations: dict[int, Station] = {}
+        self.counts = StationCounts()
         # For queues: half of the memory. The other half is for what can go at once.
         # So a slow endpoint's queue of large events keeps nobody else from being read.
         self._queued = Queued(
@@ -40,6 +42,16 @@ class Shelf:
     def look(self, station: Station) -> None:
         """Put a station where it belongs now."""
         raise NotImplementedError
+
+    def _add_station(self, endpoint: Endpoint) -> Station:
+        station = Station(endpoint, counts=self.counts, read_upto=self._read_upto)
+        self.stations[endpoint.id] = station
+        return station
+
+    def _forget_station(self, endpoint_id: int) -> None:
+        station = self.stations.pop(endpoint_id, None)
+        if station is not None:
+            station.forgotten()
 
     def in_store(self, delivery: Delivery) -> None:
         """The store has this delivery, and it is not here."""
@@ -234,4 +246,4 @@ class Shelf:
         buckets = set(buckets)
         self.close(buckets)
         for station in self.in_buckets(buckets):
-            del self.stations[station.endpoint.id]
+            self._forget_station(station.endpoint.id)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from homing.engine.station_counts import StationCounts
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, State, Work
 from homing.policy.health import HealthRules, Ramp
 from homing.policy.retry import RETRY_AFTER_MOST_MS, held_past_window
@@ -45,6 +46,7 @@ class Station:
 
     __slots__ = (
         "closed",
+        "counts",
         "endpoint",
         "expire_at",
         "flying",
@@ -68,8 +70,12 @@ class Station:
         "wake_at",
     )
 
-    def __init__(self, endpoint: Endpoint, *, read_upto: int = 0) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, counts: StationCounts | None = None, read_upto: int = 0
+    ) -> None:
         self.endpoint = endpoint
+        self.counts = counts or StationCounts()
+        self.counts.states[endpoint.health.state] += 1
         self.host = host_of(endpoint.url)
         self.ramp = Ramp()
         self.fresh: deque[Work] = deque()
@@ -122,6 +128,33 @@ class Station:
             or self.probing
             or self.endpoint.dropped_unreported
         )
+
+    def set_endpoint(self, endpoint: Endpoint) -> None:
+        """Its row as it is now."""
+        states = self.counts.states
+        states[self.endpoint.health.state] -= 1
+        states[endpoint.health.state] += 1
+        self.endpoint = endpoint
+
+    def begin_probe(self) -> None:
+        self.probing = True
+        self.counts.probes += 1
+
+    def end_probe(self) -> None:
+        """It may have ended already: it was of a station that was forgotten and is here again."""
+        if self.probing:
+            self.probing = False
+            self.counts.probes -= 1
+
+    def forgotten(self) -> None:
+        """It no longer counts, whatever still comes back to it."""
+        counts = self.counts
+        counts.states[self.endpoint.health.state] -= 1
+        counts.retries -= len(self.retry)
+        counts.probes -= self.probing
+        self.counts = StationCounts()
+        self.counts.states[self.endpoint.health.state] += 1
+        self.counts.retries, self.counts.probes = len(self.retry), int(self.probing)
 
     def queue(self, lane: Lane) -> deque[Work]:
         return self.fresh if lane is _FRESH else self.retry
@@ -177,10 +210,13 @@ class Station:
             self.paced += 1
         else:
             self.retry.append(work)
+            self.counts.retries += 1
 
     def take(self, lane: Lane) -> Work:
         """The next of a queue."""
         work = self.queue(lane).popleft()
+        if lane is _RETRY:
+            self.counts.retries -= 1
         if self.paced and lane is _FRESH and work.delivery.part != PART_FIRST:
             self.paced -= 1
         return work
@@ -223,6 +259,7 @@ class Station:
         works = [*self.fresh, *self.retry]
         for work in works:
             self.left_in_store(work.delivery)
+        self.counts.retries -= len(self.retry)
         self.fresh.clear()
         self.retry.clear()
         self.paced = 0
@@ -237,7 +274,9 @@ class Station:
             kept = [work for work in queue if keep(work)]
             queue.clear()
             queue.extend(kept)
-            if lane is _FRESH:
+            if lane is _RETRY:
+                self.counts.retries -= len(gone)
+            else:
                 self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
         return gone
 

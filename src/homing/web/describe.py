@@ -40,7 +40,7 @@ async def describe(parts: Parts, row: DeliveryRow, *, now: int) -> Described:
         arrived=row.arrived,
         delivery=delivery,
         endpoint=endpoint,
-        in_flight=engine.in_flight(delivery.id),
+        in_flight=engine.in_flight(delivery.id, delivery.endpoint_id),
         schedule=schedule,
         rules=engine.rules_of(delivery.tenant),
     )

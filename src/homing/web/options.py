@@ -14,6 +14,7 @@ from homing.model import Target
 from homing.policy.quota import Quota
 from homing.ports import AdminStore, ViewStore
 from homing.web.metrics import More
+from homing.web.ping import StorePing
 from homing.web.quotas import Quotas
 from homing.web.room import Room
 from homing.web.simulation import Simulate
@@ -60,6 +61,7 @@ class Parts(Struct, frozen=True):
     options: WebOptions
     started_at: int = 0
     room: Room = field(default_factory=Room)  # for bodies
+    ping: StorePing = field(default_factory=StorePing)
     # Look for room or for an equal one, then write: of two at a time both would find it so.
     subscribing: asyncio.Lock = field(default_factory=asyncio.Lock)
     slices: Slices = field(default_factory=Slices)  # of explaining filters

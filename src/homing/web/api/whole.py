@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from homing.errors import Invalid, ShuttingDown, StoreUnavailable, Unavailable
 from homing.web.answer import Answer, json_answer
 from homing.web.api.status import well
@@ -15,7 +13,6 @@ from homing.web.schemas_status import Well
 from homing.web.show import ledger_view, time_text
 
 STUCK_AFTER_MS = 60_000
-PING_WITHIN_S = 5.0
 
 
 async def ledger(call: Call) -> Answer:
@@ -47,11 +44,7 @@ async def readyz(call: Call) -> Answer:
         raise StoreUnavailable(f"A commit has not been answered since {at}.")
     if not pulse.store_ok:
         raise StoreUnavailable("The last commit failed.")
-    try:
-        async with asyncio.timeout(PING_WITHIN_S):
-            await call.parts.views.ping()
-    except TimeoutError:
-        raise StoreUnavailable("It does not answer.") from None
+    await call.parts.ping(call.parts.views)
     return json_answer(well(pulse.gate, pulse.clock, now=call.now))
 
 
