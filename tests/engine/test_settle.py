@@ -64,10 +64,11 @@ def test_enough_outcomes_do_not_wait() -> None:
         world.sender.scripts[SLOW] = always(200, latency_ms=SECOND)
         await world.subscribe(SLOW, "slow")
         for number in range(ENOUGH):
+            world.sender.scripts[f"{URL}/{number}"] = always(200, latency_ms=5)
             await world.subscribe(f"{URL}/{number}", "many")
         await world.publish("slow")
         await world.publish("many")
-        await world.settled()
+        await world.wait(6)
         rows = await world.deliveries(status=Status.DELIVERED)
         assert len(rows) == ENOUGH
 

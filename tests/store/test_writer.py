@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import signal
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,7 @@ from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
 from homing.store.wire import Call
-from homing.store.writer import Remote, Writer, shares
+from homing.store.writer import Remote, Writer, take_share
 from store.build import Maker
 
 
@@ -191,19 +192,50 @@ async def test_a_row_that_is_refused_fails_its_own_call_alone(tmp_path: Path) ->
     [
         ("p", ["p"]),
         ("s", ["s"]),
-        ("ssd", ["ssd"]),
+        ("lsld", ["ls", "ld"]),
         ("ps", ["p", "s"]),
-        ("sp", ["sp"]),
-        ("ppsd", ["pp", "sd"]),
-        ("spsps", ["spsp", "s"]),
+        ("sp", ["p", "s"]),
+        ("ppsd", ["pp", "s", "d"]),
+        ("lspsp", ["pp", "ls", "s"]),
+        ("l" * 20, ["l" * 16, "l" * 4]),
     ],
 )
-def test_publishers_do_not_wait_for_outcomes_that_came_after_them(
+def test_publishes_go_first_and_each_large_call_has_its_own_commit(
     come: str, together: list[str]
 ) -> None:
-    methods = {"p": "publish", "s": "settle", "d": "due"}
-    calls: list[Call] = [("flow", methods[letter], (), {}) for letter in come]
-    assert ["".join(call[1][0] for call in share) for share in shares(calls)] == together
+    methods = {"p": "publish", "s": "settle", "d": "due", "l": "last_id"}
+    waiting: list[Call] = [("flow", methods[letter], (), {}) for letter in come]
+    shares: list[str] = []
+    while waiting:
+        shares.append("".join(call[1][0] for call in take_share(waiting)))
+    assert shares == together
+
+
+async def test_a_publish_overtakes_outcomes_that_wait_to_be_written(tmp_path: Path) -> None:
+    """The child is stopped while the calls come, so it finds all of them at once."""
+    writer, flow, admin = await opened(tmp_path / "homing.db")
+    make = Maker()
+    endpoint = make.endpoint()
+    await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    version = await admin.catalog_version()
+    assert writer.process is not None
+    order: list[str] = []
+
+    async def noted(name: str, call: Awaitable[object]) -> None:
+        await call
+        order.append(name)
+
+    os.kill(writer.process.pid, signal.SIGSTOP)
+    calls = [
+        *(noted("settle", flow.settle(SettleBatch(number=n))) for n in range(1, 6)),
+        noted("publish", published(flow, make.event(), 1, version)),
+    ]
+    tasks = [asyncio.create_task(call) for call in calls]
+    await asyncio.sleep(0)
+    os.kill(writer.process.pid, signal.SIGCONT)
+    await asyncio.gather(*tasks)
+    assert order == ["publish", *["settle"] * 5]
+    await writer.close()
 
 
 async def test_calls_larger_than_the_line_arrive_whole_and_in_order(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from homing.ports import Answer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
 
+STARTS_MOST = 64  # attempts that begin in one turn of the event loop
 # Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
@@ -204,9 +205,13 @@ class Dispatcher(Shelf):
         self._wake_due()
         if self.shut:
             return
+        left = STARTS_MOST
         for lane in LANES:
             turns = self._turns[lane]
             while self.has_slot(lane):
+                if (left := left - 1) < 0:
+                    self._pump_soon()
+                    return
                 station, now = turns.next(), self._clock.now()
                 if station is None or now >= self._held.good_until:
                     break  # Looked at each time: we may have been stopped on the way.

@@ -21,8 +21,8 @@ from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
 
-LOAD_MOST = 256  # endpoints in one statement
-ROWS_MOST = 2_048  # in one statement, about
+LOAD_MOST = 64  # endpoints in one statement: a publish may have to wait for it
+ROWS_MOST = 512  # in one statement, about
 ROWS_LEAST = 16
 NEW_MOST = 1_000  # for one endpoint
 AGAIN_MS = 1_000  # after a store that did not answer

@@ -4,6 +4,9 @@ A commit starts when none is running and enough has finished, or soon, or when s
 it: writing many outcomes together costs far less, and nobody but the log is waiting for a success.
 What finishes while a commit runs goes into the next. While the store cannot commit, no new attempt
 starts; finished outcomes wait here and are settled first.
+
+Commits are bounded, and tenants have their share of each (``settle_queue``). Deciding a batch and
+applying it are done in slices: the event loop serves others between them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -21,17 +24,18 @@ from homing.engine.core import Core
 from homing.engine.decide import Decision, Ended, Item, Later, Report, Stray
 from homing.engine.dispatch import Dispatcher
 from homing.engine.recent import Recent
+from homing.engine.settle_queue import SettleQueue
 from homing.errors import HomingError, LostLeases, StaleEndpoints
-from homing.model import Attempt, Outcome, Work, show_id
+from homing.model import Attempt, Delivery, Endpoint, Outcome, Work, show_id
 from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.ports import SettleBatch
 
 log = structlog.get_logger("homing.settle")
 
-BATCH_MOST = 1_000
 ENOUGH = 256  # outcomes that are written without waiting for more …
 SOON_MS = 20  # … or so long after the first
+SLICE = 64  # outcomes that are decided, or applied, in one turn of the event loop
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -42,7 +46,7 @@ class Settler:
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._core, self._dispatcher = core, dispatcher
         self._flow, self._clock, self._held = core.flow, core.clock, core.held
-        self._items: list[Item] = []
+        self._waiting = SettleQueue()
         self._task: asyncio.Task[None] | None = None
         self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
         self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
@@ -63,10 +67,10 @@ class Settler:
 
     @property
     def unsettled(self) -> int:
-        return len(self._items)
+        return len(self._waiting)
 
     def add(self, item: Item) -> None:
-        self._items.append(item)
+        self._waiting.add(item, item.finished_at if type(item) is Made else self._clock.now())
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._settle_all())
         elif self._gathering is not None and self._enough():
@@ -74,8 +78,14 @@ class Settler:
 
     def _enough(self) -> bool:
         """Enough for a commit, or somebody waits for a slot, or nothing more is on its way."""
-        dispatcher, waiting = self._dispatcher, len(self._items)
-        if waiting >= ENOUGH or dispatcher.ready_count > 0:
+        dispatcher, waiting = self._dispatcher, len(self._waiting)
+        if self._waiting.shared(self._clock.now()) and not dispatcher.draining:
+            # Rationed outcomes come a ration at a time, however many wait for their slots.
+            if self._waiting.light >= ENOUGH:
+                return True
+            if waiting > SLICE:
+                return False
+        elif waiting >= ENOUGH or dispatcher.ready_count > 0:
             return True
         return dispatcher.airborne <= waiting and not self.accepting()
 
@@ -100,10 +110,11 @@ class Settler:
 
     async def _settle_all(self) -> None:
         try:
-            while self._items:
+            while self._waiting:
                 if not self._enough():
                     await self._more()
-                items, self._items = self._items[:BATCH_MOST], self._items[BATCH_MOST:]
+                rationed = not self._dispatcher.draining
+                items = self._waiting.take(self._clock.now(), rationed=rationed)
                 async with self.lock:
                     await self._settle(items)
                 self.since = None
@@ -121,8 +132,11 @@ class Settler:
                     items = self._ours(items)
                     if not items:
                         return
+                    # Before anything is waited for: a lease that is lost and taken again
+                    # meanwhile does not cover what was begun under the first.
+                    fences = self._held.fences(map(_bucket_of, items))
                     decision = await self._decide(items)
-                    batch = decision.batch(number, self._held.fences(map(_bucket_of, items)))
+                    batch = decision.batch(number, fences)
                 # The same batch with the same number again, so that it is written once.
                 self.since = self._clock.now()
                 gone = await self._flow.settle(batch)
@@ -143,7 +157,7 @@ class Settler:
             else:
                 self.commits += 1
                 self._worked()
-                self._apply(items, decision, batch, gone)
+                await self._apply(items, decision, batch, gone)
                 return
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
@@ -205,41 +219,65 @@ class Settler:
             self._stale = frozenset()
         endpoints = {id_: stations[id_].endpoint for id_ in wanted if id_ in stations}
         decision = Decision(endpoints, self._core)
-        decision.take(items)
+        for part in _slices(items):
+            decision.take(part)
+            if part[-1] is not items[-1]:
+                await asyncio.sleep(0)
         return decision
 
     # --- after the commit --------------------------------------------------------------------
 
-    def _apply(
+    async def _apply(
         self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
     ) -> None:
-        for endpoint in batch.endpoints:
-            self._dispatcher.learn(endpoint, enabled=endpoint.id in decision.enabled)
-        for item in items:
-            self._land(item, just_enabled=item.endpoint_id in decision.enabled)
-        stations = self._dispatcher.stations
+        """Bring what is in memory up to what was written, endpoint by endpoint."""
+        changed = {endpoint.id: endpoint for endpoint in batch.endpoints}
+        waiting = {row.id: row for row in batch.waiting if row.id not in gone}
+        for part in _slices(items):
+            self._apply_part(part, decision.enabled, changed, waiting)
+            if part[-1] is not items[-1]:
+                await asyncio.sleep(0)
+        assert not changed, "an endpoint changed that no outcome is about"
+        for new in batch.notices:
+            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        await self._tell(batch, gone)
+
+    def _apply_part(
+        self,
+        items: Sequence[Item],
+        enabled: set[int],
+        changed: dict[int, Endpoint],
+        waiting: dict[int, Delivery],
+    ) -> None:
         touched = dict.fromkeys([item.endpoint_id for item in items])
-        touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
+        for endpoint_id in touched:
+            endpoint = changed.pop(endpoint_id, None)
+            if endpoint is not None:
+                self._dispatcher.learn(endpoint, enabled=endpoint_id in enabled)
+        for item in items:
+            self._land(item, just_enabled=item.endpoint_id in enabled)
+        stations = self._dispatcher.stations
         for endpoint_id in touched:
             station = stations.get(endpoint_id)
             if station is not None:
                 self._dispatcher.look(station)
-        for row in batch.waiting:
-            if row.id not in gone:
-                self._dispatcher.in_store(row)
-        for new in batch.notices:
-            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
-        self._tell(batch, gone)
+        if waiting:
+            for item in items:
+                row = waiting.pop(_delivery_of(item) or 0, None)
+                if row is not None:
+                    self._dispatcher.in_store(row)
 
-    def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+    async def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         """Count it, and log it."""
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
         self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
         self.recent.add(batch.attempts)
-        for attempt in batch.attempts:
+        for number, attempt in enumerate(batch.attempts, 1):
             if attempt.outcome is not _DELIVERED:
                 if self._tells:
                     self._log.info("attempt", **_told(attempt))
+                    if number % SLICE == 0:
+                        await asyncio.sleep(0)
             elif self._tells_all:
                 self._log.debug("attempt", **_told(attempt))
         for change in batch.transitions:
@@ -274,6 +312,15 @@ class Settler:
         return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
 
 
+def _slices(items: list[Item]) -> Iterator[list[Item]]:
+    """Split a batch into what is done in one turn of the event loop."""
+    if len(items) <= SLICE:
+        yield items
+        return
+    for begin in range(0, len(items), SLICE):
+        yield items[begin : begin + SLICE]
+
+
 def _told(attempt: Attempt) -> dict[str, Any]:
     """One wide line with everything decided: what happened to a delivery is one grep."""
     return {
@@ -289,6 +336,16 @@ def _told(attempt: Attempt) -> dict[str, Any]:
         "retry": attempt.retry,
         "due_at": attempt.due_at,
     }
+
+
+def _delivery_of(item: Item) -> int | None:
+    match item:
+        case Made():
+            return item.work.delivery.id
+        case Ended() | Stray() | Later():
+            return item.delivery.id
+        case Report():
+            return None
 
 
 def _bucket_of(item: Item) -> int:

@@ -17,7 +17,7 @@ from collections import deque
 from typing import Any, cast
 
 from homing.errors import StoreUnavailable
-from homing.store.wire import Call, Frames, write_call
+from homing.store.wire import Call, Frames, is_publish, write_call
 
 RECEIVE_BYTES = 1 << 20
 _LINE_BYTES = 4 << 20  # what may be on its way to the child; the kernel gives less if it must
@@ -26,11 +26,12 @@ _ENDED = "The writer's process ended."
 
 
 class Answers(asyncio.Protocol):
-    """The parent's end of a line: answers come in the order of the calls."""
+    """The parent's end of a line: answers come in the order of the calls, publishes apart."""
 
     def __init__(self, line: socket.socket | None = None) -> None:
         self._line = line
         self._frames = Frames()
+        self._publishes: deque[asyncio.Future[Any]] = deque()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._hung_up = False
         self.transport: asyncio.Transport | None = None
@@ -42,7 +43,7 @@ class Answers(asyncio.Protocol):
         if self.transport is None or self._hung_up:
             raise StoreUnavailable(_ENDED)  # as soon as it had begun, or by us
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        (self._publishes if is_publish(call) else self._waiting).append(future)
         self._write(self.transport, write_call(call))
         return future
 
@@ -57,8 +58,11 @@ class Answers(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._frames.add(data)
-        for fine, value in self._frames.answers():
-            future = self._waiting.popleft()
+        for publish, fine, value in self._frames.answers():
+            mine, others = self._waiting, self._publishes
+            if publish:
+                mine, others = others, mine
+            future = (mine or others).popleft()  # A child that cannot begin tells whoever is first.
             if future.done():
                 continue  # Who asked has stopped waiting.
             if fine:
@@ -68,7 +72,8 @@ class Answers(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.transport = None
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._publishes, *self._waiting]
+        self._publishes, self._waiting = deque(), deque()
         for future in waiting:
             if not future.done():
                 future.set_exception(StoreUnavailable(_ENDED))

@@ -88,11 +88,11 @@ async def _answer(flow: Flow, call: Call) -> bytes:
     try:
         return write_answer(call, await getattr(flow, method)(*args, **kwargs))
     except HomingError as error:
-        return write_error(error)
+        return write_error(error, call)
     except asyncpg.PostgresError as error:  # Only its kind: its text could quote a row.
-        return write_error(RuntimeError(f"{method}: {type(error).__name__}"))
+        return write_error(RuntimeError(f"{method}: {type(error).__name__}"), call)
     except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
-        return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"))
+        return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"), call)
 
 
 async def _serve(line: socket.socket, frames: Frames, flow: Flow) -> None:

@@ -20,7 +20,8 @@ from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
 Call = tuple[str, str, tuple[Any, ...], dict[str, Any]]  # port, method, arguments
 
 _HEAD = struct.Struct("!QB")
-_PICKLED, _PUBLISH, _SETTLE = range(3)
+_PICKLED, _PUBLISH, _SETTLE, _PUBLISH_ERROR = range(4)
+_OF_PUBLISH = {_PUBLISH, _PUBLISH_ERROR}
 
 
 class _Publish(Struct, array_like=True):
@@ -69,9 +70,15 @@ def write_answer(call: Call, value: object) -> bytes:
     return _frame(_PICKLED, pickle.dumps((True, value), protocol=5))
 
 
-def write_error(error: Exception) -> bytes:
+def write_error(error: Exception, call: Call | None = None) -> bytes:
     """The frame of what a call raised."""
-    return _frame(_PICKLED, pickle.dumps((False, error), protocol=5))
+    kind = _PUBLISH_ERROR if call is not None and is_publish(call) else _PICKLED
+    return _frame(kind, pickle.dumps((False, error), protocol=5))
+
+
+def is_publish(call: Call) -> bool:
+    """Return whether it is a publish: those are answered in their own order, before the rest."""
+    return call[1] == "publish"
 
 
 def _read_answer(kind: int, content: memoryview) -> tuple[bool, Any]:
@@ -95,10 +102,10 @@ class Frames:
         for kind, content in self._whole():
             yield _read_call(kind, content)
 
-    def answers(self) -> Iterator[tuple[bool, Any]]:
-        """Fine, and the value; or not, and the error."""
+    def answers(self) -> Iterator[tuple[bool, bool, Any]]:
+        """Whether it answers a publish; then: fine, and the value; or not, and the error."""
         for kind, content in self._whole():
-            yield _read_answer(kind, content)
+            yield kind in _OF_PUBLISH, *_read_answer(kind, content)
 
     def _whole(self) -> Iterator[tuple[int, memoryview]]:
         """Contents are copies: what is decoded may refer to them."""

@@ -2,8 +2,9 @@
 
 apsw gives the GIL back and takes it again with every statement; beside a busy event loop each of
 these takes longer than the statement itself. Here the loop's process sends a call (port, method,
-arguments) over a socket pair, and a child runs it inline and answers, in order. Calls that wait
-together share one COMMIT and are answered after it. The child has no life of its own: it ends with
+arguments) over a socket pair, and a child runs it inline and answers. Calls that wait together
+share one COMMIT and are answered after it; but publishes go first and wait for no other call than
+the one under way. The child has no life of its own: it ends with
 its parent, by the kernel's hand if need be, and holds no lock; the parent holds the lock file. If
 the child alone ends, what it was asked is StoreUnavailable, the next call starts another, and a
 batch that it had committed without an answer is known by its number.
@@ -30,7 +31,10 @@ from homing.store.line import RECEIVE_BYTES, end_with_parent
 from homing.store.lock import Lock
 from homing.store.seals import Seals
 from homing.store.sqlite import SqliteDb, to_its_end
-from homing.store.wire import Call, Frames, write_answer, write_error
+from homing.store.wire import Call, Frames, is_publish, write_answer, write_error
+
+LARGE = {"settle", "due", "do_chore", "remove_history", "fold_rollups"}  # methods of many rows
+SMALL_MOST = 16  # other calls that share a COMMIT
 
 
 class Writer(Child):
@@ -86,18 +90,18 @@ class _Calls:
         self._line = line
         self._frames = Frames()
 
-    def next(self) -> list[Call]:
-        """All calls that have come, at least one; empty when the parent has hung up."""
-        calls: list[Call] = []
-        while not calls:
-            data = self._line.recv(RECEIVE_BYTES)
-            if not data:
-                return []
+    def add_to(self, waiting: list[Call]) -> bool:
+        """Append the calls that have come, at least one if none waits; False: there are none."""
+        while True:
+            data = self._line.recv(RECEIVE_BYTES) if not waiting else self._more()
+            if not data and not waiting:
+                return False  # The parent has hung up.
             while data:  # There may be more; it is taken without waiting.
                 self._frames.add(data)
                 data = self._more()
-            calls = list(self._frames.calls())
-        return calls
+            waiting += self._frames.calls()
+            if waiting:
+                return True
 
     def _more(self) -> bytes:
         try:
@@ -128,7 +132,7 @@ class _Child:
             return self._db.grouped(lambda: [self._answer(call, grouped=True) for call in calls])
         except StoreUnavailable as error:
             self._ports = self._fresh_ports()  # They remember what was undone.
-            return [write_error(error) for _ in calls]
+            return [write_error(error, call) for call in calls]
         except apsw.Error:  # A bug in one of them: each by itself, so that the others are done.
             self._ports = self._fresh_ports()
             return [self._answer(call, grouped=False) for call in calls]
@@ -139,20 +143,30 @@ class _Child:
             answer = to_its_end(getattr(self._ports[port], method)(*args, **kwargs))
             return write_answer(call, answer)
         except HomingError as error:
-            return write_error(error)
+            return write_error(error, call)
         except apsw.Error as error:
             if grouped:
                 raise  # The group is undone, and all of it is answered so.
-            return write_error(RuntimeError(f"{method}: {type(error).__name__}"))
+            return write_error(RuntimeError(f"{method}: {type(error).__name__}"), call)
         except Exception as error:  # noqa: BLE001 - a bug is raised where it was asked for
-            return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"))
+            return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"), call)
 
 
-def shares(calls: list[Call]) -> list[list[Call]]:
-    """What shares a COMMIT: publishers do not wait for the outcomes that came after them."""
-    publishes = [n for n, call in enumerate(calls, 1) if call[1] == "publish"]
-    last = publishes[-1] if publishes else len(calls)
-    return [share for share in (calls[:last], calls[last:]) if share]
+def take_share(waiting: list[Call]) -> list[Call]:
+    """Take the calls of the next COMMIT off those that wait.
+
+    Publishes go first, all of them. Of the rest some small calls share a commit, or one large call
+    has its own: after it a publish that came meanwhile is next.
+    """
+    share = [call for call in waiting if is_publish(call)]
+    if share:
+        waiting[:] = [call for call in waiting if not is_publish(call)]
+        return share
+    count = next((n for n, call in enumerate(waiting[:SMALL_MOST], 1) if call[1] in LARGE), 0)
+    count = count or SMALL_MOST
+    share = waiting[:count]
+    del waiting[:count]
+    return share
 
 
 def main(number: str, path: str, node: str) -> None:
@@ -168,9 +182,9 @@ def main(number: str, path: str, node: str) -> None:
         gc.freeze()  # What is there stays; rows are plain values, which make no garbage.
         gc.set_threshold(50_000, 20, 50)
         with contextlib.suppress(ConnectionError):  # The parent was killed.
-            while come := calls.next():
-                for together in shares(come):
-                    line.sendall(b"".join(child.answers(together)))
+            waiting: list[Call] = []
+            while calls.add_to(waiting):
+                line.sendall(b"".join(child.answers(take_share(waiting))))
         to_its_end(db.close())
 
 

@@ -1,0 +1,166 @@
+"""The outcomes that wait to be written: tenants take turns, and no commit is large.
+
+A tenant alone has the store to itself, and its outcomes are written in the order in which they
+came. While outcomes of several tenants come, each commit takes a few of each tenant in turn. What
+costs most is rationed then: a failed attempt holds its slot until it is written, so a tenant whose
+URLs all refuse makes no more attempts than its ration. The outcomes of one endpoint always stay in
+order, because health counts them in the order in which they finished.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+
+from homing.engine.attempt import Made
+from homing.engine.decide import Item, Report
+from homing.model import Outcome
+
+COMMIT_ROWS_MAX = 256  # outcomes in one commit: a publish never waits for more than these
+TURN_ROWS = 16  # of one tenant, before another has its turn
+SHARED_MS = 10_000  # so long after an outcome of another tenant the store is shared
+FAILURE_COST = 4  # of a failed attempt: it was dialled, and it is decided, logged and tried again
+TENANT_RATION = 32  # cost of one tenant in one commit, while the store is shared
+COMMIT_RATION = 256  # cost of all tenants in one commit, while the store is shared
+_ENDLESS = 1 << 40
+_DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
+
+
+class _Tenant:
+    """The outcomes of one tenant: those that may go at once, and those that are rationed.
+
+    Each has its number in the order of arrival.
+    """
+
+    __slots__ = ("costly", "light")
+
+    def __init__(self) -> None:
+        self.light: deque[tuple[int, Item]] = deque()
+        self.costly: deque[tuple[int, Item]] = deque()
+
+    def next(self) -> deque[tuple[int, Item]]:
+        """Return the part whose first outcome came first."""
+        if not self.costly or (self.light and self.light[0][0] < self.costly[0][0]):
+            return self.light
+        return self.costly
+
+
+class SettleQueue:
+    """Outcomes by tenant, in turns."""
+
+    def __init__(self) -> None:
+        self._new: list[Item] = []  # in the order in which they came
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()  # the next tenant is first
+        self._behind: Counter[int] = Counter()  # endpoint → its outcomes among the costly ones
+        self._sorted = self._number = 0  # outcomes in ``_tenants``; those that ever were
+        self._last_tenant = ""
+        self._shared_until = 0
+        self.light = 0  # waiting outcomes that are not rationed, about
+
+    def __len__(self) -> int:
+        return len(self._new) + self._sorted
+
+    def add(self, item: Item, now: int) -> None:
+        """Append an outcome; one of another tenant than the last makes the store a shared one."""
+        self._new.append(item)
+        if isinstance(item, Made):
+            tenant = item.work.delivery.tenant
+            self.light += item.outcome is _DELIVERED
+        elif isinstance(item, Report):
+            return
+        else:
+            tenant = item.delivery.tenant
+        if tenant != self._last_tenant:
+            if self._last_tenant:
+                self._shared_until = now + SHARED_MS
+            self._last_tenant = tenant
+
+    def shared(self, now: int) -> bool:
+        """Return whether outcomes of several tenants have come of late."""
+        return now < self._shared_until
+
+    def take(self, now: int, *, rationed: bool = True) -> list[Item]:
+        """Take the outcomes of the next commit off the queue."""
+        rationed = rationed and self.shared(now)
+        if not rationed and not self._sorted:
+            taken, self._new = self._new[:COMMIT_ROWS_MAX], self._new[COMMIT_ROWS_MAX:]
+            self.light = len(self._new)
+            return taken
+        self._sort()
+        taken = self._in_turns(COMMIT_RATION if rationed else _ENDLESS)
+        self._sorted -= len(taken)
+        self.light = sum(len(tenant.light) for tenant in self._tenants.values())
+        return taken
+
+    def _sort(self) -> None:
+        new, self._new = self._new, []
+        for item in new:
+            name = _tenant_of(item)
+            tenant = self._tenants.get(name)
+            if tenant is None:
+                tenant = self._tenants[name] = _Tenant()
+            self._number += 1
+            if _cost(item) or item.endpoint_id in self._behind:
+                tenant.costly.append((self._number, item))
+                self._behind[item.endpoint_id] += 1
+            else:
+                tenant.light.append((self._number, item))
+        self._sorted += len(new)
+
+    def _in_turns(self, ration: int) -> list[Item]:
+        """Take some of each tenant in turn, until the commit is full or the ration is used up."""
+        taken: list[Item] = []
+        turns = deque((*it, min(TENANT_RATION, ration)) for it in self._tenants.items())
+        if ration == _ENDLESS:
+            turns = deque((*it, ration) for it in self._tenants.items())
+        while turns and len(taken) < COMMIT_ROWS_MAX:
+            name, tenant, own = turns.popleft()
+            most = min(TURN_ROWS, COMMIT_ROWS_MAX - len(taken))
+            some, cost = self._turn(tenant, most, min(own, ration))
+            taken += some
+            ration -= cost
+            if some:
+                self._tenants.move_to_end(name)
+            if not tenant.light and not tenant.costly:
+                del self._tenants[name]
+            elif some:
+                turns.append((name, tenant, own - cost))
+        return taken
+
+    def _turn(self, tenant: _Tenant, most: int, ration: int) -> tuple[list[Item], int]:
+        """Take up to ``most`` of one tenant, in order; return them and what they cost."""
+        some: list[Item] = []
+        spent = 0
+        while len(some) < most:
+            part = tenant.next()
+            if part is tenant.costly and spent + _cost(part[0][1]) > ration:
+                part = tenant.light
+            if not part:
+                break
+            item = part.popleft()[1]
+            some.append(item)
+            if part is tenant.costly:
+                spent += _cost(item)
+                self._behind[item.endpoint_id] -= 1
+                if not self._behind[item.endpoint_id]:
+                    del self._behind[item.endpoint_id]
+        return some, spent
+
+
+def _tenant_of(item: Item) -> str:
+    match item:
+        case Made():
+            return item.work.delivery.tenant
+        case Report():
+            return ""
+        case _:
+            return item.delivery.tenant
+
+
+def _cost(item: Item) -> int:
+    match item:
+        case Made():
+            return 0 if item.outcome is _DELIVERED else FAILURE_COST
+        case Report():
+            return 0
+        case _:
+            return 1
