@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import heapq
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.policy.pace import AHEAD_MS, Pace, interval_us, take
+from homing.policy.pace import interval_us, take, turn_at
 
 
 def _played(arrivals: list[int], rate: float) -> list[int]:
-    """When each went, if it comes back at exactly the time it is told."""
-    waiting = [(at, number, False) for number, at in enumerate(arrivals)]
-    heapq.heapify(waiting)
-    pace, went = Pace(), []
-    while waiting:
-        now, number, waited = heapq.heappop(waiting)
-        pace, again_at = take(pace, interval_us=interval_us(rate), now=now, waited=waited)
-        if again_at is None:
-            went.append(now)
-        else:
-            assert now < again_at <= now + AHEAD_MS
-            heapq.heappush(waiting, (again_at, number, True))
+    """When each went, if all that wait come back when the next turn comes."""
+    interval = interval_us(rate)
+    last_us, went = -interval, []
+    clock = 0
+    for at in sorted(arrivals):
+        now = max(at, clock)
+        taken = take(last_us, interval_us=interval, now=now, waited=now > at)
+        if taken is None:
+            now = turn_at(last_us, interval_us=interval)
+            taken = take(last_us, interval_us=interval, now=now, waited=True)
+        assert taken is not None
+        last_us, clock = taken, now
+        went.append(now)
     return went
 
 
@@ -48,35 +47,24 @@ def test_a_quiet_hour_earns_no_burst() -> None:
     assert _played([0, 3_600_000, 3_600_000], 1) == [0, 3_600_000, 3_601_000]
 
 
-def test_newcomers_do_not_overtake() -> None:
-    pace, _ = take(Pace(), interval_us=1_000_000, now=0, waited=False)
-    pace, second = take(pace, interval_us=1_000_000, now=10, waited=False)
-    assert second == 1_000
-    pace, third = take(pace, interval_us=1_000_000, now=1_000, waited=False)
-    assert third == 2_000  # The turn at 1,000 belongs to the second.
-    _, now = take(pace, interval_us=1_000_000, now=1_000, waited=True)
-    assert now is None
-
-
 def test_whoever_is_a_little_late_still_has_his_turn() -> None:
-    pace = Pace()
-    for _ in range(3):
-        pace, _ = take(pace, interval_us=100_000, now=0, waited=False)
-    for late_at, following in ((130, 200), (240, 300)):
-        pace, now = take(pace, interval_us=100_000, now=late_at, waited=True)
-        assert (now, pace.next_us) == (None, following * 1000)
+    last_us = 0
+    for late_at, counted_from in ((130, 100), (240, 200)):
+        taken = take(last_us, interval_us=100_000, now=late_at, waited=True)
+        assert taken == counted_from * 1000
+        last_us = taken
+
+
+def test_whoever_is_very_late_begins_anew() -> None:
+    assert take(0, interval_us=100_000, now=5_000, waited=True) == 5_000_000
+
+
+def test_a_turn_that_is_still_to_come_is_not_taken() -> None:
+    assert take(0, interval_us=1_000_000, now=999, waited=True) is None
+    assert turn_at(0, interval_us=1_000_000) == 1_000
+    assert turn_at(1, interval_us=1_000_000) == 1_001  # never before its time
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(1, 1_000_000), (3, 333_334), (1000, 1000)])
 def test_the_interval_is_rounded_up(rate: float, expected: int) -> None:
     assert interval_us(rate) == expected
-
-
-def test_turns_are_given_for_a_minute_ahead() -> None:
-    pace, answers = Pace(), []
-    for _ in range(70):
-        pace, at = take(pace, interval_us=1_000_000, now=0, waited=False)
-        answers.append(at)
-    assert answers[0] is None
-    assert answers[1:61] == [n * 1000 for n in range(1, 61)]
-    assert set(answers[61:]) == {AHEAD_MS}

@@ -7,6 +7,7 @@ and its transaction refuses an older one: a subscription just created is never m
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from homing.model import Subscription
 from homing.policy.admission import EventDraft
@@ -29,6 +30,7 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
+        self._at_endpoint: Counter[int] = Counter()  # how many there are, by endpoint
         self._twins: dict[int, int] = {}  # of a subscription, the one that sends its old version
         self._wants: dict[str, TenantWants] = {}  # per tenant: of those that want not all
         self._changed: dict[str, int] = {}  # per tenant: the version of its last change
@@ -42,6 +44,14 @@ class Catalog:
         """What sends the old version of this one, if there is such a subscription."""
         twin_id = self._twins.get(subscription_id)
         return None if twin_id is None else self._by_id.get(twin_id)
+
+    def rate_of(self, subscription_id: int) -> float | None:
+        subscription = self._by_id.get(subscription_id)
+        return subscription.rate_per_second if subscription is not None else None
+
+    def is_alone_at(self, endpoint_id: int) -> bool:
+        """Whether no two subscriptions have this endpoint."""
+        return self._at_endpoint[endpoint_id] <= 1
 
     def match(
         self,
@@ -103,11 +113,15 @@ class Catalog:
             self._changed[subscription.tenant] = max(
                 subscription.version, self.changed(subscription.tenant)
             )
+            before = self._by_id.pop(subscription.id, None)
+            if before is not None:
+                self._at_endpoint[before.endpoint_id] -= 1
+                if not self._at_endpoint[before.endpoint_id]:
+                    del self._at_endpoint[before.endpoint_id]
             if subscription.deleted_at is None:
                 self._by_id[subscription.id] = subscription
+                self._at_endpoint[subscription.endpoint_id] += 1
                 self._index.add(subscription)
-            else:
-                self._by_id.pop(subscription.id, None)
             version = max(version, subscription.version)
         self.version = version
 

@@ -16,10 +16,9 @@ import structlog
 
 from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
-from homing.engine.decide import REPORT_EVERY_MS, Ended, Later, Stray
+from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
 from homing.engine.load import Loader
-from homing.engine.pace import Pacer
-from homing.engine.shelf import Shelf
+from homing.engine.rated import Rated
 from homing.engine.station import LANES, Station, within_reach
 from homing.model import (
     Endpoint,
@@ -45,12 +44,12 @@ STARTS_MOST = 64  # attempts that begin in one turn of the event loop
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
 
-class Dispatcher(Shelf):
+class Dispatcher(Rated):
     """Stations, lanes and the heap. Everything here runs on the event loop, in small steps."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self._sender, self._catalog = core.sender, core.catalog
+        self._sender = core.sender
         options = core.options
         self._loader = Loader(
             core.flow,
@@ -64,7 +63,6 @@ class Dispatcher(Shelf):
             goes_at_once=self._goes_at_once,
         )
         self.read_again = self._loader.endpoint  # its row was changed by somebody else
-        self._pacer = Pacer(options.host_rate_per_second)
         self._letters = Letters(deadline_of=options.deadline_of)
         self._grounded = asyncio.Event()
         self.paused = False  # the store cannot settle: nothing new starts
@@ -76,7 +74,6 @@ class Dispatcher(Shelf):
         self._soon: asyncio.Handle | None = None
         # Set by the engine: where answers, and stations whose time has come, go.
         self.on_made: Callable[[Made], None]
-        self.on_unsendable: Callable[[Stray | Ended | Later], None]
         self.on_time: Callable[[Station, int], None]
         self.may_expire: Callable[[int], bool]
 
@@ -117,6 +114,8 @@ class Dispatcher(Shelf):
                 self._loader.endpoint(delivery.endpoint_id)
                 continue
             touched[station] = None
+            if station.rated:
+                self._shared_now(station)
             if self._takes_fresh(station, delivery):
                 station.fresh.append(work)
                 self._put(work)
@@ -156,7 +155,7 @@ class Dispatcher(Shelf):
             station.due_later(self._clock.now())
         held = endpoint.hold_until > self._clock.now()  # What waits so long waits in the store.
         if enabled or held or not station.enabled:
-            self._taken_off(station.put_back())
+            self._put_back(station)
             self._loader.go()  # There may be room for others now.
         if not (station.enabled or held_before):
             station.expire_at = 0
@@ -216,6 +215,8 @@ class Dispatcher(Shelf):
                 if station is None or now >= self._held.good_until:
                     break  # Looked at each time: we may have been stopped on the way.
                 self.start(station, lane, now)
+        if self._pacer.next_at is not None:
+            self._set_timer()
 
     def start(self, station: Station, lane: Lane, now: int) -> None:
         """The next of a lane goes, or is found not to."""
@@ -235,10 +236,9 @@ class Dispatcher(Shelf):
             epoch = self._epoch(delivery)
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
         elif (subscription.rate_per_second or self._pacer.host_rate) and (
-            later := self._pacer.later(subscription, station.host, delivery, now)
-        ):
-            station.in_flight[delivery.id] = lane
-            self.on_unsendable(Later(delivery, later, self._epoch(delivery)))
+            pace := self._pacer.take(subscription, (station, lane), now)
+        ) is not None:
+            self._wait_for(pace, station, work, lane, now)
         else:
             station.flying[lane] += 1
             rank = station.rank
@@ -346,17 +346,22 @@ class Dispatcher(Shelf):
             station.wake_at = None
             self.on_time(station, now)
             self.look(station)
+        for pace, (station, lane) in self._pacer.due(now):
+            self._call(pace, station, lane, now)
         self._set_timer()
 
     @property
     def next_at(self) -> int | None:
         """Nothing happens by itself before this time; None: never."""
-        return self._heap[0][0] if self._heap else None
+        times = [self._heap[0][0]] if self._heap else []
+        if self._pacer.next_at is not None:
+            times.append(self._pacer.next_at)
+        return min(times, default=None)
 
     def _set_timer(self) -> None:
-        if not self._heap:
+        at = self.next_at
+        if at is None:
             return
-        at = self._heap[0][0]
         if self._timer is not None:
             if self._timer_at <= at:
                 return

@@ -316,6 +316,11 @@ class Engine:
     def rules_of(self, tenant: str) -> HealthRules:
         return self._options.rules_of(tenant)
 
+    def is_rated(self, subscription: Subscription | None) -> bool:
+        """Whether its deliveries may have to wait for a rate: its own, or that of all hosts."""
+        own = subscription.rate_per_second if subscription is not None else None
+        return bool(own or self._options.host_rate_per_second)
+
     def gate(self) -> GateView:
         return self._gate.view()
 

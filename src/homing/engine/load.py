@@ -37,7 +37,7 @@ class _Asked:
         self.station, self.fresh, self.retry = station, fresh, retry  # so many new ones
         self.more_fresh, self.next_due = station.more_fresh, station.next_due
         self.known = station.known()
-        here = len(station.in_flight)  # What is here already is read again.
+        here = len(station.in_flight) + station.aside_count  # What is here is read again.
         self.ask = DueAsk(
             endpoint_id=station.endpoint.id,
             bucket=station.endpoint.bucket,

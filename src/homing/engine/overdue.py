@@ -62,7 +62,11 @@ def _due_since(station: Station, dispatcher: Dispatcher, now: int) -> int | None
         return None
     times: list[int] = []
     for lane in LANES:
-        free = dispatcher.may_start(station, lane) and station.flying[lane] < station.ramp.slots
+        free = (
+            lane not in station.rated
+            and dispatcher.may_start(station, lane)
+            and station.flying[lane] < station.ramp.slots
+        )
         if not free:
             continue
         queue = station.queue(lane)

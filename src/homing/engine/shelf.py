@@ -34,6 +34,7 @@ class Shelf:
         self._turns: dict[Lane, LaneSlots[Station]] = {
             lane: LaneSlots(slots) for lane, slots in self.slots.items()
         }
+        self._aside = 0
         self.shut = False  # the gate is closed: only canaries start
         self.airborne = 0  # attempts made and not yet settled, probes included
         self._airborne_most = UNSETTLED_MOST + core.options.fresh_slots + core.options.retry_slots
@@ -76,8 +77,8 @@ class Shelf:
 
     @property
     def ready_count(self) -> int:
-        """Deliveries in the queues."""
-        return self._queued.count
+        """Deliveries in the queues, without those set aside until their rate lets them go."""
+        return self._queued.count - self._aside
 
     @property
     def ready_bytes(self) -> int:
@@ -102,6 +103,7 @@ class Shelf:
         health = station.endpoint.health
         return (
             not station.more_fresh  # else it would overtake what is in the store
+            and not station.rated  # what waits for a rate waits in the store
             and not station.loading
             and delivery.id > station.read_upto  # else a load may have brought it already
             and health.state is _ENABLED
@@ -189,9 +191,16 @@ class Shelf:
 
     def _filter(self, station: Station, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
         """Take off the queue what is not to be kept."""
+        aside = station.aside_count
         gone = station.take_off(lane, keep)
+        self._aside -= aside - station.aside_count
         self._taken_off(gone)
         return gone
+
+    def _put_back(self, station: Station) -> None:
+        """What is queued for it stays in the store, and will be read again."""
+        self._aside -= station.aside_count
+        self._taken_off(station.put_back())
 
     # --- what other processes do -------------------------------------------------------------
 
@@ -212,7 +221,7 @@ class Shelf:
     def unqueue(self, station: Station) -> None:
         """Something in the store was changed by another process: what is queued is read again."""
         station.stale = station.loading
-        self._taken_off(station.put_back())
+        self._put_back(station)
         self.look(station)
 
     def in_buckets(self, buckets: Iterable[int]) -> list[Station]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -45,6 +46,7 @@ class Station:
     """One endpoint at work."""
 
     __slots__ = (
+        "aside",
         "closed",
         "counts",
         "endpoint",
@@ -59,6 +61,7 @@ class Station:
         "paced",
         "probing",
         "ramp",
+        "rated",
         "read_upto",
         "reporting",
         "retry",
@@ -80,6 +83,9 @@ class Station:
         self.ramp = Ramp()
         self.fresh: deque[Work] = deque()
         self.retry: deque[Work] = deque()
+        self.rated: set[Lane] = set()  # lanes that wait for a rate: nothing of them is read
+        # Of subscriptions that wait for their rate while others of this endpoint go on.
+        self.aside: dict[tuple[int, Lane], deque[Work]] = {}
         self.paced = 0  # of ``fresh``: they waited their turn in the store, and were due
         self.in_flight: dict[int, Lane] = {}  # delivery id → how it went out
         self.flying = {Lane.FRESH: 0, Lane.RETRY: 0}
@@ -124,6 +130,7 @@ class Station:
             or self.fresh
             or self.retry
             or self.in_flight
+            or self.aside
             or self.loading
             or self.probing
             or self.endpoint.dropped_unreported
@@ -164,6 +171,8 @@ class Station:
         queue = self.fresh if lane is _FRESH else self.retry
         if not queue or self.flying[lane] >= self.ramp.slots:
             return False
+        if self.rated and lane in self.rated:
+            return False
         endpoint = self.endpoint
         return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
 
@@ -180,7 +189,7 @@ class Station:
         else:
             there = self.next_due is not None and self.next_due <= now
             queued = len(self.retry) + self.paced
-        if not there or self.loading or self.closed:
+        if not there or self.loading or self.closed or lane in self.rated:
             return False
         if not self.enabled or now < self.endpoint.hold_until:
             return False
@@ -195,7 +204,10 @@ class Station:
         """The store has this delivery, and it is not here."""
         if delivery.part == PART_FIRST:
             self.more_fresh = True
-        self.due_later(delivery.due_at)
+        if (
+            _FRESH not in self.rated or delivery.part != PART_FIRST
+        ):  # Else it is looked for in vain.
+            self.due_later(delivery.due_at)
         self.expire_at = min(self.expire_at, delivery.expires_at)
 
     def held_too_long(self, delivery: Delivery, now: int) -> bool:
@@ -221,6 +233,45 @@ class Station:
             self.paced -= 1
         return work
 
+    def put_first(self, lane: Lane, work: Work) -> None:
+        """It could not go: it is the next of its queue again."""
+        self.queue(lane).appendleft(work)
+        if lane is _RETRY:
+            self.counts.retries += 1
+        elif work.delivery.part != PART_FIRST:
+            self.paced += 1
+
+    def keep_first(self, lane: Lane, count: int) -> list[Work]:
+        """Leave the others of a queue to the store: they wait for a rate."""
+        queue, gone = self.queue(lane), list[Work]()
+        while len(queue) > count:
+            gone.append(queue.pop())
+            self.left_in_store(gone[-1].delivery)
+            if self.paced and lane is _FRESH and gone[-1].delivery.part != PART_FIRST:
+                self.paced -= 1
+        if lane is _RETRY:
+            self.counts.retries -= len(gone)
+        self.stale = self.stale or (self.loading and bool(gone))
+        return gone
+
+    @property
+    def aside_count(self) -> int:
+        return sum(map(len, self.aside.values())) if self.aside else 0
+
+    def set_aside(self, subscription_id: int, lane: Lane, work: Work) -> None:
+        self.aside.setdefault((subscription_id, lane), deque()).append(work)
+
+    def take_back(self, subscription_id: int, lane: Lane, count: int) -> None:
+        """The first of those that were set aside come to the head of their queue."""
+        there = self.aside.pop((subscription_id, lane), None)
+        if there is None:
+            return
+        back = [there.popleft() for _ in range(min(count, len(there)))]
+        for work in reversed(back):
+            self.put_first(lane, work)
+        if there:
+            self.aside[subscription_id, lane] = there
+
     def landed(self, delivery_id: int) -> None:
         """It is settled: what was read before may hold it as it was."""
         self.in_flight.pop(delivery_id, None)
@@ -233,6 +284,8 @@ class Station:
         ids = set(self.in_flight)
         ids.update(work.delivery.id for work in self.fresh)
         ids.update(work.delivery.id for work in self.retry)
+        for works in self.aside.values():
+            ids.update(work.delivery.id for work in works)
         return ids
 
     def begin_load(self) -> None:
@@ -256,18 +309,19 @@ class Station:
 
     def put_back(self) -> list[Work]:
         """Forget what is queued: it stays in the store, and will be read again."""
-        works = [*self.fresh, *self.retry]
+        works = [*self.fresh, *self.retry, *chain.from_iterable(self.aside.values())]
         for work in works:
             self.left_in_store(work.delivery)
         self.counts.retries -= len(self.retry)
         self.fresh.clear()
         self.retry.clear()
+        self.aside.clear()
         self.paced = 0
         self.stale = self.stale or self.loading  # A load that leaves them out as known is void.
         return works
 
     def take_off(self, lane: Lane, keep: Callable[[Work], bool]) -> list[Work]:
-        """Take off the queue what is not to be kept."""
+        """Take off the queue, and of what was set aside, all that is not to be kept."""
         queue = self.queue(lane)
         gone = [work for work in queue if not keep(work)]
         if gone:
@@ -278,6 +332,11 @@ class Station:
                 self.counts.retries -= len(gone)
             else:
                 self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
+        for key in [key for key in self.aside if key[1] is lane]:
+            there = self.aside.pop(key)
+            gone.extend(work for work in there if not keep(work))
+            if left := deque(work for work in there if keep(work)):
+                self.aside[key] = left
         return gone
 
     def next_time(self, now: int, *, report_every_ms: int) -> int | None:

@@ -38,6 +38,7 @@ class Facts(Struct, frozen=True):
     in_flight: Lane | None
     schedule: Schedule
     rules: HealthRules
+    rated: bool = False  # its subscription, or its host, takes only so many attempts a second
 
 
 def explain(facts: Facts, *, now: int) -> str:
@@ -211,7 +212,7 @@ def _cause(delivery: Delivery, endpoint: Endpoint, now: int) -> str:
     if delivery.replay:
         return f"it is a replay made at {accepted} and not yet attempted"
     if delivery.due_at > delivery.accepted_at:
-        return "it waits its turn: its subscription or host takes only so many a second"
+        return "it waits its turn: its subscription or host takes only so many attempts a second"
     if delivery.accepted_at < endpoint.health.enabled_since:
         enabled = _at(endpoint.health.enabled_since, now)
         return (
@@ -225,7 +226,10 @@ def _turn(delivery: Delivery, facts: Facts, now: int) -> str:
     due = _at(delivery.due_at, now)
     if delivery.due_at > now:
         return f"{_name(delivery, facts)} is due {due}"
-    return f"{_name(delivery, facts)} has been due since {due} and goes as soon as a slot is free"
+    begin = f"{_name(delivery, facts)} has been due since {due} and goes"
+    if facts.rated:
+        return f"{begin} in its turn: its subscription or host takes only so many attempts a second"
+    return f"{begin} as soon as a slot is free"
 
 
 def _end(facts: Facts, endpoint: Endpoint, now: int) -> str:

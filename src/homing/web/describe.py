@@ -43,6 +43,7 @@ async def describe(parts: Parts, row: DeliveryRow, *, now: int) -> Described:
         in_flight=engine.in_flight(delivery.id, delivery.endpoint_id),
         schedule=schedule,
         rules=engine.rules_of(delivery.tenant),
+        rated=engine.is_rated(subscription),
     )
     ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
     return Described(
