@@ -152,18 +152,22 @@ class _Child:
             return write_error(RuntimeError(f"{method}: {type(error).__name__}: {error}"), call)
 
 
-def take_share(waiting: list[Call]) -> list[Call]:
-    """Take the calls of the next COMMIT off those that wait.
+def take_share(waiting: list[Call], before: list[Call]) -> list[Call]:
+    """Take the calls of the next COMMIT off those that wait; ``before``: those of the last one.
 
     Publishes go first, all of them. Of the rest some small calls share a commit, or one large call
-    has its own: after it a publish that came meanwhile is next.
+    has its own. Commits of the two kinds alternate while both wait: a publish waits for one
+    bounded commit, and publishers that never pause cannot keep outcomes from being written.
     """
     share = [call for call in waiting if is_publish(call)]
-    if share:
+    rest = len(waiting) - len(share)
+    if share and not (rest and before and is_publish(before[0])):
         waiting[:] = [call for call in waiting if not is_publish(call)]
         return share
+    if share:
+        waiting.sort(key=is_publish)
     count = next((n for n, call in enumerate(waiting[:SMALL_MOST], 1) if call[1] in LARGE), 0)
-    count = count or SMALL_MOST
+    count = count or min(rest, SMALL_MOST)
     share = waiting[:count]
     del waiting[:count]
     return share
@@ -183,8 +187,10 @@ def main(number: str, path: str, node: str) -> None:
         gc.set_threshold(50_000, 20, 50)
         with contextlib.suppress(ConnectionError):  # The parent was killed.
             waiting: list[Call] = []
+            share: list[Call] = []
             while calls.add_to(waiting):
-                line.sendall(b"".join(child.answers(take_share(waiting))))
+                share = take_share(waiting, share)
+                line.sendall(b"".join(child.answers(share)))
         to_its_end(db.close())
 
 
