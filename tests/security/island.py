@@ -23,6 +23,7 @@ from typing import Any, cast
 NETWORK, NEAR, FAR = "20.1.0.0/16", "20.0.0.1", "20.0.0.2"
 RESOLVER = "127.0.0.53"
 ZONE = "hooks.example.net"
+SILENT = "silent"  # Names that begin with it get no answer, whatever the mood.
 UNSHARE = ("unshare", "--net", "--mount")
 UNSHARE_AS_USER = ("unshare", "--map-root-user", "--net", "--mount")
 _TRIAL = "ip link set lo up && ip link add near type veth peer name far && mount -t tmpfs none /mnt"
@@ -61,6 +62,7 @@ class Names(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.mood = Mood.WELL
         self.asked = 0
+        self.silent = 0  # questions that were not answered, well or not
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
@@ -68,7 +70,9 @@ class Names(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self.asked += 1
         answer = dns_answer(data, self.mood)
-        if answer is not None:
+        if answer is None:
+            self.silent += 1
+        else:
             self._transport.sendto(answer, addr)
 
 
@@ -79,6 +83,8 @@ def dns_answer(query: bytes, mood: Mood) -> bytes | None:
     end = query.index(b"\0", 12) + 5  # the name, its type and its class
     question, kind = query[12:end], query[end - 4 : end - 2]
     label = query[13 : 13 + query[12]]
+    if label.startswith(SILENT.encode()):
+        return None
     answers, code = b"", {Mood.SERVFAIL: 2, Mood.NXDOMAIN: 3}.get(mood, 0)
     if code == 0 and kind == b"\0\1":
         number = int(label[1:])

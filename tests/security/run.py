@@ -20,11 +20,13 @@ import structlog
 
 from security.clock_steps import clock_step_parts
 from security.doors import door_parts
+from security.idle_connections import idle_connection_parts
 from security.neighbours import neighbour_parts
 from security.outages import outage_parts
 from security.part import Part, Toll
 from security.receivers import receiver_parts
 from security.signatures import signature_parts
+from security.silent_names import silent_name_parts
 
 # Whoever has long forms of their own adds their function here.
 PARTS: tuple[Callable[..., list[Part]], ...] = (
@@ -34,6 +36,8 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     outage_parts,
     signature_parts,
     clock_step_parts,
+    silent_name_parts,
+    idle_connection_parts,
 )
 
 

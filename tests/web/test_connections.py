@@ -104,11 +104,20 @@ def test_the_idlest_is_closed_and_the_newcomer_stays(crowd: Crowd) -> None:
     assert len(crowd.connections) == 4
 
 
-def test_what_was_never_used_goes_before_what_is_kept_after_an_answer(crowd: Crowd) -> None:
-    crowd.come(asked=True)
-    unused = [crowd.come() for _ in range(3)]
-    crowd.come()
-    assert crowd.closed == unused[:1]
+def test_a_new_connection_has_the_longest_time_to_ask_something(crowd: Crowd) -> None:
+    kept = crowd.come(asked=True)
+    for _ in range(4):
+        crowd.come()
+    assert crowd.closed == [kept], "it has been idle the longest"
+
+
+def test_an_answer_that_is_not_taken_yet_goes_last(crowd: Crowd) -> None:
+    slow = crowd.come(asked=True)
+    slow.transport.unsent = 1
+    next_idle = crowd.come()
+    for _ in range(3):
+        crowd.come()
+    assert crowd.closed == [next_idle]
 
 
 def test_a_request_in_progress_stays_while_an_idle_one_exists(crowd: Crowd) -> None:

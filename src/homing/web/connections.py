@@ -1,10 +1,11 @@
 """How many connections callers may hold, and which of them are closed to make room.
 
 A connection is closed only when there are too many: in all, or, where the operator says so, from
-one address. Connections with a request in progress stay. Of the others, those on which nothing was
-ever asked go before those that are kept after an answer, the idlest first; half a request head
-counts as nothing. The address that holds the most gives way first, so a caller who opens thousands
-closes its own. Behind a proxy all callers have one address, and the rule is the idlest of all.
+one address. Connections with a request in progress stay. Of the others the idlest go first: idle
+since they were made, or since their last answer, and half a request head is no request. So a new
+connection has the longest time to ask something. The address that holds the most gives way first,
+so a caller who opens thousands closes its own. Behind a proxy all callers have one address, and the
+rule is the idlest of all.
 
 Bytes that have arrived and were not read yet are a request: their connection is not idle.
 
@@ -93,17 +94,17 @@ def source_of(client: tuple[str, int] | None) -> str:
     return network_of(host) if ":" in host else host
 
 
-def _idle(connections: Iterable[Any]) -> dict[str, list[tuple[int, float, int, Any]]]:
+def _idle(connections: Iterable[Any]) -> dict[str, list[tuple[bool, float, int, Any]]]:
     """Those without a request in progress, by source; the first to close is the smallest."""
-    idle: dict[str, list[tuple[int, float, int, Any]]] = {}
+    idle: dict[str, list[tuple[bool, float, int, Any]]] = {}
     asked = _with_unread(connections)
     for number, (connection, unread) in enumerate(asked):
         cycle = connection.cycle
         if unread or (cycle is not None and not cycle.response_complete):
             continue
-        rank = 0 if cycle is None else 2 if connection.transport.get_write_buffer_size() else 1
+        unsent = connection.transport.get_write_buffer_size() > 0  # They go last.
         idle.setdefault(connection.source, []).append(
-            (rank, connection.idle_at, number, connection)
+            (unsent, connection.idle_at, number, connection)
         )
     return idle
 
@@ -123,7 +124,7 @@ def _with_unread(connections: Iterable[Any]) -> list[tuple[Any, bool]]:
     return [(connection, number in ready) for connection, number in open_ones]
 
 
-def _of_the_largest(idle: dict[str, list[tuple[int, float, int, Any]]], count: int) -> list[Any]:
+def _of_the_largest(idle: dict[str, list[tuple[bool, float, int, Any]]], count: int) -> list[Any]:
     """So many of the idlest, each from the source that has the most left."""
     for group in idle.values():
         heapq.heapify(group)

@@ -1,0 +1,111 @@
+"""Scoreboard 36: idle connections, far more than the server may have descriptors.
+
+They come from this process and come again as soon as they are closed: silent ones, halves of a
+request head, and ones that asked something once. Meanwhile each event is published once, on a new
+connection; all must be accepted and delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from pathlib import Path
+
+from acceptance.running import Line, Receiver, Server
+from acceptance.test_connections import SAID, WITHIN_S, limited, publish_once
+from security.part import Part, Toll
+
+OPENERS = 50  # that open connections side by side
+EVERY_S = 0.02
+BOUNDLESS = "import homing.web.connections as it; it.ConnectionLimit.made = lambda *_: None; "
+
+
+def idle_connection_parts(*, quick: bool, seed: int) -> list[Part]:
+    """36 of the scoreboard."""
+    del seed
+    published = 200 if quick else 2_000
+    return [
+        Part(
+            "36",
+            "5,000 idle connections",
+            lambda at: crowded(at, idle=5_000, limit=1_024, published=published),
+            lambda at: crowded(at, idle=1_500, limit=1_024, published=50, before=BOUNDLESS),
+        )
+    ]
+
+
+class Crowd:
+    """Connections that are opened again when they are closed."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self._port, self._count = port, count
+        self.opened = self.closed = self.open = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room = asyncio.Semaphore(OPENERS)
+
+    async def __aenter__(self) -> Crowd:
+        self._tasks = [asyncio.create_task(self._hold(n)) for n in range(self._count)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _hold(self, number: int) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                async with self._room:
+                    await asyncio.sleep(0)
+                    reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                self.opened += 1
+                self.open += 1
+                try:
+                    writer.write(SAID[number % len(SAID)])
+                    while await reader.read(4096):
+                        pass
+                finally:
+                    self.open -= 1
+                    writer.transport.abort()
+            self.closed += 1
+            await asyncio.sleep(1)
+
+
+async def crowded(folder: Path, *, idle: int, limit: int, published: int, before: str = "") -> Toll:
+    """Publish while the connections are there."""
+    toll = Toll()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    receiver = Receiver(folder / "seen", delay_s=0)
+    option, code = limited(limit, limit)
+    server = Server(folder / "data", argv=(option, before + code))
+    async with receiver.listening():
+        await server.start()
+        try:
+            subscription = {"url": receiver.url, "types": ["a.*"]}
+            await Line(server.port).ask("POST", "/v1/subscriptions", subscription)
+            async with Crowd(server.port, idle) as crowd:
+                async with asyncio.timeout(WITHIN_S):
+                    while crowd.opened < idle:
+                        await asyncio.sleep(0.05)
+                codes = []
+                for n in range(published):
+                    codes.append(await publish_once(server.port, f"e{n}"))
+                    await asyncio.sleep(EVERY_S)
+                toll.figures |= {"opened": crowd.opened, "open": crowd.open}
+            answered = codes.count(202)
+            toll.fired = crowd.opened
+            toll.figures |= {"published": published, "answered": answered}
+            if answered < published:
+                toll.blame(f"{published - answered} of {published} publishes had no answer")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WITHIN_S):
+                    while len(receiver.arrivals) < answered:
+                        await asyncio.sleep(0.05)
+            if len(receiver.arrivals) < answered:
+                toll.blame(f"{answered - len(receiver.arrivals)} were not delivered")
+        finally:
+            await server.terminate()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return toll
