@@ -1,7 +1,8 @@
 """Counts the steps of a piece of Python, exactly: the same on every machine and at any load.
 
 A step is a line that is run, or a call into C. A call into C that walks its object (``list.count``,
-``str.split``, ``bytes.join``) counts once for each item or character of it.
+``str.split``, ``bytes.join``) counts once for each item or character of it. Searches in text do
+not: a scanner gives them the place where to begin, which is not seen here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _WALKING = {
     *("rpartition", "rsplit", "rstrip", "sort", "split", "splitlines", "strip", "translate"),
     "upper",
 }
+_SEARCHES = {"count", "find", "index", "rfind", "rindex"}
+_TEXT = (str, bytes, bytearray)
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set)
 
 
@@ -47,6 +50,8 @@ class Counted:
         if event == "c_call":
             walked = getattr(arg, "__self__", None)
             walks = arg.__name__ in _WALKING and isinstance(walked, _SIZED)
+            if arg.__name__ in _SEARCHES and isinstance(walked, _TEXT):
+                walks = False
             self.steps += len(walked) if walks and walked is not None else 1
 
 

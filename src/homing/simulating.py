@@ -1,16 +1,18 @@
 """Plays what the simulator page asks for, in processes of their own: ``homing simulate``.
 
 A simulation is work for a processor, and the server has other work. So it runs elsewhere, with a
-lower priority, one question at a time, and not for long.
+lower priority, one question at a time, and not for long. One question of each tenant waits in line:
+however often a tenant asks, the others take turns with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +31,8 @@ from homing.web.simulation import (
 )
 
 TIMEOUT_S = 60.0
+WAIT_S = 60.0  # in line, before a visitor is told to come back
+WAITING_MOST = 16
 KEPT_MOST = 16
 NICENESS = 10
 
@@ -46,22 +50,48 @@ class Simulator:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._schedules, self._rules, self._timeout_s = schedules, rules, timeout_s
-        self._playing = asyncio.Lock()
+        self._playing = asyncio.Lock()  # Who waits for it gets it in the order of asking.
+        self._askers: set[str | None] = set()  # tenants with a question; None: all tenants
         self._kept: dict[SimulationAsked, SimulationShown] = {}
 
-    async def __call__(self, asked: Sequence[SimulationAsked]) -> list[SimulationShown]:
-        """Raises TooMany while another is played; Unavailable where it fails or takes too long."""
+    async def __call__(
+        self, asked: Sequence[SimulationAsked], tenant: str | None = None
+    ) -> list[SimulationShown]:
+        """Raises TooMany while this tenant has another; Unavailable if it fails or takes too long.
+
+        ``tenant`` is whose visitor asks; None: one who sees all tenants.
+        """
         new = [one for one in dict.fromkeys(asked) if one not in self._kept]
         found = {one: self._kept[one] for one in asked if one in self._kept}
         if new:
-            if self._playing.locked():
-                raise TooMany("Another simulation is being played. Ask again in a moment.")
-            async with self._playing:
+            async with self._turn(tenant):
                 shown = await asyncio.gather(*(self._play(one) for one in new))
             found |= zip(new, shown, strict=True)
         for one in asked:
             self._keep(one, found[one])
         return [found[one] for one in asked]
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, tenant: str | None) -> AsyncIterator[None]:
+        if tenant in self._askers:
+            raise TooMany("Another simulation of yours is being played. Ask again in a moment.")
+        if len(self._askers) >= WAITING_MOST:
+            raise TooMany("Many simulations are being played. Ask again in a minute.")
+        self._askers.add(tenant)
+        try:
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await self._playing.acquire()
+            except TimeoutError:
+                raise TooMany(
+                    "Other simulations are being played. Ask again in a minute."
+                ) from None
+            try:
+                yield
+            finally:
+                self._playing.release()
+        finally:
+            self._askers.discard(tenant)
 
     def _keep(self, asked: SimulationAsked, shown: SimulationShown) -> None:
         self._kept.pop(asked, None)
@@ -76,7 +106,7 @@ class Simulator:
             _write(scenario, text)
             command = ("-m", "homing.cli.main", "simulate", str(scenario), "--json", "--svg")
             told = await self._run(*command, str(svg))
-            return _read(told, svg)
+            return await asyncio.to_thread(_read, told, svg)
 
     async def _run(self, *arguments: str) -> bytes:
         process = await asyncio.create_subprocess_exec(

@@ -133,6 +133,30 @@ def test_only_one_is_played_at_a_time_and_not_for_long() -> None:
     asyncio.run(story())
 
 
+def test_tenants_take_turns_however_often_one_of_them_asks() -> None:
+    async def story() -> None:
+        simulator = Simulator(PRESETS, HealthRules(), timeout_s=0.01)
+        asked = [
+            *((tenant, simulator([_with(seed=n)], tenant)) for n, tenant in enumerate(("a", "b"))),
+            *(("a", simulator([_with(seed=n)], "a")) for n in range(9, 12)),
+        ]
+        ended: list[tuple[str, type]] = []
+
+        async def wait(tenant: str, answer: Any) -> None:
+            with pytest.raises((Unavailable, TooMany)) as caught:
+                await answer
+            ended.append((tenant, caught.type))
+
+        await asyncio.gather(*(wait(*one) for one in asked))
+        assert sorted(ended, key=str) == sorted(
+            [("a", Unavailable), ("b", Unavailable), *[("a", TooMany)] * 3], key=str
+        )
+        with pytest.raises(Unavailable):  # Nobody's turn was lost.
+            await simulator([_with(seed=5)], "a")
+
+    asyncio.run(story())
+
+
 def _with(**changes: Any) -> SimulationAsked:
     values = {name: getattr(ASKED, name) for name in ASKED.__struct_fields__}
     return SimulationAsked(**{**values, **changes})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from homing.sim.toml_lines import Path
@@ -90,12 +91,12 @@ class Fields:
             return default
         return value
 
-    def choice(self, key: str, choices: Sequence[str], *, what: str = "") -> str:
+    def choice(self, key: str, choices: Collection[str], *, what: str = "") -> str:
         value = self._get(key, needed=True)
         if value is None:
             return ""
-        if value not in choices:
-            known = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
+        if not isinstance(value, str) or value not in choices:
+            known = ", ".join(islice(choices, 12)) + (", …" if len(choices) > 12 else "")
             self.wrong(key, f"must be {what or 'one of'} {known}, not {shown(value)}")
             return ""
         return str(value)

@@ -30,7 +30,7 @@ from homing.sim.fields import (
     read_duration,
 )
 from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Traffic
-from homing.sim.toml_lines import Path, TooMuch, lines_of
+from homing.sim.toml_lines import Path, TooMuch, check_keys, lines_of
 
 RUN_MOST_MS = 366 * DAY_MS
 LATENCY_MOST_MS = 3_600_000
@@ -60,6 +60,7 @@ def read_scenario(text: str, *, source: str) -> Scenario:
 
 
 def _table(text: str, source: str) -> dict[str, Any]:
+    check_keys(text)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -149,7 +150,7 @@ def _endpoint(fields: Fields, key: str, index: dict[str, int]) -> int:
     named = fields.values.get(key)
     if not index or (isinstance(named, str) and named in index):
         return index.get(fields.text(key, needed=True), 0)
-    fields.choice(key, tuple(index), what="the name of an endpoint:")
+    fields.choice(key, index, what="the name of an endpoint:")
     return 0
 
 

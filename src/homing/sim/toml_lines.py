@@ -21,6 +21,7 @@ _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}\r\n#]*")
+_STOP = re.compile(r"#[^\n]*|[\"'.,=\[{\n]")
 _STRINGS = (  # The long ones first: they begin like the short ones.
     re.compile(r'"""(?:\\.|[^\\])*?"{3,5}', re.DOTALL),
     re.compile(r"'''.*?'{3,5}", re.DOTALL),
@@ -35,6 +36,31 @@ class TooMuch(Exception):
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(reason)
         self.path, self.line, self.reason = path, line, reason
+
+
+def check_keys(text: str) -> None:
+    """Raises TooMuch for a key of too many dotted parts, which ``tomllib`` would read for hours.
+
+    It takes steps in the length of the text, whatever stands there: what is no TOML is left to
+    ``tomllib``.
+    """
+    at, begin, line, dots = 0, 0, 1, 0
+    while found := _STOP.search(text, at):
+        at, sign = found.end(), found[0]
+        if sign in "\"'":
+            string = next(filter(None, (it.match(text, at - 1) for it in _STRINGS)), None)
+            if string is None:
+                return
+            line += text.count("\n", at, string.end())
+            at = string.end()
+        elif sign == ".":
+            dots += 1
+            if dots > DEEPEST:
+                path = tuple(part.strip() for part in text[begin : at - 1].split("."))
+                raise TooMuch(path, line, f"is nested more than {DEEPEST} deep")
+        else:
+            line += sign == "\n"
+            begin, dots = at, 0
 
 
 def lines_of(text: str) -> dict[Path, int]:

@@ -70,5 +70,6 @@ class SimulationShown(Struct, frozen=True):
     changes: tuple[StateChanged, ...]
 
 
-# Raises TooMany while others are played, Unavailable where it fails or takes too long.
-Simulate = Callable[[Sequence[SimulationAsked]], Awaitable[list[SimulationShown]]]
+# For a visitor of this tenant, or of all. Raises TooMany while the tenant has another question or
+# too many wait, Unavailable where it fails or takes too long.
+Simulate = Callable[[Sequence[SimulationAsked], str | None], Awaitable[list[SimulationShown]]]

@@ -17,6 +17,7 @@ from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, ViewStore
 from homing.web.query import moment
 
+CHARS_MOST = 1_000
 ROWS_LOOKED = 4_000
 ROWS_AT_ONCE = 200
 QUALIFIERS = ("status", "type", "url", "since", "endpoint", "subscription", "event", "tenant")
@@ -60,6 +61,8 @@ class Search(Struct, frozen=True):
 
 def read_search(text: str, *, tenant: str | None, now: int) -> Search:
     """Raises Invalid with every qualifier that is wrong. ``tenant``: the visitor's own."""
+    if len(text) > CHARS_MOST:
+        raise Invalid(problems=(FieldProblem("q", f"must be at most {CHARS_MOST:,} characters"),))
     problems: list[FieldProblem] = []
     given: dict[str, str] = {}
     for word in _words(text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from homing.web.show import REPLAY
 
 CANCELLED_AT_ONCE = 200
 COUNTED_MOST = 1_000
+_COUNT = re.compile("[0-9]{1,12}")
 
 
 async def ask(visit: Visit) -> Shown:
@@ -92,7 +94,7 @@ async def cancel(visit: Visit) -> Shown | Answer:
     rows, after = await find(
         visit.parts.views, _only_pending(search), before_id=None, limit=CANCELLED_AT_ONCE
     )
-    done = int(visit.field("done") or "0") if visit.field("done").isdigit() else 0
+    done = int(visit.field("done")) if _COUNT.fullmatch(visit.field("done")) else 0
     for row in rows:
         try:
             await visit.parts.engine.cancel(row.delivery.id)

@@ -22,6 +22,7 @@ from homing.web.show import DELIVERY
 
 ROWS = 50
 SHOWN_BYTES_MOST = 64 * 1024
+SHOWN_DEPTH_MOST = 32  # of data that is shown with line breaks
 _CHOICES = ("", "pending", "delivered", "dropped", "cancelled")
 
 
@@ -102,14 +103,30 @@ async def delivery(visit: Visit) -> Shown:
 
 
 def pretty(data: bytes) -> str:
-    """JSON with line breaks; as it is where it is too large, or no JSON."""
+    """JSON with line breaks; as it is where it is too large or too deep, or no JSON."""
     if len(data) > SHOWN_BYTES_MOST:
         return _text(data)
     try:
-        msgspec.json.decode(data)
+        if _is_deep(msgspec.json.decode(data)):
+            return _text(data)
         return msgspec.json.format(data, indent=2).decode("utf-8", "replace")
     except (msgspec.DecodeError, RecursionError):
         return _text(data)
+
+
+def _is_deep(value: object) -> bool:
+    """Whether its lines would be mostly indentation: 64 KiB of brackets become 25 MiB."""
+    level = [value]
+    for _ in range(SHOWN_DEPTH_MOST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _text(data: bytes) -> str:

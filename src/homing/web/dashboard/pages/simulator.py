@@ -142,7 +142,7 @@ async def simulator(visit: Visit) -> Shown:
         status = 422
     elif asked:
         try:
-            shown = await options.simulate(asked)
+            shown = await options.simulate(asked, visit.who.tenant)
         except (TooMany, Unavailable) as error:
             refused, status = error.detail, error.http_status
     return visit.show(

@@ -1,0 +1,41 @@
+"""What a page reads and shows is bounded, whatever stands in an address, a form or an event."""
+
+from __future__ import annotations
+
+from homing.web.dashboard.pages.deliveries import SHOWN_BYTES_MOST, SHOWN_DEPTH_MOST, pretty
+from homing.web.dashboard.search import CHARS_MOST
+from web.browse import Browser, text
+from web.house import House, live
+
+
+def test_data_that_is_deep_is_shown_as_it_is() -> None:
+    nested = b"[" * SHOWN_DEPTH_MOST + b"]" * SHOWN_DEPTH_MOST
+    assert pretty(nested).count("\n") > SHOWN_DEPTH_MOST
+    deep = b"[" + (b"[" * 400 + b"]" * 400 + b",") * 80 + b"1]"
+    assert len(deep) < SHOWN_BYTES_MOST
+    assert pretty(deep) == deep.decode()
+    assert pretty(b'{"a":[1]}') == '{\n  "a": [\n    1\n  ]\n}'
+
+
+def test_a_search_has_a_length() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        assert (await browser.get("/deliveries?q=" + "a" * CHARS_MOST)).status == 200
+        got = await browser.get("/deliveries?q=" + "a" * (CHARS_MOST + 1))
+        assert "must be at most 1,000 characters" in text(got)
+        sent = {"q": "a" * 100_000, "done": "0"}
+        assert (await browser.form("/subscriptions", "/bulk/cancel", **sent)).status == 422
+
+    live(story)
+
+
+def test_a_count_that_is_no_count_begins_again() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        for done in ("9" * 5_000, "²", "-1", "x"):
+            got = await browser.form("/subscriptions", "/bulk/cancel", q="a", done=done)
+            assert got.status == 303
+
+    live(story)
