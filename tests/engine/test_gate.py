@@ -54,9 +54,9 @@ def test_while_closed_only_a_few_canaries_go_out_each_to_another_host() -> None:
         rounds: dict[int, list[str]] = {}
         for hit in world.sender.hits[before:]:
             rounds.setdefault(hit.at, []).append(hit.url.split("/")[2])
-        assert len(rounds) == 3  # After 5, 15 and 35 seconds.
+        assert len(rounds) == 12  # one every 5 seconds
         assert all(len(hosts) == len(set(hosts)) == 3 for hosts in rounds.values())
-        assert len({hit.url for hit in world.sender.hits[before:]}) == 9  # each in its turn
+        assert len({hit.url for hit in world.sender.hits[before:]}) == len(URLS)  # in turn
 
     live(story, STRICT)
 

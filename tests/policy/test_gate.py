@@ -14,6 +14,7 @@ from homing.policy.gate import (
     Needed,
     Sign,
     Verdict,
+    canaries,
     host_again,
     needed,
     sign,
@@ -58,48 +59,93 @@ def test_every_failure_is_told(failure: Failure) -> None:
 
 
 @pytest.mark.parametrize(
-    ("healthy", "hosts", "expected"),
+    ("healthy", "hosts", "tenants", "expected"),
     [
-        (9, 9, None),
-        (10, 4, None),
-        (10, 5, Needed(6, 3)),
-        (11, 5, Needed(6, 3)),
-        (12, 12, Needed(7, 3)),
-        (50, 5, Needed(26, 3)),
-        (2_000, 300, Needed(26, 3)),
+        (9, 9, 1, None),
+        (10, 4, 1, None),
+        (10, 5, 1, Needed(6, 3, 1)),
+        (11, 5, 1, Needed(6, 3, 1)),
+        (12, 12, 2, Needed(7, 3, 2)),
+        (50, 5, 3, Needed(26, 3, 2)),
+        (200, 200, 4, Needed(101, 3, 3)),
+        (1_100, 300, 21, Needed(551, 3, 11)),
     ],
 )
-def test_most_of_at_least_ten_on_five_hosts(
-    healthy: int, hosts: int, expected: Needed | None
+def test_most_of_all_endpoints_and_of_all_tenants(
+    healthy: int, hosts: int, tenants: int, expected: Needed | None
 ) -> None:
-    assert needed(healthy=healthy, hosts=hosts, rules=RULES) == expected
+    assert needed(healthy=healthy, hosts=hosts, tenants=tenants, rules=RULES) == expected
+
+
+@given(st.integers(10, 10_000), st.integers(2, 10_000))
+def test_where_there_are_several_tenants_one_alone_is_never_enough(
+    healthy: int, tenants: int
+) -> None:
+    need = needed(healthy=healthy, hosts=5, tenants=min(tenants, healthy), rules=RULES)
+    assert need is not None
+    assert need.tenants >= 2
 
 
 @pytest.mark.parametrize(
-    ("failing", "hosts", "lives", "waited_ms", "expected"),
+    ("failing", "hosts", "tenants", "lives", "alone_ms", "waited_ms", "expected"),
     [
-        (5, 5, False, 0, Verdict.WAIT),
-        (6, 2, False, 0, Verdict.WAIT),
-        (6, 3, False, 0, Verdict.CLOSE),
-        (6, 3, True, 0, Verdict.OURS),
-        (6, 3, False, 60_000, Verdict.CLOSE),
-        (5, 5, False, 9_999, Verdict.WAIT),
-        (5, 5, False, 10_000, Verdict.THEIRS),
-        (6, 2, True, 10_000, Verdict.THEIRS),
+        (5, 5, 2, False, 0, 0, Verdict.WAIT),
+        (6, 2, 2, False, 0, 0, Verdict.WAIT),
+        (60, 60, 1, False, 0, 0, Verdict.WAIT),
+        (6, 3, 2, False, 0, 0, Verdict.CLOSE),
+        (6, 3, 2, True, 0, 0, Verdict.OURS),
+        (6, 3, 2, False, 60_000, 60_000, Verdict.CLOSE),
+        (5, 5, 2, False, 9_999, 9_999, Verdict.WAIT),
+        (5, 5, 2, False, 10_000, 10_000, Verdict.THEIRS),
+        (5, 5, 2, False, 9_999, 59_999, Verdict.WAIT),
+        (5, 5, 2, False, 0, 60_000, Verdict.THEIRS),
+        (6, 2, 2, True, 10_000, 10_000, Verdict.THEIRS),
+        (60, 60, 1, False, 10_000, 10_000, Verdict.THEIRS),
     ],
 )
 def test_the_verdict(
-    failing: int, hosts: int, lives: bool, waited_ms: int, expected: Verdict
+    failing: int,
+    hosts: int,
+    tenants: int,
+    lives: bool,
+    alone_ms: int,
+    waited_ms: int,
+    expected: Verdict,
 ) -> None:
     found = verdict(
         failing=failing,
         hosts=hosts,
-        need=Needed(6, 3),
+        tenants=tenants,
+        need=Needed(6, 3, 2),
         lives=lives,
         waited_ms=waited_ms,
+        alone_ms=alone_ms,
         rules=RULES,
     )
     assert found is expected
+
+
+def test_with_too_few_healthy_endpoints_the_failures_are_the_receivers() -> None:
+    found = verdict(
+        failing=99,
+        hosts=99,
+        tenants=9,
+        need=None,
+        lives=False,
+        waited_ms=10_000,
+        alone_ms=10_000,
+        rules=RULES,
+    )
+    assert found is Verdict.THEIRS
+
+
+@given(st.integers(0, 100_000))
+def test_in_ten_rounds_of_five_seconds_every_waiting_host_has_its_canary(waiting: int) -> None:
+    assert RULES.canary_turn_ms + 2 * RULES.canary_every_ms <= MINUTE
+    rounds = RULES.canary_turn_ms // RULES.canary_every_ms
+    found = canaries(waiting, RULES)
+    assert found * rounds >= waiting
+    assert found <= max(3, waiting // rounds + 1)
 
 
 def _seen(times: list[int], through: list[int]) -> list[bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.planting import bug
 
 GATE = "homing.engine.gate:Gate"
+CANARIES = "homing.engine.canaries:Canaries"
 DISPATCH = "homing.engine.dispatch:Dispatcher"
 SWEEP = "homing.engine.sweep:Sweeper"
 
@@ -13,13 +14,13 @@ GATE_BUGS = [
         "what fails in our own outage counts for the receivers",
         (
             f"{GATE}._no_answer",
-            "self.settle(_ours(replace(made, work=_rested(made.work))))",
+            "self.settle(as_ours(rested(made)))",
             "self.settle(made)",
         ),
     ),
     bug(
         "what waited for the verdict counts for the receivers",
-        (f"{GATE}._release", "_ours(made) if ours else made", "made"),
+        (f"{GATE}._release", "as_ours(made) if ours else made", "made"),
     ),
     bug(
         "what waited for the verdict is forgotten",
@@ -37,21 +38,21 @@ GATE_BUGS = [
         "one receiver that falls silent is called our outage",
         (
             "homing.policy.gate:verdict",
-            "if failing >= need.endpoints and hosts >= need.hosts:",
+            "if need is not None and most and hosts >= need.hosts and tenants >= need.tenants:",
             "if failing >= 1:",
         ),
     ),
     bug(
         "no slow start when the gate opens",
-        (f"{GATE}._open", "station.ramp = Ramp()", "pass"),
+        (f"{GATE}._resume", "station.ramp = Ramp()", "pass"),
     ),
     bug(
         "a canary takes a slot that is not there",
-        (f"{GATE}._send_canaries", " or not self._dispatcher.has_slot(lane)", ""),
+        (f"{CANARIES}.send", " and dispatcher.has_slot(one.lane)", ""),
     ),
     bug(
         "a station is not looked at when the gate opens",
-        (f"{GATE}._open", "self._dispatcher.look(station)", "pass"),
+        (f"{GATE}._resume", "self._dispatcher.look(station)", "pass"),
     ),
     bug(
         "things expire after a pause of our own",

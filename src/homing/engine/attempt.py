@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing import __version__
 from homing.model import Format, Lane, Outcome, Subscription, Target, Work, show_id
@@ -44,6 +45,22 @@ class Made(Struct, frozen=True, gc=False):
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
     rank: int = 0  # of its endpoint when it took its slot
+
+
+def rested(made: Made) -> Made:
+    """As if its delivery had not failed by our trouble before: it does not wait longer for that."""
+    if not made.work.delivery.ours:
+        return made
+    work = replace(made.work, delivery=replace(made.work.delivery, ours=0))
+    return replace(made, work=work)
+
+
+def as_ours(made: Made) -> Made:
+    """Our own trouble, whatever the failure looks like."""
+    if made.outcome is not Outcome.FAILED:
+        return made
+    detail = f"seen in an outage of our own: {made.answer.detail}".rstrip(": ")
+    return replace(made, outcome=Outcome.OURS, answer=replace(made.answer, detail=detail))
 
 
 class Letter:

@@ -39,6 +39,9 @@ class Shelf:
         self.airborne = 0  # attempts made and not yet settled, probes included
         self._airborne_most = UNSETTLED_MOST + core.options.fresh_slots + core.options.retry_slots
         self._read_upto = 0  # by any station: one that was forgotten may have read so far
+        # Set by the gate: a station has come from the store; an endpoint is another process's.
+        self.on_station: Callable[[Station], None] = lambda _: None
+        self.on_gone: Callable[[int], None] = lambda _: None
 
     def look(self, station: Station) -> None:
         """Put a station where it belongs now."""
@@ -47,6 +50,7 @@ class Shelf:
     def _add_station(self, endpoint: Endpoint) -> Station:
         station = Station(endpoint, counts=self.counts, read_upto=self._read_upto)
         self.stations[endpoint.id] = station
+        self.on_station(station)
         return station
 
     def _forget_station(self, endpoint_id: int) -> None:
@@ -256,3 +260,4 @@ class Shelf:
         self.close(buckets)
         for station in self.in_buckets(buckets):
             self._forget_station(station.endpoint.id)
+            self.on_gone(station.endpoint.id)

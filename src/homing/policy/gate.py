@@ -1,20 +1,27 @@
 """The gate: when so many receivers fall silent at once, it is we who are cut off.
 
-One receiver that cannot be reached is its own trouble. Ten on five hosts that were healthy minutes
-ago and now all fail to connect, while nothing gets through, are ours: a cable, a firewall, a name
-server that denies every name. So a failure without an answer, of an endpoint that was healthy, is
-not believed at once. It waits for a verdict, and so do all that follow it:
+One receiver that cannot be reached is its own trouble, and so are all hosts of one tenant. Ten
+endpoints on five hosts that were healthy minutes ago and now mostly fail to connect, while nothing
+gets through, are ours: a cable, a firewall, a name server that denies every name. So a failure
+without an answer, of an endpoint that was healthy, is not believed at once. It waits for a verdict,
+and so do all that follow it:
 
 - something gets through on a connection made since: we can connect, they are the receivers';
-- most of the healthy ones tried meanwhile fail to connect: the failures are ours, and once nothing
-  at all has got through for five seconds the gate closes;
-- neither within ten seconds: the failures are the receivers'.
+- most of *all* healthy endpoints fail to connect, and endpoints of most tenants are among them
+  (of two at least, where several tenants have healthy endpoints): the failures are ours, and once
+  nothing at all has got through for five seconds the gate closes;
+- ten seconds pass without another that falls, or a minute in all: the failures are the receivers'.
+
+An endpoint that fell is remembered as fallen until something gets through, so that an outage with
+little traffic is noticed too. Then it is no longer called healthy: its failures count for it, and
+it is no evidence of another outage until it has succeeded again.
 
 An answer on a connection kept from before proves that the network lives, and not that we could
 still connect: with dead name servers old connections go on for a while. It keeps the gate from
 closing, and clears only the failures of other kept connections.
 
-While the gate is closed a few canaries go out, and the first that gets through opens it.
+While the gate is closed canaries go out, and the first that gets through opens it. There are so
+many that every host of every tenant with something to send is tried within a minute.
 
 The second rule here is the other way round: trouble that is called ours, at one host alone, for ten
 minutes in which others get through, is that host's after all. The exception is a limit of this
@@ -48,13 +55,13 @@ class GateRules(Struct, frozen=True):
     healthy_ms: int = 600_000  # a success so long ago makes an endpoint healthy
     endpoints_min: int = 10
     hosts_min: int = 5
-    sample_most: int = 50  # of more healthy endpoints, so many speak for all
-    judge_ms: int = 10_000  # so long failures wait for a verdict
+    judge_ms: int = 10_000  # so long failures wait for a verdict while no other endpoint falls
+    judge_most_ms: int = 60_000  # so long in all
     quiet_ms: int = 5_000  # so long nothing may have got through before it closes
     stay_ms: int = 120_000  # so long without a new sign, trouble found to be ours is over
-    canaries: int = 3  # at a time, on different hosts
-    canary_first_ms: int = 5_000  # after closing; then doubling
-    canary_most_ms: int = 30_000
+    canaries: int = 3  # at least, in one round
+    canary_every_ms: int = 5_000  # a round
+    canary_turn_ms: int = 50_000  # in which every host that waits has had its canary
 
 
 class Sign(StrEnum):
@@ -68,10 +75,11 @@ class Sign(StrEnum):
 
 
 class Needed(Struct, frozen=True):
-    """How many must fail to connect, on how many hosts, to be most of the healthy ones."""
+    """How many must fail to connect, on how many hosts, of how many tenants."""
 
     endpoints: int
     hosts: int
+    tenants: int = 1
 
 
 class Verdict(StrEnum):
@@ -114,21 +122,49 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
             assert_never(never)
 
 
-def needed(*, healthy: int, hosts: int, rules: GateRules) -> Needed | None:
-    """Most of those that were healthy; None: they are too few to tell us from the world."""
+def needed(*, healthy: int, hosts: int, tenants: int, rules: GateRules) -> Needed | None:
+    """Most of all that were healthy; None: they are too few to tell us from the world.
+
+    Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
+    does not outvote twenty others. Twenty tenants with one dead endpoint each do not outvote a
+    thousand endpoints that are not known to fail.
+    """
     if healthy < rules.endpoints_min or hosts < rules.hosts_min:
         return None
-    endpoints = min(healthy, rules.sample_most) // 2 + 1
-    return Needed(endpoints, min(rules.hosts_min // 2 + 1, endpoints))
+    endpoints = healthy // 2 + 1
+    return Needed(
+        endpoints,
+        hosts=min(rules.hosts_min // 2 + 1, endpoints),
+        tenants=tenants // 2 + 1,
+    )
 
 
 def verdict(
-    *, failing: int, hosts: int, need: Needed, lives: bool, waited_ms: int, rules: GateRules
+    *,
+    failing: int,
+    hosts: int,
+    tenants: int,
+    need: Needed | None,
+    lives: bool,
+    waited_ms: int,
+    alone_ms: int,
+    rules: GateRules,
 ) -> Verdict:
-    """On what is seen so far; nothing has got through on a new connection meanwhile."""
-    if failing >= need.endpoints and hosts >= need.hosts:
+    """On what is seen so far; nothing has got through on a new connection meanwhile.
+
+    ``alone_ms`` is how long no other healthy endpoint has fallen.
+    """
+    most = need is not None and failing >= need.endpoints
+    if need is not None and most and hosts >= need.hosts and tenants >= need.tenants:
         return Verdict.OURS if lives else Verdict.CLOSE
-    return Verdict.THEIRS if waited_ms >= rules.judge_ms else Verdict.WAIT
+    over = alone_ms >= rules.judge_ms or waited_ms >= rules.judge_most_ms
+    return Verdict.THEIRS if over else Verdict.WAIT
+
+
+def canaries(waiting: int, rules: GateRules) -> int:
+    """How many go out in a round, when so many hosts have something to send."""
+    rounds = rules.canary_turn_ms // rules.canary_every_ms
+    return max(rules.canaries, -(-waiting // rounds))
 
 
 def could_be_hosts(failure: Failure | None) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from homing.policy.gate import GateRules
+from homing.policy.gate import GateRules, canaries
 from homing.sim.books import Books, Flight
+from homing.sim.health_model import EndpointModel
 
 HOST_ALONE_MS = 600_000
 LONG_AGO_MS = 3 * 3_600_000
@@ -28,6 +29,7 @@ class Cut:
     life: int
     healthy: set[int]  # endpoints just before it
     need: int  # so many of them failing are most of all that the engine may call healthy
+    need_tenants: int  # and so many tenants
     first_at: int | None = None  # a healthy one failed
     failing: set[int] = field(default_factory=set)
     waiting: list[Flight] = field(default_factory=list)  # failed since then
@@ -56,6 +58,7 @@ class GateWatch:
         self._fades_at: int | None = None
         self._hosts: dict[str, _Trouble] = {}
         self._answered_at = 0
+        self._opened_at = 0  # the gate may have opened then
         self._canaries = 0
         self.cut: Cut | None = None
 
@@ -65,7 +68,7 @@ class GateWatch:
         """Nothing gets through from now on; who succeeded since the round is healthy."""
         books, now = self._books, self._books.clock()
         known = books.endpoints.values()
-        recent = sum((it.last_success_at or 0) >= now - LONG_AGO_MS for it in known)
+        recent = self._recent(now)
         healthy = {
             it.id
             for it in known
@@ -78,7 +81,13 @@ class GateWatch:
         enough = len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
         self.cut, self._canaries = None, 0
         if enough and books.life == life and not self._suspects:
-            self.cut = Cut(life, healthy, recent // 2 + 1)
+            tenants = {it.tenant for it in recent}
+            self.cut = Cut(life, healthy, len(recent) // 2 + 1, len(tenants) // 2 + 1)
+
+    def _recent(self, now: int) -> list[EndpointModel]:
+        """All that the engine may call healthy, with whatever time it has been paused."""
+        known = self._books.endpoints.values()
+        return [it for it in known if (it.last_success_at or 0) >= now - LONG_AGO_MS]
 
     def end(self) -> None:
         if self.cut is not None:
@@ -90,7 +99,7 @@ class GateWatch:
         self._failed.clear()
         self._hosts.clear()
         self._evidence_at = self._fades_at = self.cut = None
-        self._canaries = 0
+        self._canaries = self._opened_at = 0
 
     @property
     def surely_closed(self) -> bool:
@@ -115,7 +124,8 @@ class GateWatch:
         assert self.cut.proven_at is not None
         self._canaries += 1
         closed_ms = books.clock() - self.cut.proven_at
-        most = rules.canaries * (1 + closed_ms // rules.canary_first_ms)
+        hosts = {(it.tenant, host_of(it.url)) for it in books.endpoints.values()}
+        most = canaries(len(hosts), rules) * (1 + closed_ms // rules.canary_every_ms)
         books.must(not probe, "S10", lambda: "a probe in an outage of our own")
         books.must(
             self._canaries <= most,
@@ -138,9 +148,18 @@ class GateWatch:
         self._suspects[flight.endpoint_id] = (host, now)
         self._failed.append(flight)
         self._look(now)
-        if self._evidence_at is not None:
+        if self._evidence_at is not None or flight.at <= self._opened_at:
             flight.maybe_ours = flight.maybe_closed = True
+        if self._crowded(flight, now):
+            flight.maybe_ours = True
         self._in_cut(flight, now)
+
+    def _crowded(self, flight: Flight, now: int) -> bool:
+        """So many may wait for the verdict in this lane that one more is called ours at once."""
+        options = self._books.mix.options
+        slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
+        wait = sum(it.lane == flight.lane for it in self._failed) - 1
+        return wait >= max(slots // 2, 1) and len(self._recent(now)) >= self._rules.endpoints_min
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
         before, self._answered_at = self._answered_at, now
@@ -148,6 +167,7 @@ class GateWatch:
         for trouble in self._hosts.values():
             trouble.others = True
         evidence = self._evidence_at
+        self._opened_at = now if evidence is not None else self._opened_at
         if evidence is None or dialled:
             if dialled:  # It speaks for what failed before it began, not for what came after.
                 left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
@@ -159,6 +179,9 @@ class GateWatch:
                     self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
         elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
             self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
+        self._answered_in_cut(flight, now)
+
+    def _answered_in_cut(self, flight: Flight, now: int) -> None:
         cut = self.cut
         if cut is None or cut.life != flight.life:
             return
@@ -166,6 +189,8 @@ class GateWatch:
             cut.disturbed = cut.disturbed or cut.first_at is not None
         elif self.surely_closed and flight.at >= cut.proven_at + 3 * self._rules.quiet_ms:
             self._opens(now)
+        elif flight.at >= cut.proven_at:  # It may have been a canary, or sent before it closed.
+            self.cut = None
 
     def _closed_since(self, answered_at: int, flight: Flight) -> bool:
         """Whether the gate may have closed while it was in flight, as nothing else got through."""
@@ -190,9 +215,10 @@ class GateWatch:
     def _look(self, now: int) -> None:
         """So many without an answer in so short a time that it may be us."""
         rules = self._rules
-        since = now - 2 * rules.judge_ms
         if self._evidence_at is None:
+            since = now - rules.judge_most_ms - rules.judge_ms  # They may wait so long.
             self._failed = [it for it in self._failed if (it.finished_at or 0) >= since]
+            since = now - rules.healthy_ms  # They are remembered, until something gets through.
             self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
         hosts = {host for host, _ in self._suspects.values()}
         need = rules.endpoints_min // 2 + 1
@@ -217,10 +243,12 @@ class GateWatch:
             flight.surely_ours = True
             return
         cut.waiting.append(flight)
-        hosts = {host_of(self._books.endpoints[it].url) for it in cut.failing}
+        failing = [self._books.endpoints[it] for it in cut.failing]
+        hosts, tenants = {host_of(it.url) for it in failing}, {it.tenant for it in failing}
+        most = len(failing) >= cut.need and len(tenants) >= cut.need_tenants
         if now - cut.first_at >= self._rules.judge_ms:
             cut.disturbed = True
-        elif len(cut.failing) >= cut.need and len(hosts) >= self._rules.hosts_min:
+        elif most and len(hosts) >= self._rules.hosts_min:
             cut.proven_at = now
             self._fire("gate_closed")
             self._books.say("our own outage is proven")

@@ -1,0 +1,136 @@
+"""The attempts that leave a closed gate: tenants take turns, and within a tenant its hosts.
+
+A host stands for all its URLs of one tenant: whether we can connect to one tells it of all. Those
+that have had no canary yet go first, and among them those that were healthy most recently. In one
+round so many go out that every host has had its turn within a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from homing.engine.dispatch import Dispatcher
+from homing.engine.station import LANES, Station
+from homing.model import Lane
+from homing.policy import gate as policy
+from homing.policy.gate import GateRules
+from homing.ports import Clock
+
+SLICE = 1_000  # endpoints that are looked at before others get the event loop
+
+
+class Candidate(Struct, gc=False):
+    """The endpoint that would be tried next for its host."""
+
+    rank: tuple[int, int, int, int]  # its last canary, its standing, its id
+    host: tuple[str, str]  # tenant, host and port
+    station: Station
+    lane: Lane
+
+
+class Waiting:
+    """The candidates of each tenant: one for each of its hosts that has no canary in flight."""
+
+    def __init__(self, busy: set[tuple[str, str]]) -> None:
+        self._busy = busy
+        self.tenants: dict[str, dict[tuple[str, str], Candidate]] = {}
+
+    def add(self, one: Candidate) -> None:
+        """The better of two for one host stays."""
+        if one.host in self._busy:
+            return
+        hosts = self.tenants.setdefault(one.host[0], {})
+        best = hosts.get(one.host)
+        if best is None or one.rank < best.rank:
+            hosts[one.host] = one
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.tenants.values()))
+
+
+class Canaries:
+    """Whose turn it is, since the gate closed."""
+
+    def __init__(
+        self,
+        rules: GateRules,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        *,
+        standing: Callable[[int], tuple[int, int]],
+    ) -> None:
+        self._rules, self._dispatcher, self._clock = rules, dispatcher, clock
+        self._standing = standing
+        self.count = 0  # sent since the start of the process
+        self._tenants: dict[str, int] = {}  # the number of its last canary
+        self._hosts: dict[tuple[str, str], int] = {}
+        self._endpoints: dict[int, int] = {}
+        self._flying: dict[int, tuple[Station, tuple[str, str]]] = {}  # by delivery
+
+    def begin(self) -> None:
+        """The gate closes: nobody has had a canary."""
+        for turns in (self._tenants, self._hosts, self._endpoints, self._flying):
+            turns.clear()
+
+    async def send(self, closed: Callable[[], bool]) -> None:
+        """Send those of a round; none when the gate is closed no longer."""
+        dispatcher = self._dispatcher
+        for one in await self._choose(list(dispatcher.stations.values())):
+            now, station = self._clock.now(), one.station
+            if not closed() or dispatcher.paused or dispatcher.draining:
+                return
+            if station.ready(one.lane, now) and dispatcher.has_slot(one.lane):
+                self._sent(one, station.queue(one.lane)[0].delivery.id)
+                dispatcher.start(station, one.lane, now)
+
+    async def _choose(self, stations: list[Station]) -> list[Candidate]:
+        """Those of the next round, in order."""
+        now = self._clock.now()
+        flying = {id_: it for id_, it in self._flying.items() if id_ in it[0].in_flight}
+        self._flying = flying
+        busy = {host for _, host in flying.values()}
+        waiting = Waiting(busy)
+        for number, station in enumerate(stations, 1):
+            if station.fresh or station.retry:
+                lane = next((it for it in LANES if station.ready(it, now)), None)
+                if lane is not None and not station.closed:
+                    waiting.add(self._candidate(station, lane))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        return list(self._in_turn(waiting, policy.canaries(waiting.count, self._rules)))
+
+    def _candidate(self, station: Station, lane: Lane) -> Candidate:
+        endpoint = station.endpoint
+        rank = (self._endpoints.get(endpoint.id, 0), *self._standing(endpoint.id), endpoint.id)
+        return Candidate(rank, (endpoint.tenant, endpoint.url.split("/", 3)[2]), station, lane)
+
+    def _in_turn(self, waiting: Waiting, most: int) -> Iterator[Candidate]:
+        """One of each tenant, then another of each, until there are enough."""
+
+        def rank(one: Candidate) -> tuple[int, ...]:
+            return (self._hosts.get(one.host, 0), *one.rank[1:])
+
+        queues = {
+            tenant: heapq.nsmallest(most, hosts.values(), key=rank)[::-1]
+            for tenant, hosts in waiting.tenants.items()
+        }
+        order = sorted(queues, key=lambda it: (self._tenants.get(it, 0), *rank(queues[it][-1])))
+        left = most
+        while left and order:
+            for tenant in order:
+                if left:
+                    left -= 1
+                    yield queues[tenant].pop()
+            order = [tenant for tenant in order if queues[tenant]]
+
+    def _sent(self, one: Candidate, delivery_id: int) -> None:
+        """Its tenant, its host and its endpoint have had their turn."""
+        self.count += 1
+        self._tenants[one.host[0]] = self._hosts[one.host] = self.count
+        self._endpoints[one.station.endpoint.id] = self.count
+        self._flying[delivery_id] = one.station, one.host
