@@ -34,11 +34,11 @@ class Scene:
     async def build(self) -> Scene:
         self.one = await self._subscribe("https://a.example/in")
         self.two = await self._subscribe("https://b.example/in")
-        self.events = [
-            self.make.event(self.one, self.two, kind=KINDS[n % len(KINDS)]) for n in range(EVENTS)
-        ]
+        for n in range(EVENTS):
+            self.make.now = NOW + n * HOUR
+            self.events.append(self.make.event(self.one, self.two, kind=KINDS[n % len(KINDS)]))
         finished = [
-            self.make.finished(delivery, *ENDS[n // 3], at=NOW + n * HOUR)
+            self.make.finished(delivery, *ENDS[n // 3], at=NOW + (50 - n) * HOUR)
             for n, new in enumerate(self.events)
             for delivery in new.deliveries
         ]
@@ -152,7 +152,10 @@ async def test_a_step_looks_at_no_more_rows_than_it_may(db: Db) -> None:
         (ReplayFilter(type="order.paid"), (0, 4, 8)),
         (ReplayFilter(type="order.*"), (0, 1, 4, 5, 8, 9)),
         (ReplayFilter(type="*"), range(EVENTS)),
+        (ReplayFilter(type="order*"), range(EVENTS)),
+        (ReplayFilter(type="orders*"), (3, 7, 11)),
         (ReplayFilter(since=NOW + 10 * HOUR), (10, 11)),
+        (ReplayFilter(as_of=NOW + 40 * HOUR), (10, 11)),
         (ReplayFilter(until=NOW + 2 * HOUR), (0, 1)),
         (ReplayFilter(since=NOW + HOUR, until=NOW + 3 * HOUR, type="order"), (2,)),
     ],

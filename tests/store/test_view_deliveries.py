@@ -110,7 +110,7 @@ class Scene:
 def matches(row: DeliveryRow, conditions: DeliveryFilter) -> bool:
     """The conditions once more, in plain words."""
     it, kind = row.delivery, conditions.type
-    if kind is not None and kind.endswith(".*"):
+    if kind is not None and kind.endswith("*"):
         fits = row.event_type.startswith(kind[:-1])
     else:
         fits = kind in {None, "*", row.event_type}
@@ -118,10 +118,14 @@ def matches(row: DeliveryRow, conditions: DeliveryFilter) -> bool:
         fits
         and conditions.tenant in {None, it.tenant}
         and conditions.status in {None, row.status}
+        and conditions.reason in {None, row.reason}
+        and conditions.event_key in {None, row.event_key}
+        and (conditions.url or "").lower() in row.url
         and conditions.endpoint_id in {None, it.endpoint_id}
         and conditions.subscription_id in {None, it.subscription_id}
         and conditions.event_id in {None, it.event_id}
         and (conditions.since is None or id_time(it.id) >= conditions.since)
+        and (conditions.until is None or id_time(it.id) < conditions.until)
         and (
             conditions.expires_before is None
             or (row.status is Status.PENDING and it.expires_at < conditions.expires_before)
@@ -138,7 +142,12 @@ def all_conditions(scene: Scene) -> list[DeliveryFilter]:
         {"subscription_id": scene.subscriptions[0].id},
         {"event_id": scene.events[6].event.id},
         {"event_id": 17},
+        {"event_key": scene.events[6].event.key},
+        {"reason": Reason.EXPIRED},
+        {"type": "order*"},
+        {"url": "A.Example"},
         {"since": NOW + 20 * HOUR},
+        {"until": NOW + 20 * HOUR},
         {"expires_before": NOW + 70 * HOUR},
     ]
     pairs = [left | right for left in single for right in single if left.keys() != right.keys()]

@@ -215,17 +215,19 @@ def test_a_viewer_of_one_tenant_sees_its_own_and_may_do_nothing(server: HomingSe
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "url", "prefix"),
+    ("text", "status", "url", "kind"),
     [
-        ("", None, "", ""),
-        ("status:dropped type:invoice.* url:Acme", Status.DROPPED, "acme", "invoice."),
-        ("acme", None, "acme", ""),
-        ("https://acme.example/a", None, "https://acme.example/a", ""),
+        ("", None, None, None),
+        ("status:dropped type:invoice.* url:Acme", Status.DROPPED, "Acme", "invoice.*"),
+        ("acme", None, "acme", None),
+        ("https://acme.example/a", None, "https://acme.example/a", None),
     ],
 )
-def test_a_search_is_read(text: str, status: Status | None, url: str, prefix: str) -> None:
-    search = read_search(text, tenant=None, now=10_000_000)
-    assert (search.conditions.status, search.url, search.prefix) == (status, url, prefix)
+def test_a_search_is_read(
+    text: str, status: Status | None, url: str | None, kind: str | None
+) -> None:
+    found = read_search(text, tenant=None, now=10_000_000).conditions
+    assert (found.status, found.url, found.type) == (status, url, kind)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.world import HOUR
+from homing.web.show import time_text
 from web.house import URL, House, live
 
 
@@ -23,7 +24,8 @@ def test_a_dry_run_only_counts() -> None:
         await three_delivered(house)
         wanted = {"filter": {"status": "delivered"}, "dry_run": True}
         got = await house.client.post("/v1/replays", wanted)
-        assert (got.status, got.json) == (200, {"count": 3, "exact": True})
+        at = time_text(house.world.clock.now())
+        assert (got.status, got.json) == (200, {"count": 3, "exact": True, "as_of": at})
         await house.settled()
         assert len(house.world.hits(URL)) == 3
 

@@ -59,16 +59,36 @@ SinceFlag = Annotated[
 ]
 
 
+UntilFlag = Annotated[str | None, typer.Option(help="Accepted before; like --since.")]
+EventFlag = Annotated[str | None, typer.Option(help="Only of this event.")]
+UrlFlag = Annotated[str | None, typer.Option(help="Only to URLs that hold this text.")]
+
+
+class ReasonWord(StrEnum):
+    """Why a delivery was dropped or cancelled."""
+
+    EXHAUSTED = "exhausted"
+    EXPIRED = "expired"
+    BY_PERSON = "by_person"
+    SUBSCRIPTION_DELETED = "subscription_deleted"
+
+
+ReasonFlag = Annotated[ReasonWord | None, typer.Option(help="Only with this reason.")]
+
+
 @app.callback(invoke_without_command=True)
 def deliveries(
     context: typer.Context,
     *,
     status: StatusFlag = None,
+    reason: ReasonFlag = None,
     endpoint: EndpointFlag = None,
     subscription: SubscriptionFlag = None,
-    event: Annotated[str | None, typer.Option(help="Only of this event.")] = None,
+    event: EventFlag = None,
     event_type: TypeFlag = None,
+    url: UrlFlag = None,
     since: SinceFlag = None,
+    until: UntilFlag = None,
     expiring_within: Annotated[
         str | None, typer.Option(help="Pending ones whose window ends within, like 6h.")
     ] = None,
@@ -83,10 +103,13 @@ def deliveries(
         return
     where: DeliveriesWhere = given(  # type: ignore[assignment]
         status=status,
+        reason=reason,
         subscription=subscription,
         event=event,
         type=event_type,
+        url=url,
         since=since,
+        until=until,
         expiring_within=expiring_within,
         tenant=tenant,
     )

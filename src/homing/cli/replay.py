@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from homing.cli.deliveries import (
     EndpointFlag,
+    EventFlag,
+    ReasonFlag,
     SinceFlag,
     StatusFlag,
     SubscriptionFlag,
     TypeFlag,
+    UntilFlag,
+    UrlFlag,
     delivery_id,
     detail,
 )
@@ -25,18 +28,9 @@ from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect,
 
 if TYPE_CHECKING:
     from homing.client import Homing, ReplayCount, ReplayJob
-    from homing.client.values import ReplayWhere
+    from homing.client.replays import ReplayWhere
 
 POLL_S = 0.2
-
-
-class ReasonWord(StrEnum):
-    """Why a delivery was dropped or cancelled."""
-
-    EXHAUSTED = "exhausted"
-    EXPIRED = "expired"
-    BY_PERSON = "by_person"
-    SUBSCRIPTION_DELETED = "subscription_deleted"
 
 
 def replay(
@@ -45,12 +39,14 @@ def replay(
     ] = None,
     *,
     status: StatusFlag = None,
-    reason: Annotated[ReasonWord | None, typer.Option(help="Only with this reason.")] = None,
+    reason: ReasonFlag = None,
     endpoint: EndpointFlag = None,
     subscription: SubscriptionFlag = None,
+    event: EventFlag = None,
     event_type: TypeFlag = None,
+    url: UrlFlag = None,
     since: SinceFlag = None,
-    until: Annotated[str | None, typer.Option(help="Accepted until; like --since.")] = None,
+    until: UntilFlag = None,
     tenant: TenantFlag = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -64,7 +60,9 @@ def replay(
         reason=reason,
         endpoint=endpoint,  # its id, once there is a server to ask
         subscription=subscription,
+        event=event,
         type=event_type,
+        url=url,
         since=since,
         until=until,
         tenant=tenant,
@@ -96,6 +94,8 @@ def _bulk(client: Homing, where: ReplayWhere, *, dry_run: bool, yes: bool, json:
         return
     if not yes:
         _ask(found)
+    if found.as_of is not None:  # What finished since was not counted.
+        where["as_of"] = found.as_of
     job = _follow(client, client.start_replay(**where), found, quiet=json)
     if json:
         say_json(job)

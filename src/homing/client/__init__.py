@@ -29,6 +29,7 @@ from homing.client.errors import (
 )
 from homing.client.filters import Tried, TriedCondition, Unmatched
 from homing.client.keys import Key, NewKey, RotatedSubscription
+from homing.client.replays import ReplayCount, ReplayFilter, ReplayJob
 from homing.client.seen import Seen
 from homing.client.status import Gate, ServerStatus
 from homing.client.sync import Homing
@@ -49,9 +50,6 @@ from homing.client.values import (
     NewSubscription,
     Phases,
     Receipt,
-    ReplayCount,
-    ReplayFilter,
-    ReplayJob,
     Retry,
     Subscription,
     Transition,

@@ -24,6 +24,7 @@ from homing.client.idle import Idle
 from homing.client.keys import Key, NewKey, Role, RotatedSubscription
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
+from homing.client.replays import ReplayCount, ReplayJob, ReplayWhere
 from homing.client.status import ServerStatus
 from homing.client.streams import StreamLine
 from homing.client.values import (
@@ -42,9 +43,6 @@ from homing.client.values import (
     Ledger,
     NewSubscription,
     Receipt,
-    ReplayCount,
-    ReplayJob,
-    ReplayWhere,
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,

@@ -18,6 +18,7 @@ from homing.client.errors import BadAnswer, NotFound, Problem, refusal
 from homing.client.filters import Tried
 from homing.client.http1 import Answer
 from homing.client.keys import Key, NewKey, RotatedSubscription
+from homing.client.replays import ReplayCount, ReplayJob
 from homing.client.status import ServerStatus
 from homing.client.values import (
     Attempt,
@@ -33,8 +34,6 @@ from homing.client.values import (
     NewSubscription,
     Page,
     Receipt,
-    ReplayCount,
-    ReplayJob,
     Subscription,
 )
 

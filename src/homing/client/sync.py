@@ -25,6 +25,7 @@ from homing.client.idle import Idle
 from homing.client.keys import Key, NewKey, Role, RotatedSubscription
 from homing.client.pace import chance, monotonic, new_id
 from homing.client.protocol import Call, Listing, read_answer
+from homing.client.replays import ReplayCount, ReplayJob, ReplayWhere
 from homing.client.sockets import SocketLine
 from homing.client.status import ServerStatus
 from homing.client.values import (
@@ -43,9 +44,6 @@ from homing.client.values import (
     Ledger,
     NewSubscription,
     Receipt,
-    ReplayCount,
-    ReplayJob,
-    ReplayWhere,
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,

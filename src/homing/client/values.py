@@ -270,11 +270,14 @@ class DeliveriesWhere(TypedDict, total=False):
 
     tenant: str
     status: Status
+    reason: str
     endpoint: str
     subscription: str
     event: str
     type: str
+    url: str
     since: str
+    until: str
     expiring_within: str
 
 
@@ -336,52 +339,7 @@ class EndpointsWhere(TypedDict, total=False):
     state: State
 
 
-# --- replays and the whole ------------------------------------------------------------------
-
-
-class ReplayWhere(TypedDict, total=False):
-    """Which finished deliveries; what is absent is any."""
-
-    status: Status
-    reason: str
-    endpoint: str
-    subscription: str
-    type: str
-    since: str
-    until: str
-    tenant: str
-
-
-class ReplayFilter(Struct, frozen=True, kw_only=True):
-    """The conditions of a bulk replay."""
-
-    status: str | None = None
-    reason: str | None = None
-    endpoint: str | None = None
-    subscription: str | None = None
-    type: str | None = None
-    since: str | None = None
-    until: str | None = None
-    tenant: str | None = None
-
-
-class ReplayCount(Struct, frozen=True):
-    """How many deliveries a bulk replay would take; ``exact`` is false when there are more."""
-
-    count: int
-    exact: bool
-
-
-class ReplayJob(Struct, frozen=True, kw_only=True):
-    """A bulk replay and how far it is."""
-
-    id: str
-    state: str
-    filter: ReplayFilter
-    created_at: str
-    looked_at: int
-    replayed: int
-    skipped: int
+# --- the whole ------------------------------------------------------------------------------
 
 
 class Ledger(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
-from homing.model import Delivery, Status, id_floor
+from homing.model import Delivery, Status
 from homing.policy.retry import window_end
 from homing.ports import ReplayFilter, ReplayJob
 
@@ -87,19 +87,15 @@ class Replayer:
 
     def _job(self, conditions: ReplayFilter) -> ReplayJob:
         now = self._clock.now()
-        after = 0
-        if conditions.since is not None:
-            # What finished since then was accepted at most a long window before.
-            longest = max(schedule.window_ms for schedule in self._options.schedules.values())
-            after = id_floor(max(conditions.since - 2 * longest, 0))
+        as_of = now if conditions.as_of is None else min(conditions.as_of, now)
         number = self._ids.take(now)
         return ReplayJob(
             id=number,
-            filter=conditions,
+            filter=msgspec.structs.replace(conditions, as_of=as_of),
             created_at=now,
             state="running",
             upto_id=number,  # what it makes itself lies after it
-            after_id=after,
+            after_id=0,
         )
 
     async def count(self, conditions: ReplayFilter) -> tuple[int, bool]:

@@ -21,7 +21,7 @@ from homing.ports.flow import (
 from homing.ports.keys import KeySession, KeyStore
 from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
 from homing.ports.seals import Claim, SealStore
-from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, ViewStore
+from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
 from homing.ports.world import Answer, Clock, ClockState, Request, Sender
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "ReplayJob",
     "Request",
     "SealStore",
+    "Selection",
     "Sender",
     "SettleBatch",
     "Standing",

@@ -12,12 +12,11 @@ from homing.model import (
     Delivery,
     Endpoint,
     Finished,
-    Reason,
-    Status,
     Subscription,
     Transition,
 )
 from homing.ports.flow import NewEvent
+from homing.ports.views import Selection
 
 
 class Chore(Struct, frozen=True):
@@ -38,17 +37,10 @@ class ChoreStep(Struct, frozen=True):
     done: bool
 
 
-class ReplayFilter(Struct, frozen=True):
-    """Which finished deliveries a bulk replay takes."""
+class ReplayFilter(Selection, frozen=True):
+    """Which finished deliveries a bulk replay takes: those that a list showed at ``as_of``."""
 
-    tenant: str | None = None
-    status: Status | None = None
-    reason: Reason | None = None
-    endpoint_id: int | None = None
-    subscription_id: int | None = None
-    type: str | None = None
-    since: int | None = None
-    until: int | None = None
+    as_of: int | None = None  # those that had finished by then; None: all
 
 
 class ReplayJob(Struct, frozen=True):

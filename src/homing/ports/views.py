@@ -42,17 +42,29 @@ class EventRow(Struct, frozen=True):
     deliveries: int
 
 
-class DeliveryFilter(Struct, frozen=True):
-    """Conditions of a list; None means any."""
+class Selection(Struct, frozen=True):
+    """Which deliveries people ask for; None means any. Lists and bulk replays understand the same.
+
+    ``since`` and ``until`` are times of acceptance: from the first on, and before the second.
+    """
 
     tenant: str | None = None
     status: Status | None = None
+    reason: Reason | None = None
     endpoint_id: int | None = None
     subscription_id: int | None = None
     event_id: int | None = None
-    type: str | None = None
+    event_key: str | None = None  # of any tenant
+    type: str | None = None  # exact, "a.*", "a*", or "*"
+    url: str | None = None  # a part of it, in any case
     since: int | None = None
-    expires_before: int | None = None
+    until: int | None = None
+
+
+class DeliveryFilter(Selection, frozen=True):
+    """Conditions of a list."""
+
+    expires_before: int | None = None  # pending ones only
 
 
 class Ledger(Struct, frozen=True):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from homing.model import Delivery, Reason, Status, id_floor
-from homing.policy.match import ALL
+from homing.model import Delivery, Reason, Status
 from homing.ports import DeliveryFilter, DeliveryRow
 from homing.store.rows import HISTORY_WIDTH
+from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 
 LOOK = 2_000  # rows that a page looks at, on each walk, where conditions pass over some
@@ -43,13 +43,6 @@ def delivery_row(row: Row) -> DeliveryRow:
     )
 
 
-def type_terms(pattern: str | None) -> dict[str, str | None]:
-    """A pattern of event types as statements compare it: as it is, and the prefix it stands for."""
-    if pattern is None or pattern == ALL:
-        return {"type": None, "prefix": None}
-    return {"type": pattern, "prefix": pattern[:-1] if pattern.endswith(".*") else None}
-
-
 def sides(conditions: DeliveryFilter) -> tuple[bool, bool]:
     """Whether what is asked for can be pending, and whether it can be in history."""
     pending = conditions.status in {None, Status.PENDING}
@@ -79,6 +72,9 @@ def _passes_over(conditions: DeliveryFilter) -> bool:
             conditions.type,
             conditions.expires_before,
             conditions.event_id,
+            conditions.event_key,
+            conditions.reason,
+            conditions.url,
         )
     ):
         return True
@@ -101,6 +97,7 @@ async def deliveries(
 
     It is put together from looks that follow one another as pages do.
     """
+    before_id = min(before_id, id_range(conditions)[1])
     last_id = None
     if conditions.event_id is not None:
         row = await tx.one("event_last_id", id=conditions.event_id)
@@ -126,7 +123,7 @@ def _values(
 ) -> dict[str, object]:
     """What the statement needs for one look; ``last_id`` is the last of an event's own range."""
     walks = choose(conditions)
-    from_id = replays_from_id = 0 if conditions.since is None else id_floor(conditions.since)
+    from_id = replays_from_id = id_range(conditions)[0]
     until_id = before_id
     if conditions.event_id is not None and last_id is not None:
         until_id = min(before_id, last_id + 1)
@@ -139,13 +136,7 @@ def _values(
         "from_id": from_id,
         "until_id": until_id,
         "replays_from_id": replays_from_id,
-        "tenant": conditions.tenant,
-        "status": None if conditions.status is None else conditions.status.value,
-        "endpoint_id": conditions.endpoint_id,
-        "subscription_id": conditions.subscription_id,
-        "event_id": conditions.event_id,
-        "expires_before": conditions.expires_before,
-        **type_terms(conditions.type),
+        **selection_values(conditions),
     }
 
 

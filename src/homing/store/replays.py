@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from homing.errors import Gone, NotFound, StillPending, SubscriptionGone
 from homing.model import Delivery, Finished, Status
 from homing.ports import ReplayJob
 from homing.store import rows
-from homing.store.lists import type_terms
+from homing.store.selection import id_range, selection_values
 from homing.store.tx import Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -106,10 +107,11 @@ async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[D
 
 async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
     """What a job takes of the next ``limit`` rows, the id looked up to, and whether that is all."""
-    taken = await tx.all("replay_found", **_walk(job, limit=limit))
+    walk = _walk(job, limit=limit)
+    taken = await tx.all("replay_found", **walk)
     looked, top = taken[0][:2]
     finished = [rows.history(row[2:]) for row in taken if row[2] is not None]
-    if looked < limit or top >= job.upto_id:
+    if looked < limit or top >= walk["upto_id"]:
         return finished, max(job.after_id, job.upto_id), True
     return finished, top, False
 
@@ -121,22 +123,23 @@ async def count(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
     return row[1], row[0] < limit
 
 
-def _walk(job: ReplayJob, *, limit: int) -> dict[str, object]:
+def _walk(job: ReplayJob, *, limit: int) -> dict[str, Any]:
+    """What the statements need; of the walks the shortest is open."""
     conditions = job.filter
-    by_endpoint = conditions.endpoint_id is not None
-    by_status = not by_endpoint and conditions.status in {Status.DROPPED, Status.CANCELLED}
+    low, high = id_range(conditions)
+    if conditions.event_id is not None:
+        walk = "by_event"
+    elif conditions.endpoint_id is not None:
+        walk = "by_endpoint"
+    elif conditions.status in {Status.DROPPED, Status.CANCELLED}:
+        walk = "by_status"
+    else:
+        walk = "by_id"
+    walks = dict.fromkeys(("by_id", "by_endpoint", "by_status", "by_event"), 0)
     return {
-        "after_id": job.after_id,
-        "upto_id": job.upto_id,
-        "by_id": 0 if by_endpoint or by_status else limit,
-        "by_endpoint": limit if by_endpoint else 0,
-        "by_status": limit if by_status else 0,
-        "tenant": conditions.tenant,
-        "status": conditions.status and conditions.status.value,
-        "reason": conditions.reason and conditions.reason.value,
-        "endpoint_id": conditions.endpoint_id,
-        "subscription_id": conditions.subscription_id,
-        "since": conditions.since,
-        "until": conditions.until,
-        **type_terms(conditions.type),
+        "after_id": max(job.after_id, low - 1),
+        "upto_id": min(job.upto_id, high - 1),
+        **walks,
+        walk: limit,
+        **selection_values(conditions),
     }

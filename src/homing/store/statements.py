@@ -7,6 +7,7 @@
 ``:param`` becomes ``?N`` or ``$N``; N follows the order in which the SQLite text first names the
 parameters, so that one tuple of values fits both texts. ``{pending:p}`` becomes the columns of a
 table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the same without one.
+``{selected:d}`` becomes the text of ``sql/parts/selected.sql``, with ``d`` for its ``{it}``.
 
 Arrays of integers (``:ids::bigint[]``) go to PostgreSQL as text, ``{1,2}``: asyncpg asks of every
 element of an array whether it is an array itself, which takes ten times as long.
@@ -50,9 +51,19 @@ def _text_of(integers: Iterable[int | None]) -> str:
     return "{" + str(list(integers))[1:-1].replace("None", "NULL") + "}"
 
 
+@cache
+def _part(name: str) -> str:
+    """A text that several statements share: ``sql/parts``."""
+    file = files("homing.store") / "sql" / "parts" / f"{name}.sql"
+    return _COMMENT.sub("", file.read_text(encoding="utf-8")).strip()
+
+
 def _expand(match: re.Match[str]) -> str:
-    prefix = f"{match[2]}." if match[2] else ""
-    return ", ".join(prefix + column for column in COLUMNS[match[1]])
+    name, alias = match[1], match[2] or ""
+    if name not in COLUMNS:
+        return _COLUMNS.sub(_expand, _part(name).replace("{it}", alias))
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + column for column in COLUMNS[name])
 
 
 def _names(text: str) -> tuple[str, ...]:

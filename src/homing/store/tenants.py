@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from homing.model import Status, id_floor
-from homing.policy.match import type_matches
+from homing.model import Status
 from homing.ports import DeliveryFilter, DeliveryRow
 from homing.store import lists, rows
+from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 
 ENDPOINTS_MAX = 40
@@ -50,19 +50,20 @@ async def deliveries(
     picky = _is_picky(conditions)
     look = max(limit + 1, lists.LOOK // max(few.endpoints, 1)) if picky else limit + 1
     pending, history = lists.sides(conditions)
+    from_id, until_id = id_range(conditions)
     found = await tx.all(
         "deliveries_of_tenant",
         tenant=few.tenant,
-        from_id=0 if conditions.since is None else id_floor(conditions.since),
-        before_id=before_id,
+        from_id=from_id,
+        before_id=min(before_id, until_id),
         pending_look=look if pending else 0,
         history_look=look if history else 0,
     )
     ids, low = _known(found, look)
     if not picky:
         ids = ids[: limit + 1]
-    whole = await tx.all("deliveries_whole", ids=ids)
-    page = [row for row in map(lists.delivery_row, whole) if _fits(row, conditions)]
+    chosen = await tx.all("deliveries_selected", ids=ids, **selection_values(conditions))
+    page = [lists.delivery_row(row) for row in chosen]
     if len(page) > limit:
         return page[:limit], page[limit - 1].delivery.id
     if not picky and len(ids) > limit:  # One of them has finished or gone meanwhile.
@@ -84,20 +85,10 @@ def _is_picky(conditions: DeliveryFilter) -> bool:
     """Whether the walks meet rows that do not belong on the page."""
     return (
         conditions.status is Status.DELIVERED
+        or conditions.reason is not None
         or conditions.subscription_id is not None
+        or conditions.event_key is not None
         or conditions.type is not None
+        or conditions.url is not None
         or conditions.expires_before is not None
     )
-
-
-def _fits(row: DeliveryRow, conditions: DeliveryFilter) -> bool:
-    if conditions.status not in {None, row.status}:
-        return False
-    if conditions.tenant not in {None, row.delivery.tenant}:
-        return False
-    if conditions.subscription_id not in {None, row.delivery.subscription_id}:
-        return False
-    before = conditions.expires_before
-    if before is not None and (row.status != Status.PENDING or row.delivery.expires_at >= before):
-        return False
-    return conditions.type is None or type_matches(conditions.type, row.event_type)

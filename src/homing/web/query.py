@@ -25,6 +25,7 @@ from homing.policy.admission import (
 LIMIT_DEFAULT = 50
 LIMIT_MOST = 200
 PARAMETERS_MOST = 50
+URL_PART_MAX = 200
 TIME_MOST = (1 << 42) - 1  # the last time that an id can carry
 NO_TENANT = " "  # a name that no tenant can have
 
@@ -87,6 +88,12 @@ class Query:
             raise _refused("event", KEY_RULE)
         return value
 
+    def url_part(self) -> str | None:
+        value = self._given.get("url")
+        if value is not None and (reason := url_part_problem(value)):
+            raise _refused("url", reason)
+        return value
+
     def id(self, name: str, prefix: str) -> int | None:
         value = self._given.get(name)
         return None if value is None else id_field(value, name, prefix)
@@ -142,6 +149,13 @@ def id_field(value: str, name: str, prefix: str) -> int:
     if number is None:
         raise _refused(name, f"must be an id like {prefix}_01k9x3w8z4g00")
     return number
+
+
+def url_part_problem(value: str) -> str | None:
+    """Why this text cannot be a part of a URL; None if it can."""
+    if 1 <= len(value) <= URL_PART_MAX and value.isascii() and value.isprintable():
+        return None
+    return f"must be 1 to {URL_PART_MAX} characters of a URL"
 
 
 def moment(value: str, name: str, *, now: int) -> int:

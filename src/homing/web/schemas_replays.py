@@ -17,12 +17,22 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason | None = None
     endpoint: str | None = None
     subscription: str | None = None
-    type: str | None = None
-    since: Annotated[
-        str | None, Meta(description="RFC 3339, or a duration back from now like 2h.")
+    event: Annotated[
+        str | None,
+        Meta(description="Of this event; of `tenant`, the key's tenant or `default`."),
     ] = None
-    until: Annotated[str | None, Meta(description="Like since.")] = None
+    type: str | None = None
+    url: Annotated[str | None, Meta(description="To URLs that hold this text.")] = None
+    since: Annotated[
+        str | None,
+        Meta(description="Accepted since: RFC 3339, or a duration back from as_of like 2h."),
+    ] = None
+    until: Annotated[str | None, Meta(description="Accepted before; like since.")] = None
     tenant: str | None = None
+    as_of: Annotated[
+        str | None,
+        Meta(description="Finished by then: RFC 3339, as a count says it; default now."),
+    ] = None
 
 
 class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,6 +47,9 @@ class ReplayCount(Struct, frozen=True):
 
     count: int
     exact: bool
+    as_of: Annotated[
+        Time, Meta(description="Give it with the same filter to replay those that were counted.")
+    ]
 
 
 class ReplayFilterView(Struct, frozen=True):
@@ -46,10 +59,13 @@ class ReplayFilterView(Struct, frozen=True):
     reason: Reason | None
     endpoint: str | None
     subscription: str | None
+    event: str | None
     type: str | None
+    url: str | None
     since: Time | None
     until: Time | None
     tenant: str | None
+    as_of: Time | None
 
 
 class ReplayJobView(Struct, frozen=True):

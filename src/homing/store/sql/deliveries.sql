@@ -65,17 +65,7 @@ WITH p AS MATERIALIZED (
         SELECT {history:q} FROM r CROSS JOIN history q WHERE q.id = r.id
     ) AS d
     WHERE d.id >= coalesce((SELECT low FROM bound), 0)
-      AND (CAST(:tenant AS TEXT) IS NULL OR d.tenant = :tenant)
-      AND (CAST(:status AS TEXT) IS NULL OR d.status = :status)
-      AND (CAST(:endpoint_id AS BIGINT) IS NULL OR d.endpoint_id = :endpoint_id)
-      AND (CAST(:subscription_id AS BIGINT) IS NULL OR d.subscription_id = :subscription_id)
-      AND (CAST(:event_id AS BIGINT) IS NULL OR d.event_id = :event_id)
-      AND (CAST(:expires_before AS BIGINT) IS NULL OR d.expires_at < :expires_before)
-      AND (CAST(:type AS TEXT) IS NULL OR EXISTS (
-            SELECT 1 FROM event e WHERE e.id = d.event_id AND (
-                e.type = :type
-                OR (length(e.type) > length(CAST(:prefix AS TEXT))
-                    AND substr(e.type, 1, length(CAST(:prefix AS TEXT))) = :prefix))))
+      AND {selected:d}
     ORDER BY d.id DESC LIMIT :limit
 )
 SELECT bound.low, {history:page}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
@@ -148,6 +138,37 @@ FROM (
 ) AS d
 LEFT JOIN event e ON e.id = d.event_id
 LEFT JOIN endpoint n ON n.id = d.endpoint_id
+ORDER BY d.id DESC;
+
+-- name: deliveries_selected [sqlite]
+-- Those of these deliveries that are asked for, wherever each of them is now.
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM (
+    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+           due_at, expires_at, t0, retry, attempts, ours, replay,
+           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION ALL
+    SELECT {history} FROM history WHERE id IN (SELECT value FROM json_each(:ids))
+) AS d
+LEFT JOIN event e ON e.id = d.event_id
+LEFT JOIN endpoint n ON n.id = d.endpoint_id
+WHERE {selected:d}
+ORDER BY d.id DESC;
+
+-- name: deliveries_selected [postgres]
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+FROM (
+    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
+           due_at, expires_at, t0, retry, attempts, ours, replay,
+           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    FROM pending WHERE id = ANY(:ids::bigint[])
+    UNION ALL
+    SELECT {history} FROM history WHERE id = ANY(:ids::bigint[])
+) AS d
+LEFT JOIN event e ON e.id = d.event_id
+LEFT JOIN endpoint n ON n.id = d.endpoint_id
+WHERE {selected:d}
 ORDER BY d.id DESC;
 
 -- name: deliveries_of_tenant [sqlite]

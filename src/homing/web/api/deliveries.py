@@ -13,7 +13,7 @@ from homing.errors import (
     StoreUnavailable,
     SubscriptionGone,
 )
-from homing.model import Status, show_id
+from homing.model import Reason, Status, show_id
 from homing.ports import DeliveryFilter, DeliveryRow
 from homing.web import commands
 from homing.web.answer import Answer, Headers, json_answer
@@ -43,8 +43,11 @@ async def list_deliveries(call: Call) -> Answer:
         status=query.choice("status", Status),
         endpoint_id=await call.own_endpoint(query.id("endpoint", ENDPOINT)),
         subscription_id=query.id("subscription", SUBSCRIPTION),
+        reason=query.choice("reason", Reason),
         type=query.event_type(),
+        url=query.url_part(),
         since=query.since("since", now=now),
+        until=query.since("until", now=now),
         expires_before=None if within is None else min(now + within, TIME_MOST),
     )
     if key is not None:
@@ -107,13 +110,16 @@ OPERATIONS = (
         params=(
             TENANT,
             choice("status", "Only in this status.", Status),
+            choice("reason", "Only dropped or cancelled for this reason.", Reason),
             Param("endpoint", "Only to this endpoint."),
             Param("subscription", "Only of this subscription."),
             Param(
                 "event", "Only of this event; of the key's tenant or `default` where none is given."
             ),
             Param("type", "Only of events of this type."),
+            Param("url", "Only to URLs that hold this text."),
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
+            Param("until", "Accepted before; like since."),
             Param("expiring_within", "Pending ones whose window ends within, like 6h."),
             *PAGE,
         ),

@@ -6,15 +6,23 @@ from msgspec.structs import replace
 
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.model import Status, show_id
-from homing.policy.admission import TYPE_RULE, is_type, tenant_problem
+from homing.policy.admission import (
+    DEFAULT_TENANT,
+    KEY_RULE,
+    TYPE_RULE,
+    is_key,
+    is_type,
+    read_time,
+    tenant_problem,
+)
 from homing.ports import ReplayFilter, ReplayJob
 from homing.web import commands
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation
-from homing.web.query import id_field, moment
+from homing.web.query import id_field, moment, url_part_problem
 from homing.web.schemas_replays import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
-from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view
+from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_text
 
 
 async def start(call: Call) -> Answer:
@@ -22,7 +30,7 @@ async def start(call: Call) -> Answer:
     conditions = await _conditions(call, given.filter)
     if given.dry_run:
         count, exact = await call.parts.engine.count_replay(conditions)
-        return json_answer(ReplayCount(count, exact))
+        return json_answer(ReplayCount(count, exact, time_text(conditions.as_of or call.now)))
     job = await commands.start_replay(call.parts, call.who, conditions)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_answer(replay_view(job), status=202, headers=((b"location", location),))
@@ -47,21 +55,33 @@ async def _there(call: Call) -> ReplayJob:
 async def _conditions(call: Call, given: ReplayFilterIn) -> ReplayFilter:
     """The filter in our values, of the caller's tenant only; raises Invalid or Forbidden."""
     conditions = _read(given, now=call.now)
-    if call.who.tenant is None:
+    if call.who.tenant is not None:
+        if conditions.tenant is not None:
+            call.who.writes(conditions.tenant)
+        endpoint_id = await call.own_endpoint(conditions.endpoint_id)
+        conditions = replace(conditions, tenant=call.who.tenant, endpoint_id=endpoint_id)
+    if given.event is None:
         return conditions
-    if conditions.tenant is not None:
-        call.who.writes(conditions.tenant)
-    endpoint_id = await call.own_endpoint(conditions.endpoint_id)
-    return replace(conditions, tenant=call.who.tenant, endpoint_id=endpoint_id)
+    tenant = conditions.tenant or DEFAULT_TENANT
+    event = await call.parts.views.event(given.event, tenant=tenant)
+    return replace(
+        conditions, event_id=0 if event is None else event.event.id, event_key=given.event
+    )
 
 
 def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
     """Raises Invalid with all that is wrong."""
     problems: list[FieldProblem] = []
+    as_of = now if given.as_of is None else read_time(given.as_of)
+    if as_of is None or as_of > now:
+        reason = "must be a time after RFC 3339 that is not ahead"
+        problems.append(FieldProblem("filter.as_of", reason))
+        as_of = now
+    back_from = as_of
 
     def time(value: str | None, name: str) -> int | None:
         try:
-            return None if value is None else moment(value, f"filter.{name}", now=now)
+            return None if value is None else moment(value, f"filter.{name}", now=back_from)
         except Invalid as error:
             problems.extend(error.problems)
             return None
@@ -80,19 +100,32 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
         endpoint_id=number(given.endpoint, "endpoint", ENDPOINT),
         subscription_id=number(given.subscription, "subscription", SUBSCRIPTION),
         type=given.type,
+        url=given.url or None,
+        as_of=as_of,
         since=time(given.since, "since"),
         until=time(given.until, "until"),
     )
+    problems.extend(_wrong(given))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return conditions
+
+
+def _wrong(given: ReplayFilterIn) -> list[FieldProblem]:
+    """What is wrong with the fields that are taken as they are."""
+    problems: list[FieldProblem] = []
     if given.tenant is not None:
         problems.extend(tenant_problem(given.tenant, "filter.tenant"))
     if given.type is not None and not is_type(given.type):
         problems.append(FieldProblem("filter.type", TYPE_RULE))
+    if given.event is not None and not is_key(given.event):
+        problems.append(FieldProblem("filter.event", KEY_RULE))
+    if given.url is not None and (problem := url_part_problem(given.url)):
+        problems.append(FieldProblem("filter.url", problem))
     if given.status is Status.PENDING:
         reason = "must not be pending: only finished deliveries are replayed"
         problems.append(FieldProblem("filter.status", reason))
-    if problems:
-        raise Invalid(problems=tuple(problems))
-    return conditions
+    return problems
 
 
 _ONE = "/v1/replays/{id}"

@@ -1,8 +1,7 @@
 """The search field of the deliveries: ``status:dropped type:invoice.* url:acme since:2h``.
 
-Every qualifier narrows; a word without one is looked for in the URL. What the store can answer by
-an index goes to it, the rest (parts of a URL, patterns of a type) is looked at row by row, a
-bounded number of them for a page.
+Every qualifier narrows; a word without one is looked for in the URL. The store answers all of it,
+for a list and for a bulk replay alike. A page looks at a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -12,15 +11,26 @@ import shlex
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
-from homing.model import Status, read_id
+from homing.model import Reason, Status, read_id
 from homing.policy.admission import is_key, is_type, tenant_problem
-from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, ViewStore
-from homing.web.query import moment
+from homing.policy.match import ALL
+from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, Selection, ViewStore
+from homing.web.query import moment, url_part_problem
 
 CHARS_MOST = 1_000
-ROWS_LOOKED = 4_000
-ROWS_AT_ONCE = 200
-QUALIFIERS = ("status", "type", "url", "since", "endpoint", "subscription", "event", "tenant")
+LOOKS = 2  # pages of the store for one that is shown: each may hold fewer rows than asked for
+QUALIFIERS = (
+    "status",
+    "reason",
+    "type",
+    "url",
+    "since",
+    "until",
+    "endpoint",
+    "subscription",
+    "event",
+    "tenant",
+)
 
 
 class Search(Struct, frozen=True):
@@ -28,35 +38,14 @@ class Search(Struct, frozen=True):
 
     text: str = ""
     conditions: DeliveryFilter = DeliveryFilter()
-    url: str = ""  # a part of it
-    prefix: str = ""  # of the type, from ``invoice.*``
-    event: str = ""  # its id
 
-    def fits(self, row: DeliveryRow) -> bool:
-        return (
-            self.url in row.url.lower()
-            and row.event_type.startswith(self.prefix)
-            and (not self.event or row.event_key == self.event)
-        )
-
-    @property
-    def plain(self) -> bool:
-        """Whether the store alone can answer it."""
-        return not (self.url or self.prefix or self.event)
-
-    def replay(self) -> ReplayFilter | None:
-        """The finished ones among them; None where a bulk replay cannot say it."""
-        it = self.conditions
-        if not self.plain or it.status is Status.PENDING:
+    def replay(self, *, as_of: int) -> ReplayFilter | None:
+        """Those that had finished by then; None where only pending ones are asked for."""
+        if self.conditions.status is Status.PENDING:
             return None
-        return ReplayFilter(
-            tenant=it.tenant,
-            status=it.status,
-            endpoint_id=it.endpoint_id,
-            subscription_id=it.subscription_id,
-            type=it.type,
-            since=it.since,
-        )
+        names = Selection.__struct_fields__
+        asked = {name: getattr(self.conditions, name) for name in names}
+        return ReplayFilter(**asked, as_of=as_of)
 
 
 def read_search(text: str, *, tenant: str | None, now: int) -> Search:
@@ -82,12 +71,13 @@ def read_search(text: str, *, tenant: str | None, now: int) -> Search:
             status=values.status(),
             endpoint_id=values.number("endpoint", "ep"),
             subscription_id=values.number("subscription", "sub"),
+            reason=values.reason(),
+            event_key=values.event(),
             type=values.type(),
-            since=values.since(),
+            url=values.url(),
+            since=values.time("since"),
+            until=values.time("until"),
         ),
-        url=given.get("url", "").lower(),
-        prefix=values.prefix(),
-        event=values.event(),
     )
     if problems:
         raise Invalid(problems=tuple(problems))
@@ -134,32 +124,36 @@ class _Values:
 
     def type(self) -> str | None:
         value = self._given.get("type")
-        if value is None or value.endswith("*"):
+        if value is None or value == ALL:
             return None
-        if not is_type(value):
+        if not is_type(value.removesuffix("*")):
             self._wrong("type", "must be a type like invoice.paid, or invoice.*")
         return value
 
-    def prefix(self) -> str:
-        value = self._given.get("type", "")
-        if not value.endswith("*"):
-            return ""
-        prefix = value[:-1]
-        if prefix and not is_type(prefix):
-            self._wrong("type", "must be a type like invoice.paid, or invoice.*")
-        return prefix
+    def reason(self) -> Reason | None:
+        value = self._given.get("reason")
+        if value is not None and value not in list(Reason):
+            self._wrong("reason", f"must be one of {', '.join(Reason)}")
+            return None
+        return None if value is None else Reason(value)
 
-    def since(self) -> int | None:
-        value = self._given.get("since")
+    def url(self) -> str | None:
+        value = self._given.get("url") or None
+        if value is not None and (reason := url_part_problem(value)):
+            self._wrong("url", reason)
+        return value
+
+    def time(self, name: str) -> int | None:
+        value = self._given.get(name)
         try:
-            return None if value is None else moment(value, "since", now=self._now)
+            return None if value is None else moment(value, name, now=self._now)
         except Invalid as error:
             self._problems.extend(error.problems)
             return None
 
-    def event(self) -> str:
-        value = self._given.get("event", "")
-        if value and not is_key(value):
+    def event(self) -> str | None:
+        value = self._given.get("event") or None
+        if value is not None and not is_key(value):
             self._wrong("event", "must be the id of an event")
         return value
 
@@ -168,20 +162,12 @@ async def find(
     views: ViewStore, search: Search, *, before_id: int | None, limit: int
 ) -> tuple[list[DeliveryRow], int | None]:
     """A page of what fits, newest first, and where the next begins."""
-    if search.plain:
-        return await views.deliveries(search.conditions, before_id=before_id, limit=limit)
     found: list[DeliveryRow] = []
-    looked = 0
-    while True:
-        rows, after = await views.deliveries(
-            search.conditions, before_id=before_id, limit=ROWS_AT_ONCE
+    for _ in range(LOOKS):
+        rows, before_id = await views.deliveries(
+            search.conditions, before_id=before_id, limit=limit - len(found)
         )
-        for row in rows:
-            if search.fits(row):
-                found.append(row)
-                if len(found) == limit:
-                    return found, row.delivery.id
-        looked += ROWS_AT_ONCE
-        before_id = after
-        if before_id is None or looked >= ROWS_LOOKED:
-            return found, before_id
+        found += rows
+        if before_id is None or len(found) == limit:
+            break
+    return found, before_id

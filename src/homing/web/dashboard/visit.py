@@ -120,6 +120,12 @@ class Visit:
         """Another part of the path."""
         return self._path[name]
 
+    def as_of(self) -> int:
+        """The moment at which the page was made that this form stands on; now if it says none."""
+        text = self.field("as_of")
+        now = self.now
+        return min(int(text), now) if text.isascii() and text.isdigit() and len(text) < 16 else now
+
     def number(self, prefix: str) -> int:
         """The number behind the ``{id}`` of the path; raises NotFound."""
         number = read_id(prefix, self.key())

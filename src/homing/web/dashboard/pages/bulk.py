@@ -24,14 +24,16 @@ _COUNT = re.compile("[0-9]{1,12}")
 
 async def ask(visit: Visit) -> Shown:
     """What would be done: the count first."""
-    search = searched(visit, visit.query.text("q"))
-    conditions = search.replay()
+    as_of = visit.now
+    search = searched(visit, visit.query.text("q"), as_of=as_of)
+    conditions = search.replay(as_of=as_of)
     replays, exact = 0, True
     if conditions is not None:
         replays, exact = await visit.parts.engine.count_replay(conditions)
     pending = await _pending(visit, search)
     return visit.show(
         "bulk.html",
+        as_of=as_of,
         search=search,
         can_replay=conditions is not None,
         replays=replays,
@@ -61,9 +63,10 @@ def _only_pending(search: Search) -> Search:
 
 
 async def replay(visit: Visit) -> Answer:
-    conditions = searched(visit, visit.field("q")).replay()
+    as_of = visit.as_of()
+    conditions = searched(visit, visit.field("q"), as_of=as_of).replay(as_of=as_of)
     if conditions is None:
-        reason = "holds a condition that a bulk replay does not know"
+        reason = "asks for pending deliveries: only finished ones are replayed"
         raise Invalid(problems=(FieldProblem("q", reason),))
     job = await commands.start_replay(visit.parts, visit.who.caller, conditions)
     return visit.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")

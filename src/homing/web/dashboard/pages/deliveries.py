@@ -26,9 +26,9 @@ SHOWN_DEPTH_MOST = 32  # of data that is shown with line breaks
 _CHOICES = ("", "pending", "delivered", "dropped", "cancelled")
 
 
-def searched(visit: Visit, text: str) -> Search:
-    """Raises Invalid."""
-    return read_search(text, tenant=visit.who.tenant, now=visit.now)
+def searched(visit: Visit, text: str, *, as_of: int | None = None) -> Search:
+    """The search as it was understood at that moment, by default now; raises Invalid."""
+    return read_search(text, tenant=visit.who.tenant, now=as_of or visit.now)
 
 
 async def deliveries(visit: Visit) -> Shown:
@@ -50,7 +50,7 @@ async def deliveries(visit: Visit) -> Shown:
         older="" if cursor is None else "?" + urlencode({"q": text, "cursor": cursor}),
         choices=[(word, _with_status(text, word)) for word in _CHOICES],
         chosen=search.conditions.status,
-        replayable=search.replay() is not None,
+        replayable=search.replay(as_of=visit.now) is not None,
     )
 
 

@@ -258,23 +258,29 @@ async def test_event(visit: Visit) -> Answer:
     return visit.done(said, to=_address(found))
 
 
-def _dropped(visit: Visit, found: Endpoint, since: str) -> ReplayFilter:
+def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
     if not since:
         raise Invalid(problems=(FieldProblem("since", "must be given"),))
-    at = moment(since, "since", now=visit.now)
-    return ReplayFilter(tenant=found.tenant, status=Status.DROPPED, endpoint_id=found.id, since=at)
+    return ReplayFilter(
+        tenant=found.tenant,
+        status=Status.DROPPED,
+        endpoint_id=found.id,
+        since=moment(since, "since", now=as_of),
+        as_of=as_of,
+    )
 
 
 async def replay_count(visit: Visit) -> Shown:
     found = await _there(visit)
-    conditions = _dropped(visit, found, visit.query.text("since"))
+    as_of = visit.now
+    conditions = _dropped(found, visit.query.text("since"), as_of=as_of)
     count, exact = await visit.parts.engine.count_replay(conditions)
-    return visit.show("replay_count.html", count=count, exact=exact, endpoint=found)
+    return visit.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
 
 
 async def replay(visit: Visit) -> Answer:
     found = await _there(visit)
-    conditions = _dropped(visit, found, visit.field("since"))
+    conditions = _dropped(found, visit.field("since"), as_of=visit.as_of())
     await commands.start_replay(visit.parts, visit.who.caller, conditions)
     said = "The replay has begun: each dropped delivery becomes a new one in the retry lane."
     return visit.done(said, to=_address(found))

@@ -1,0 +1,47 @@
+"""Which deliveries people ask for, as statements take it: the same for lists and replay jobs."""
+
+from __future__ import annotations
+
+from homing.model import id_floor
+from homing.policy.match import ALL
+from homing.ports import DeliveryFilter, ReplayFilter, Selection
+
+TOP_ID = (1 << 63) - 1  # above every id
+
+
+def id_range(conditions: Selection) -> tuple[int, int]:
+    """The ids of what was accepted since and until: the first of them, and the first after them."""
+    low = 0 if conditions.since is None else id_floor(conditions.since)
+    high = TOP_ID if conditions.until is None else id_floor(conditions.until)
+    return low, high
+
+
+def type_terms(pattern: str | None) -> dict[str, str | None]:
+    """A pattern of event types as statements compare it: a type, and what longer ones begin with.
+
+    ``a.*`` is every type that begins with ``a.`` and goes on; ``a*`` is ``a`` as well.
+    """
+    if pattern is None or pattern == ALL:
+        return {"type": None, "prefix": None}
+    if not pattern.endswith("*"):
+        return {"type": pattern, "prefix": None}
+    begins = pattern[:-1]
+    return {"type": pattern if pattern.endswith(".*") else begins, "prefix": begins}
+
+
+def selection_values(conditions: Selection) -> dict[str, object]:
+    """What ``sql/parts/selected.sql`` needs."""
+    listed = conditions.expires_before if isinstance(conditions, DeliveryFilter) else None
+    return {
+        "tenant": conditions.tenant,
+        "status": conditions.status and conditions.status.value,
+        "reason": conditions.reason and conditions.reason.value,
+        "endpoint_id": conditions.endpoint_id,
+        "subscription_id": conditions.subscription_id,
+        "event_id": conditions.event_id,
+        "event_key": conditions.event_key,
+        "url": conditions.url.lower() if conditions.url else None,
+        "expires_before": listed,
+        "as_of": conditions.as_of if isinstance(conditions, ReplayFilter) else None,
+        **type_terms(conditions.type),
+    }
