@@ -19,9 +19,10 @@ from homing.config import DATABASE_FILE, Settings, environ_of_children
 from homing.engine.fleet import FleetParts
 from homing.errors import BadSetting
 from homing.net.clock import monotonic
-from homing.ports import AdminStore, FlowStore, KeyStore, SealStore, ViewStore
+from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore
 from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
 from homing.store.admin import Admin
+from homing.store.clock_marks import ClockMarks
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.leases import Leases
@@ -47,6 +48,7 @@ class Stores(Struct, frozen=True):
     views: ViewStore
     keys: KeyStore
     seals: SealStore
+    clock: ClockStore
     fleet: FleetParts | None = None
 
 
@@ -80,7 +82,8 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
         if settings.writer == "process":
             return await _with_writer_process(file)
         db = await SqliteDb.open(file, threads=settings.writer == "thread")
-    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db))
+    marks = ClockMarks(db)
+    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db), marks)
 
 
 async def _in_a_fleet(settings: Settings) -> Stores:
@@ -123,7 +126,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     log.info("joined", process=me.id, node=me.node, role=me.role)
     fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
     admin = Admin(db, node=me.node)
-    return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), fleet)
+    return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), ClockMarks(db), fleet)
 
 
 async def _with_writer_process(file: Path) -> Stores:
@@ -141,6 +144,7 @@ async def _with_writer_process(file: Path) -> Stores:
         Views(reader),
         cast("KeyStore", Remote(writer, "keys")),
         cast("SealStore", Remote(writer, "seals")),
+        cast("ClockStore", Remote(writer, "clock")),
     )
 
 

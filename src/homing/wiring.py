@@ -28,7 +28,7 @@ from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay, RelayOptions
-from homing.engine.timekeeper import Timekeeper
+from homing.engine.timekeeper import Timekeeper, others_run
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock, monotonic
 from homing.net.descriptors import raise_limit
@@ -106,12 +106,12 @@ async def running(
             clock, fleet = _system_clock(fleet)
         else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
-        sender = HttpSender(sending)
+        keeper = await _begun_time(stores, clock, fleet)
         engine = await Engine.start(
             flow=stores.flow,
             admin=stores.admin,
             views=stores.views,
-            sender=sender,
+            sender=HttpSender(sending),
             clock=clock,
             options=within(options, shares),
             fleet=fleet,
@@ -134,7 +134,7 @@ async def running(
         ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
-            async with _relaying(relay), _keeping_time(Timekeeper(clock)):
+            async with _relaying(relay), _keeping_time(keeper):
                 config = _uvicorn_config(app, settings, shares.connections)
                 yield Running(engine, stores, clock, config, web.leaving.set)
         finally:
@@ -205,6 +205,21 @@ async def _keeping_time(keeper: Timekeeper) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
+        await keeper.mark()
+
+
+async def _begun_time(stores: Stores, clock: Clock, fleet: FleetParts | None) -> Timekeeper:
+    """Stored times fit the clock afterwards; or the clock those of processes that run already."""
+    keeper = Timekeeper(clock, stores.clock)
+
+    async def others() -> bool:
+        return fleet is not None and await others_run(fleet.store, fleet.me, fleet.lease_ms)
+
+    ahead = await keeper.begin(others=others)
+    if ahead and isinstance(clock, SystemClock):
+        clock.begin_at(clock.now() + ahead)
+        clock.follow(-ahead)
+    return keeper
 
 
 def _system_clock(fleet: FleetParts | None) -> tuple[Clock, FleetParts | None]:

@@ -14,8 +14,9 @@ import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,15 @@ from security.part import Part, Toll
 
 HONEST = ("-m", "security.under_faketime")
 STALE = ("-m", "security.stale_signatures")
+UNMOVED = ("-m", "security.unmoved_times")
 SETTINGS = """
 [policies.short]
 delays_ms = [1500, 3000, 5000, 8000]
 anchor = "first_failure"
 window_ms = 3600000
+[policies.hourly]
+delays_ms = [3600000]
+window_ms = 7200000
 [health]
 consecutive_disable = 30
 [tenants.failing.health]
@@ -38,8 +43,10 @@ rate_after_attempts = 1000000
 consecutive_disable = 1000000
 """
 DELAYS_S = (1.5, 3.0, 5.0, 8.0)
+ON_ITS_WAY_S = 30
 MINUTE_S, DAY_S = 60, 86_400
 STEPS_S = (10 * MINUTE_S, -10 * MINUTE_S, DAY_S, -DAY_S)
+RESTARTS = (*((by_s, False) for by_s in STEPS_S), (-10 * MINUTE_S, True), (-DAY_S, True))
 NOTICED_WITHIN_S = 5.0
 DRAWN_MOST = 1 / 1_000  # how much faster than true time the schedule may run, twice over
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -56,7 +63,13 @@ def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
             "wall clock stepped under load",
             lambda at: stepped(at, STEPS_S * (1 if quick else 5), each_s=4 if quick else 10),
             lambda at: stepped(at, STEPS_S[:1], each_s=4, argv=STALE),
-        )
+        ),
+        Part(
+            "35",
+            "restart after a clock step",
+            restarts,
+            lambda at: restarts(at, UNMOVED),
+        ),
     ]
 
 
@@ -68,11 +81,12 @@ def libfaketime() -> Path | None:
 class WallClock:
     """The wall clock of the processes that are started with ``environ``."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, ahead_s: int) -> None:
         library = libfaketime()
         assert library is not None, "libfaketime is not installed"
         self._file, self.ahead_s = file, 0
-        self.step(0)
+        self._stepped_ms: list[int] = []  # what the clock said at each step, before it
+        self.step(ahead_s)
         self.environ = {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(file),
@@ -82,14 +96,19 @@ class WallClock:
 
     def step(self, by_s: int) -> None:
         """Everybody reads the old time or the new one, never half a file."""
-        self.ahead_s += by_s
         new = self._file.with_suffix(".new")
-        new.write_text(f"{self.ahead_s:+d}\n")
+        new.write_text(f"{self.ahead_s + by_s:+d}\n")
         os.replace(new, self._file)
+        self._stepped_ms.append(self.now_ms())
+        self.ahead_s += by_s
 
     def now_ms(self) -> int:
         """The time that is true in this run."""
         return int(time.time() * 1000) + self.ahead_s * 1000
+
+    def was_true(self, at_s: int) -> bool:
+        """Whether the clock said so shortly before it was stepped: a request was on its way."""
+        return any(at_s <= ms // 1000 <= at_s + ON_ITS_WAY_S for ms in self._stepped_ms)
 
 
 @dataclass
@@ -110,13 +129,15 @@ class Seen:
         head, _, body = request.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
         path, headers = first.split()[1], dict(line.split(": ", 1) for line in lines)
-        if path == "/fails":
+        if path in {"/fails", "/late"}:
             self.tries[headers["homing-delivery"]].append(time.monotonic())
             return BROKEN
-        if accepted_by_both(headers, body, self.secrets[path], at=self.clock.now_ms()):
-            self.verified += 1
-            return OK
         signed_s = int(headers["webhook-timestamp"])
+        on_its_way = self.clock.was_true(signed_s)
+        at = signed_s * 1000 if on_its_way else self.clock.now_ms()
+        if accepted_by_both(headers, body, self.secrets[path], at=at):
+            self.verified += not on_its_way
+            return OK
         self.refused.append(f"{signed_s - self.clock.now_ms() // 1000:+d} s away from the time")
         return REFUSED
 
@@ -184,13 +205,13 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(
-    folder: Path, *, argv: tuple[str, ...] = HONEST, environ: dict[str, str] | None = None
+    folder: Path, *, argv: tuple[str, ...] = HONEST, ahead_s: int = 0
 ) -> AsyncIterator[Scene]:
     settings = folder / "homing.toml"
     settings.write_text(SETTINGS)
-    clock = WallClock(folder / "wall-clock")
+    clock = WallClock(folder / "wall-clock", ahead_s)
     seen = Seen(clock)
-    more = {"HOMING_CONFIG": str(settings), **clock.environ, **(environ or {})}
+    more = {"HOMING_CONFIG": str(settings), **clock.environ}
     server = Server(folder / "data", argv=argv, environ=more)
     async with receiver(seen.serve) as far:
         await server.start()
@@ -263,3 +284,68 @@ async def _judge(at: Scene, toll: Toll, before: list[str]) -> None:
         toll.blame(f"{dropped} deliveries were dropped")
     if not seen.verified or not retries:
         toll.blame("nothing was verified, or nothing was tried again")
+
+
+# --- a restart ------------------------------------------------------------------------------
+
+
+async def restarts(folder: Path, argv: tuple[str, ...] = HONEST) -> Toll:
+    """Set forward and back, by minutes and a day, while the server runs and while it does not."""
+    whole = Toll()
+    for number, (by_s, while_down) in enumerate(RESTARTS):
+        place = folder / str(number)
+        place.mkdir()
+        toll = await restarted(place, by_s, while_down=while_down, wait_s=6, argv=argv)
+        whole.fired += toll.fired
+        whole.figures[f"{by_s:+d}s{'_down' if while_down else ''}_late_s"] = toll.figures["late_s"]
+        for said in toll.first:
+            whole.blame(said)
+    return whole
+
+
+async def restarted(
+    folder: Path, by_s: int, *, while_down: bool, wait_s: float, argv: tuple[str, ...] = HONEST
+) -> Toll:
+    """The clock is set while a retry waits, the server is killed and starts again.
+
+    The clock is set before the kill, or ``while_down``. What the API says of the next attempt is
+    compared with the time that really passed, and the short retries must really come.
+    """
+    toll = Toll()
+    async with scene(folder, argv=argv, ahead_s=max(-by_s, 0)) as at:  # It ran ahead at the start.
+        await at.subscribe("/fails", "short", "failing")
+        await at.subscribe("/late", "hourly", "failing")
+        await at.publish("fails", tenant="failing")
+        await at.publish("late", tenant="failing")
+        failed_at = time.monotonic()
+        await _until(lambda: len(at.seen.tries) == 2)
+        if not while_down:
+            at.clock.step(by_s)
+            await at.noticed(1, 60)
+        await asyncio.sleep(1.5)  # The step is marked in the store.
+        at.server.kill()
+        await at.server.gone()
+        if while_down:
+            at.clock.step(by_s)
+        await at.server.start()
+        toll.fired += 1
+        before = sum(map(len, at.seen.tries.values()))
+        await asyncio.sleep(wait_s)
+        toll.figures["retries"] = sum(map(len, at.seen.tries.values())) - before
+        got = await at.ask("GET", "/v1/deliveries?tenant=failing&status=pending")
+        due = [one["due_at"] for one in got["items"] if one["type"] == "late"]
+        ends = datetime.fromisoformat(due[0]).timestamp() * 1000 if due else 0.0
+        left_s = (ends - at.clock.now_ms()) / 1000
+        late_s = left_s - (3600 - (time.monotonic() - failed_at))
+        toll.figures["late_s"] = round(late_s, 1)
+    if wait_s and not toll.figures["retries"]:
+        toll.blame("no retry came after the restart")
+    if not -1 < late_s < 2 * MINUTE_S:
+        toll.blame(f"the retry of an hour is {late_s:.0f} s late")
+    return toll
+
+
+async def _until(there: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not there():
+            await asyncio.sleep(0.02)

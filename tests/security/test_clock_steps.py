@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from security.clock_steps import STALE, libfaketime, stepped
+from security.clock_steps import libfaketime, restarted, stepped
 
 needs_libfaketime = pytest.mark.skipif(
     libfaketime() is None, reason="libfaketime is not installed: clock steps were NOT tested"
@@ -25,6 +25,8 @@ async def test_no_signature_is_stale_and_no_endpoint_changes_when_the_clock_is_s
 
 
 @needs_libfaketime
-async def test_a_build_that_signs_with_the_time_of_schedules_is_found(tmp_path: Path) -> None:
-    toll = await stepped(tmp_path, (TEN_MINUTES_S,), each_s=1, last_s=0, argv=STALE, within_s=60)
-    assert int(str(toll.figures["stale_signatures"])) > 0
+async def test_a_restart_after_the_clock_ran_a_day_ahead_keeps_no_retry_waiting(
+    tmp_path: Path,
+) -> None:
+    toll = await restarted(tmp_path, -86_400, while_down=True, wait_s=0)
+    assert toll.bad == 0, (toll.line, toll.first)

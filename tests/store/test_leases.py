@@ -338,3 +338,18 @@ async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
     assert await leases.behind(5, but=two.id) == ["a:1"]
     time.now += LEASE  # It has stopped sending by now.
     assert await leases.behind(5, but=two.id) == []
+
+
+async def test_a_lease_given_by_a_clock_that_ran_ahead_ends_like_any_other(
+    leases: Leases, time: Time
+) -> None:
+    """The database's clock is set back by a day: nobody waits a day for the dead."""
+    time.now += 24 * 3_600_000
+    dead, living = await joined(leases, "dead:1"), await joined(leases, "living:1")
+    assert await everything(leases, dead)
+    time.now = NOW
+    standing = await leases.renew(living.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert dead.id in {it.id for it in standing.members}, "it may only be slow"
+    time.now += LEASE + 1
+    assert len(await everything(leases, living)) == 256

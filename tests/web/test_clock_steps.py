@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from engine.world import DAY, HOUR, MINUTE, SECOND
 from homing.engine.timekeeper import Timekeeper
 from homing.ports import ClockState
-from homing.sim.loop import VirtualClock, VirtualLoop
+from homing.store.clock_marks import ClockMarks
 from homing.web.clock import clock_detail
 from web.asgi import Client
 from web.browse import Browser
@@ -79,13 +79,14 @@ def test_without_a_step_the_detail_says_that_all_is_well() -> None:
 
 
 def test_a_step_is_logged_once() -> None:
-    loop = VirtualLoop()
-    clock = VirtualClock(loop)
-    keeper = Timekeeper(clock)
-    with capture_logs() as logs:
-        looks = [keeper.look()]
-        clock.step(600 * SECOND)
-        looks += [keeper.look(), keeper.look()]
-    loop.close()
-    assert looks == [False, True, False]
-    assert [(one["log_level"], one["stepped_by_s"]) for one in logs] == [("warning", 600)]
+    async def story(house: House) -> None:
+        clock = house.world.clock
+        keeper = Timekeeper(clock, ClockMarks(house.world.db))
+        with capture_logs() as logs:
+            looks = [keeper.look()]
+            clock.step(600 * SECOND)
+            looks += [keeper.look(), keeper.look()]
+        assert looks == [False, True, False]
+        assert [(one["log_level"], one["stepped_by_s"]) for one in logs] == [("warning", 600)]
+
+    live(story)

@@ -1,33 +1,78 @@
-"""Watches the wall clock beside the engine: a step is logged a second after it happened.
+"""Keeps steady time beside the engine: over restarts, and under a wall clock that is stepped.
 
-The engine itself goes by steady time and needs no timer for it; this one runs beside it, so that a
-step is noticed also while there is nothing to do.
+The engine goes by steady time and needs no timer for the clock; this one runs beside it. A step of
+the wall clock is logged a second after it happened, also while there is nothing to do. Steady time
+and the clock that it follows are marked in the store, so that the next start can tell whether
+stored times fit its clock (``policy/restart``) and moves them where they do not, before anything is
+sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from homing.ports import Clock
+from homing.errors import HomingError
+from homing.policy.restart import resume
+from homing.ports import Clock, ClockMark, ClockStore, FleetStore, Member, Move
 
 log = structlog.get_logger("homing.clock")
 
 LOOK_EVERY_S = 1.0
+MARK_EVERY_LOOKS = 300  # A clock that was set while nothing ran is known to within this time.
+MARK_WITHIN_S = 1.0  # A stop does not wait longer for a store that is silent.
+MOVE_ROWS = 500  # in one transaction
 
 
 class Timekeeper:
-    """Looks at the clock once a second and logs every step."""
+    """Fits stored times to the clock at a start, then looks at the clock once a second."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._steps = clock, clock.state().steps
+    def __init__(self, clock: Clock, store: ClockStore) -> None:
+        self._clock, self._store = clock, store
+        self._steps, self._looks = clock.state().steps, 0
+        self._due = False  # a mark that must be written, and could not be
+
+    async def begin(self, *, others: Callable[[], Awaitable[bool]] | None = None) -> int:
+        """Move stored times to this clock; how far ahead of it steady time must begin instead.
+
+        That is 0 unless ``others`` says that other processes run on this store: they go by the
+        steady time that stored times are in, and so must this one.
+        """
+        while True:
+            while moved := await self._store.move_times(limit=MOVE_ROWS):
+                log.info("stored times were moved", rows=moved)
+            seen, newest = await self._store.clock_mark()
+            now = self._clock.now()
+            fit = resume(
+                steady_ms=None if seen is None else seen.steady_ms,
+                clock_ms=0 if seen is None else seen.clock_ms,
+                since_ms=0 if seen is None else seen.since_ms,
+                newest_ms=newest,
+                now=now,
+            )
+            move = None
+            if fit.move_by_ms:
+                if others is not None and await others():
+                    return -fit.move_by_ms
+                move = Move(fit.move_by_ms, fit.move_from_ms)
+                log.warning(
+                    "the clock was set since the times in the store were written; due times, "
+                    "windows, probes and holds are moved, so that every wait stays as it was",
+                    move_by_s=fit.move_by_ms / 1000,
+                )
+            mark = ClockMark(steady_ms=now, clock_ms=now, since_ms=fit.since_ms)
+            if await self._store.begin_clock(mark, move, seen=seen) and move is None:
+                return 0  # Else times are to be moved, or somebody else has begun meanwhile.
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            self.look()
+            self._looks += 1
+            if self.look() or self._due or self._looks % MARK_EVERY_LOOKS == 0:
+                await self.mark()
 
     def look(self) -> bool:
         """Log the steps since the last look; True if there was one."""
@@ -43,3 +88,30 @@ class Timekeeper:
             steps=state.steps,
         )
         return True
+
+    async def mark(self) -> None:
+        """Write both clocks down; where that fails, the next look tries again."""
+        try:
+            async with asyncio.timeout(MARK_WITHIN_S):
+                await self._store.mark_clock(self._clock.now(), self._clock.wall())
+        except (HomingError, TimeoutError) as error:
+            self._due = True
+            log.warning("the clock could not be marked in the store", error=str(error))
+        else:
+            self._due = False
+
+
+async def others_run(store: FleetStore, me: Member, lease_ms: int) -> bool:
+    """Whether another process renews its lease.
+
+    The database's clock was set, so that leases of the dead may look live and the other way round:
+    only a lease that changes while we look is proof. A heartbeat comes every third of a lease.
+    """
+    seen: list[dict[int, int]] = []
+    for rest_ms in (lease_ms // 2, 0):
+        standing = await store.renew(me.id, delivers=me.delivers, lease_ms=lease_ms)
+        members = () if standing is None else standing.members
+        seen.append({it.id: it.expires_at for it in members if it.id != me.id})
+        await asyncio.sleep(rest_ms / 1000)
+    before, after = seen
+    return any(before.get(member) != expires_at for member, expires_at in after.items())

@@ -7,6 +7,7 @@ nothing of the call is kept.
 """
 
 from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
+from homing.ports.clock_marks import ClockMark, ClockStore, Move
 from homing.ports.fleet import FleetStore, FleetView, Lease, Member, Standing, Wire
 from homing.ports.flow import (
     DueAnswer,
@@ -31,7 +32,9 @@ __all__ = [
     "ChoreStep",
     "Claim",
     "Clock",
+    "ClockMark",
     "ClockState",
+    "ClockStore",
     "DeliveryFilter",
     "DeliveryRow",
     "DueAnswer",
@@ -48,6 +51,7 @@ __all__ = [
     "Lease",
     "Ledger",
     "Member",
+    "Move",
     "NewEvent",
     "OutboxLook",
     "OutboxRow",

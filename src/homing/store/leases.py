@@ -16,6 +16,7 @@ from homing.ports import Lease, Member, Standing
 from homing.store.tx import Db, Row, Tx
 
 NODES = 1 << NODE_BITS
+LEASE_MOST_MS = 120_000  # No setting allows a longer one.
 NODE_REST_MS = 60_000  # A node is used again so long after its process was last heard of.
 
 Fence = tuple[int, int]  # bucket, epoch
@@ -83,6 +84,9 @@ class Leases:
             if renewed is None:
                 return None
             members = [member(row) for row in await tx.all("processes")]
+            if any(it.expires_at > now + LEASE_MOST_MS for it in members):
+                # The database's clock was set back: the dead would be waited for until then.
+                await tx.all("processes_shorten", most=now + LEASE_MOST_MS, until=now + lease_ms)
             leases = tuple(Lease(*row) for row in await tx.all("leases"))
             return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
 

@@ -25,6 +25,7 @@ import apsw
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.child import Child
+from homing.store.clock_marks import ClockMarks
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.line import RECEIVE_BYTES, end_with_parent
@@ -123,6 +124,7 @@ class _Child:
             "admin": Admin(self._db, node=self._node),
             "keys": Keys(self._db),
             "seals": Seals(self._db),
+            "clock": ClockMarks(self._db),
         }
 
     def answers(self, calls: list[Call]) -> list[bytes]:

@@ -24,6 +24,10 @@ DELETE FROM process WHERE node = :node;
 -- name: process_renew
 UPDATE process SET delivers = :delivers, expires_at = :expires_at WHERE id = :id RETURNING id;
 
+-- name: processes_shorten
+-- Leases that no heartbeat of today can have given; whoever lives renews its own in time.
+UPDATE process SET expires_at = :until WHERE expires_at > :most;
+
 -- name: process_knows
 UPDATE process SET catalog = :catalog WHERE id = :id AND coalesce(catalog, -1) < :catalog;
 

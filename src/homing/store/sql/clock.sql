@@ -1,0 +1,65 @@
+-- The mark of the clock, and the move of stored times after the clock was set.
+
+-- name: clock_mark
+SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
+
+-- name: clock_mark_hold [sqlite]
+-- Of two processes that move times one waits for the other.
+SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
+
+-- name: clock_mark_hold [postgres]
+SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark
+FOR UPDATE;
+
+-- name: clock_mark_set
+UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms;
+
+-- name: clock_mark_begin
+UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms, since_ms = :since_ms,
+    moving = :moving, move_by_ms = :move_by_ms, move_from_ms = :move_from_ms, moved_upto = 0;
+
+-- name: clock_move_on
+UPDATE clock_mark SET moving = :moving, moved_upto = :moved_upto;
+
+-- name: newest_acceptance
+-- When the newest event was accepted: steady time was at least that.
+SELECT accepted_at FROM event ORDER BY id DESC LIMIT 1;
+
+-- name: move_endpoint_step
+-- How far one step goes.
+SELECT count(*), coalesce(max(id), 0) FROM (
+    SELECT id FROM endpoint WHERE id > :after_id ORDER BY id LIMIT :limit
+) AS step;
+
+-- name: move_endpoint
+UPDATE endpoint SET
+    since = since + CASE WHEN since >= :from_ms THEN :by_ms ELSE 0 END,
+    enabled_since = enabled_since + CASE WHEN enabled_since >= :from_ms THEN :by_ms ELSE 0 END,
+    first_attempt_at = first_attempt_at
+        + CASE WHEN first_attempt_at >= :from_ms THEN :by_ms ELSE 0 END,
+    last_success_at = last_success_at
+        + CASE WHEN last_success_at >= :from_ms THEN :by_ms ELSE 0 END,
+    manual_enable_at = manual_enable_at
+        + CASE WHEN manual_enable_at >= :from_ms THEN :by_ms ELSE 0 END,
+    next_probe_at = next_probe_at + CASE WHEN next_probe_at >= :from_ms THEN :by_ms ELSE 0 END,
+    hold_until = hold_until + CASE WHEN hold_until >= :from_ms THEN :by_ms ELSE 0 END,
+    dropped_reported_at = dropped_reported_at
+        + CASE WHEN dropped_reported_at >= :from_ms THEN :by_ms ELSE 0 END
+WHERE id > :after_id AND id <= :upto_id;
+
+-- name: move_pending_step
+SELECT count(*), coalesce(max(id), 0) FROM (
+    SELECT id FROM pending WHERE id > :after_id ORDER BY id LIMIT :limit
+) AS step;
+
+-- name: move_pending
+-- The window is counted from t0, or from acceptance where nothing has failed yet; so is a due time,
+-- but that one may also have been put off since.
+UPDATE pending SET
+    accepted_at = accepted_at + CASE WHEN accepted_at >= :from_ms THEN :by_ms ELSE 0 END,
+    due_at = due_at + CASE WHEN coalesce(t0, due_at) >= :from_ms THEN :by_ms ELSE 0 END,
+    expires_at = expires_at
+        + CASE WHEN coalesce(t0, accepted_at) >= :from_ms THEN :by_ms ELSE 0 END,
+    t0 = t0 + CASE WHEN t0 >= :from_ms THEN :by_ms ELSE 0 END
+WHERE id > :after_id AND id <= :upto_id
+AND (accepted_at >= :from_ms OR due_at >= :from_ms OR t0 >= :from_ms);

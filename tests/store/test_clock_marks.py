@@ -1,0 +1,117 @@
+"""The mark of the clock in every store, and times that are moved in bounded steps."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from homing.ports import ClockMark, Move
+from homing.store import rows
+from homing.store.clock_marks import ClockMarks
+from homing.store.tx import Db
+from store.build import HOUR, NOW, Maker, put
+from store.scene import every
+
+DAY = 24 * HOUR
+BACK = Move(by_ms=-DAY, from_ms=NOW)
+MARK = ClockMark(steady_ms=NOW, clock_ms=NOW - DAY, since_ms=NOW - HOUR)
+
+
+async def test_a_new_store_has_no_mark_and_then_the_last_one(db: Db) -> None:
+    store = ClockMarks(db)
+    assert await store.clock_mark() == (None, 0)
+    assert await store.begin_clock(MARK, None, seen=None)
+    assert await store.clock_mark() == (MARK, 0)
+    await store.mark_clock(NOW + 7, NOW + 9)
+    mark, _ = await store.clock_mark()
+    assert mark is not None
+    assert (mark.steady_ms, mark.since_ms) == (NOW + 7, MARK.since_ms)
+    if db.dialect == "sqlite":
+        assert mark.clock_ms == NOW + 9
+    else:
+        assert mark.clock_ms != NOW + 9, "the database's own clock"
+
+
+async def test_of_two_that_begin_at_once_one_is_told_to_look_again(db: Db) -> None:
+    store = ClockMarks(db)
+    assert await store.begin_clock(MARK, BACK, seen=None)
+    later = replace(MARK, steady_ms=NOW + 1)
+    assert not await store.begin_clock(later, None, seen=None)
+    assert not await store.begin_clock(later, None, seen=MARK), "times are still being moved"
+    assert await store.move_times(limit=10) == 0
+    assert await store.begin_clock(later, None, seen=MARK)
+
+
+async def test_times_from_there_on_are_moved_and_the_others_are_left(db: Db) -> None:
+    make, store = Maker(), ClockMarks(db)
+    old = replace(make.endpoint("https://old.example/"), hold_until=0)
+    old = replace(old, health=replace(old.health, since=NOW - 5, enabled_since=NOW - 5))
+    new = make.endpoint("https://new.example/")
+    new = replace(
+        new,
+        next_probe_at=NOW + HOUR,
+        hold_until=NOW + 9,
+        dropped_reported_at=NOW + 1,
+        health=replace(
+            new.health, first_attempt_at=NOW + 2, last_success_at=NOW - 3, manual_enable_at=None
+        ),
+    )
+    sub = make.subscription(new)
+    events = [make.event(sub) for _ in range(6)]
+    first, tried, before, put_off, held, mixed = (it.deliveries[0] for it in events)
+    tried = replace(tried, t0=NOW + 4, due_at=NOW + HOUR, expires_at=NOW + DAY, attempts=1)
+    before = replace(before, accepted_at=NOW - 9, t0=NOW - 4, due_at=NOW + HOUR, attempts=1)
+    put_off = replace(put_off, accepted_at=NOW - 9, due_at=NOW + 60, attempts=1, ours=1)
+    held = replace(held, accepted_at=NOW - 9, due_at=NOW - 9)
+    mixed = replace(mixed, accepted_at=NOW - 9, t0=NOW + 1, due_at=NOW + 2, attempts=1)
+    waiting = [first, tried, before, put_off, held, mixed]
+    told = [replace(it, deliveries=(one,)) for it, one in zip(events, waiting, strict=True)]
+    await put(db, endpoints=[old, new], subscriptions=[sub], events=told)
+    await store.begin_clock(MARK, BACK, seen=None)
+    steps = 0
+    while await store.move_times(limit=2):
+        steps += 1
+    assert steps == 4, "one for the endpoints, three for the deliveries"
+    moved = {
+        first.id: (NOW - DAY, NOW - DAY, first.expires_at - DAY, None),
+        tried.id: (NOW - DAY, NOW + HOUR - DAY, NOW, NOW + 4 - DAY),
+        before.id: (NOW - 9, NOW + HOUR, before.expires_at, NOW - 4),
+        put_off.id: (NOW - 9, NOW + 60 - DAY, put_off.expires_at, None),
+        held.id: (NOW - 9, NOW - 9, held.expires_at, None),
+        mixed.id: (NOW - 9, NOW + 2 - DAY, mixed.expires_at - DAY, NOW + 1 - DAY),
+    }
+    for row in await every(db, "pending"):
+        it = rows.pending(row)
+        assert (it.accepted_at, it.due_at, it.expires_at, it.t0) == moved[it.id]
+    kept, there = (rows.endpoint(row) for row in await every(db, "endpoint"))
+    assert kept == old
+    assert there == replace(
+        new,
+        next_probe_at=NOW + HOUR - DAY,
+        hold_until=NOW + 9 - DAY,
+        dropped_reported_at=NOW + 1 - DAY,
+        health=replace(
+            new.health,
+            since=NOW - DAY,
+            enabled_since=NOW - DAY,
+            first_attempt_at=NOW + 2 - DAY,
+        ),
+    )
+
+
+async def test_a_move_that_was_interrupted_goes_on_and_moves_nothing_twice(db: Db) -> None:
+    make = Maker()
+    endpoint = make.endpoint()
+    sub = make.subscription(endpoint)
+    events = [make.event(sub) for _ in range(5)]
+    await put(db, endpoints=[endpoint], subscriptions=[sub], events=events)
+    await ClockMarks(db).begin_clock(MARK, BACK, seen=None)
+    for left in (1, 2, 2, 1, 0, 0):  # Each time as another process.
+        assert await ClockMarks(db).move_times(limit=2) == left
+    due = {rows.pending(row).due_at for row in await every(db, "pending")}
+    assert due == {NOW - DAY}
+
+
+async def test_the_newest_event_is_told_with_the_mark(db: Db) -> None:
+    make = Maker(now=NOW + 5)
+    await put(db, events=[make.event(), make.event()])
+    assert await ClockMarks(db).clock_mark() == (None, NOW + 5)
