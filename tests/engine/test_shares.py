@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from engine.world import MINUTE, SECOND, Hit, Reply, World, always, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane
+from homing.policy.health import HealthRules
 
 HANG_MS = 30 * SECOND
 OTHER = "https://other.example/hook"
@@ -161,3 +162,30 @@ def test_a_tenant_whose_share_of_memory_is_full_still_has_its_other_urls_read() 
         await world.wait(MINUTE)
 
     live(story, options(ready_max=200))
+
+
+def test_hanging_probes_are_bounded_and_tenants_take_turns_among_them() -> None:
+    """Disabled endpoints whose probes hang hold a share, and another tenant's probe is on time."""
+
+    async def story(world: World) -> None:
+        world.sender.scripts[OTHER] = always(500)
+        await world.subscribe(OTHER, tenant="other")
+        await hang(world, 60)
+        await world.wait(8 * MINUTE)
+        await world.publish(tenant="other")
+        await world.wait(SECOND)
+        states = world.engine.pulse().endpoints
+        assert states == {"enabled": 0, "disabled": 61, "frozen": 0}
+        world.sender.scripts[OTHER] = always(200)
+        most = 0
+        for _ in range(200):
+            await world.wait(5 * SECOND)
+            most = max(most, sum(world.sender._flying_at.values()))
+        assert 10 <= most <= 16, most
+        first, probe = world.hits(OTHER)
+        assert probe - first == 10 * MINUTE
+        probed = [len(world.hits(hanging(number))) for number in range(60)]
+        assert min(probed) >= 2  # Each had its probe, though not all at once.
+
+    rules = HealthRules(consecutive_disable=1)
+    live(story, replace(options(), health=rules, probes_in_flight=16, probe_slots=8))

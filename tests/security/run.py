@@ -25,6 +25,7 @@ from security.neighbours import neighbour_parts
 from security.outages import outage_parts
 from security.part import Part, Toll
 from security.receivers import receiver_parts
+from security.shares import share_parts
 from security.signatures import signature_parts
 from security.silent_names import silent_name_parts
 
@@ -38,6 +39,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     clock_step_parts,
     silent_name_parts,
     idle_connection_parts,
+    share_parts,
 )
 
 

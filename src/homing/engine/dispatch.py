@@ -75,6 +75,7 @@ class Dispatcher(Rated):
         # Set by the engine: where answers, and stations whose time has come, go.
         self.on_made: Callable[[Made], None]
         self.on_time: Callable[[Station, int], None]
+        self.on_probe_ended: Callable[[str], None]
         self.may_expire: Callable[[int], bool]
 
     # --- what comes in ---------------------------------------------------------------------
@@ -313,7 +314,9 @@ class Dispatcher(Rated):
         self.airborne -= 1
         if not self.airborne:
             self._grounded.set()
-        if made.lane is not _PROBE and made.outcome is not _DELIVERED:
+        if made.lane is _PROBE:
+            self.on_probe_ended(made.work.delivery.tenant)
+        elif made.outcome is not _DELIVERED:
             self._turns[made.lane].give(made.work.delivery.tenant, made.rank)
         if self._soon is None:
             self._pump_soon()

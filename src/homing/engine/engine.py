@@ -99,7 +99,7 @@ class Engine:
         dispatcher.on_made, gate.settle, gate.on_open = gate.made, settler.add, self._reopened
         self._prober.may_send = lambda: not gate.closed
         dispatcher.on_unsendable = settler.add
-        dispatcher.on_time = self._on_time
+        dispatcher.on_time, dispatcher.on_probe_ended = self._on_time, self._prober.ended
         dispatcher.may_expire = sweeper.may_expire
         self._fleet: Fleet | None = None
         if fleet is not None:

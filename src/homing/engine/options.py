@@ -18,7 +18,8 @@ class EngineOptions(Struct, frozen=True):
 
     fresh_slots: int = 512
     retry_slots: int = 256
-    probe_slots: int = 64
+    probe_slots: int = 64  # probes that are being chosen at a time
+    probes_in_flight: int = 512
     endpoint_slots: int = 16
     ready_max: int = 20_000  # deliveries held in memory, ready to go
     ready_bytes_max: int = 64 * 1024 * 1024  # of event data among them

@@ -6,7 +6,6 @@ The next probe's time is committed before a probe is sent, so a crash never make
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -20,12 +19,13 @@ from homing.engine.settle import Settler
 from homing.engine.station import Station
 from homing.errors import HomingError, StaleEndpoints
 from homing.model import Lane, State, Subscription, Work
+from homing.policy.slots import TRUSTED, LaneSlots
 
 log = structlog.get_logger("homing.probe")
 
 
 class Prober:
-    """Takes a delivery and sends it past the lanes, a few endpoints at a time."""
+    """Takes a delivery and sends it past the lanes. Its slots are shared out by tenant."""
 
     def __init__(
         self,
@@ -38,22 +38,33 @@ class Prober:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._dispatcher, self._settler, self._options = dispatcher, settler, core.options
         self._may_expire, self._held = may_expire, core.held
-        self._queue: deque[Station] = deque()
+        self._slots: LaneSlots[Station] = LaneSlots(core.options.probes_in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
 
     def probe(self, station: Station) -> None:
         """Its probe is due."""
         station.begin_probe()
-        self._queue.append(station)
+        self._slots.add(station.endpoint.tenant, station)
         self.go_on()
 
     def go_on(self) -> None:
         """Take the next, unless they must wait."""
-        while self._queue and self.may_send() and len(self._tasks) < self._options.probe_slots:
-            task = asyncio.get_running_loop().create_task(self._take(self._queue.popleft()))
+        slots, most = self._slots, self._options.probe_slots
+        while slots.free > 0 and self.may_send() and len(self._tasks) < most:
+            station = slots.next()
+            if station is None:
+                break
+            slots.discard(station)
+            slots.take(station.endpoint.tenant, TRUSTED)
+            task = asyncio.get_running_loop().create_task(self._take(station))
             self._tasks.add(task)
             task.add_done_callback(self._taken)
+
+    def ended(self, tenant: str) -> None:
+        """A probe is settled, or none was sent: its slot is free."""
+        self._slots.give(tenant, TRUSTED)
+        self.go_on()
 
     def _taken(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -72,6 +83,7 @@ class Prober:
         now = self._clock.now()
         if found is None or station.closed or now >= self._held.good_until:
             station.end_probe()
+            self.ended(station.endpoint.tenant)
             self._dispatcher.look(station)
         else:
             work, subscription = found

@@ -34,7 +34,7 @@ class Rated(Shelf):
         a later due time, so that the rows behind it can be read.
         """
         delivery, waits = work.delivery, (station, lane)
-        if isinstance(pace.key, str) or self._catalog.is_alone_at(delivery.endpoint_id):
+        if isinstance(pace.key, str) or self._waits_as_a_lane(delivery.endpoint_id):
             station.put_first(lane, work)
             self._put(work)
             station.rated.add(lane)
@@ -51,9 +51,13 @@ class Rated(Shelf):
             wait_ms = min(max(ASIDE_MAX * pace.interval_us // 1000, LATER_MIN_MS), LATER_MAX_MS)
             self.on_unsendable(Later(delivery, now + wait_ms, self._epoch(delivery)))
 
+    def _waits_as_a_lane(self, endpoint_id: int) -> bool:
+        """Whether all that is behind a delivery at this endpoint waits for the same rate."""
+        return self._catalog.is_alone_at(endpoint_id)
+
     def _shared_now(self, station: Station) -> None:
         """Where another subscription shares the endpoint by now, no lane waits for one of them."""
-        if not (self._pacer.host_rate or self._catalog.is_alone_at(station.endpoint.id)):
+        if not (self._pacer.host_rate or self._waits_as_a_lane(station.endpoint.id)):
             station.rated.clear()
 
     def _call(self, pace: Pace, station: Station, lane: Lane, now: int) -> None:
