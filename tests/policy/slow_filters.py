@@ -136,14 +136,14 @@ def _order(op: str, found: Any, value: Any) -> bool:
     )
 
 
-def _number(value: Any) -> Fraction | float | None:
-    """A number, or a text that is written like one in JSON; fractions are doubles."""
+def _number(value: Any) -> Fraction | None:
+    """A number, or a text that is written like one in JSON, exactly."""
     if isinstance(value, bool) or value is None or isinstance(value, dict | list):
         return None
     if isinstance(value, int):
         return Fraction(value)
     if isinstance(value, float):
-        return value
+        return Fraction(repr(value))
     if len(value) > 40 or not value or not set(value) <= _DIGITS | set("-+.eE"):
         return None
     if value[0] not in _DIGITS | {"-"} or value[-1] not in _DIGITS:
@@ -158,7 +158,7 @@ def _number(value: Any) -> Fraction | float | None:
             return None
     elif not dot:
         return Fraction(int(value))
-    return float(value)
+    return Fraction(value)
 
 
 def _moment(text: str) -> tuple[datetime, int] | None:

@@ -87,3 +87,28 @@ def test_others_are_answered_while_filters_are_tried_or_explained() -> None:
         assert ended[0] == "neighbour"
 
     live(story)
+
+
+def test_numbers_of_filters_are_kept_and_compared_exactly() -> None:
+    number = b"0.12345678901234567890"
+
+    async def story(house: House) -> None:
+        body = b'{"url":"%b","types":["*"],"filters":[{"field":"data.a","value":%b}]}'
+        made = await house.client.call(
+            "POST", "/v1/subscriptions", body=body % (URL.encode(), number)
+        )
+        assert made.status == 201, made.body
+        path = f"/v1/subscriptions/{made.json['id']}"
+        assert b'"value":' + number in (await house.client.get(path)).body
+        tried = b'{"filters":[{"field":"data.a","value":%b}],"data":{"a":%b}}'
+        for found, matches in ((number, True), (b"0.12345678901234568", False)):
+            got = await house.client.call("POST", "/v1/filters/try", body=tried % (number, found))
+            assert got.json["matches"] is matches, got.body
+            assert b'"value":' + number in got.body
+        for value in (b"1e400", b"-1e999999", b"1e99999999999999999999"):
+            got = await house.client.call("POST", "/v1/filters/try", body=tried % (value, value))
+            assert (got.status, got.fields) == (422, ["filters[0].value"]), got.body
+        got = await house.client.call("POST", "/v1/filters/try", body=tried % (b"7" * 5_000, b"1"))
+        assert got.status == 422, got.body
+
+    live(story)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from msgspec import Raw
 
 from homing.cli.output import console, nothing, plain, row, say_json, table
 from homing.cli.trouble import Usage
@@ -27,11 +28,11 @@ AnyFlag = Annotated[bool, typer.Option("--any", help="One filter is enough (OR);
 
 
 def read_filters(texts: list[str]) -> list[dict[str, Any]]:
-    """Each text a filter, or a list of them."""
+    """Each text a filter, or a list of them; their values as they were written."""
     found: list[dict[str, Any]] = []
     for text in texts:
         try:
-            one = msgspec.json.decode(text, type=dict[str, Any] | list[dict[str, Any]])
+            one = msgspec.json.decode(text, type=dict[str, Raw] | list[dict[str, Raw]])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Usage(f"{text!r} is not a filter: {error}.") from None
         found += [one] if isinstance(one, dict) else one
@@ -56,7 +57,7 @@ def try_filters(
     """Try filters on data, an event, or else the newest event; says which condition decided."""
     if data is not None:
         try:
-            msgspec.json.decode(data)
+            msgspec.json.decode(data, type=msgspec.Raw)
         except msgspec.DecodeError as error:
             raise Usage(f"--data is not JSON: {error}.") from None
     on: TryOn = given(  # type: ignore[assignment]

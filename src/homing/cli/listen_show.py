@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -32,8 +31,8 @@ class Shown(Struct, frozen=True):
         """For programs."""
         request = self.request
         try:
-            body: Any = msgspec.json.decode(request.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            body: Any = msgspec.Raw(_formatted(request.body, indent=-1))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             body = request.body.decode("utf-8", "replace")
         attempt = request.header("homing-attempt")
         return {
@@ -70,10 +69,17 @@ def show_request(out: Console, shown: Shown) -> None:
     out.print(_verdict(shown), soft_wrap=True)
 
 
+def _formatted(body: bytes, *, indent: int) -> bytes:
+    """JSON with other spaces and nothing else changed; raises DecodeError if it is none."""
+    body.decode()
+    msgspec.json.decode(body, type=msgspec.Raw)
+    return msgspec.json.format(body, indent=indent)
+
+
 def _body(body: bytes) -> Text:
     try:
-        text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-    except ValueError:
+        text = _formatted(body, indent=2).decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = body.decode("utf-8", "replace")
     lines = "\n".join(plain(line) for line in text.splitlines())
     cut = lines[:BODY_CHARS_MOST]

@@ -65,7 +65,7 @@ def _data(text: str | None) -> msgspec.Raw:
     if text is not None and (text == "-" or text.startswith("@")):
         content = _read(text.removeprefix("@"))
     try:
-        msgspec.json.decode(content)
+        msgspec.json.decode(content, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Usage(
             f"DATA is not JSON: {error}. Text needs its own quotes: '\"hello\"'; a file is @FILE."

@@ -13,14 +13,16 @@ What is wrong is refused with its place and the reason, so that no filter silent
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
 from homing.model import Connector
+from homing.policy import exact
+from homing.policy.exact import Number
 
 PARTS_MOST = 50  # filters and groups beside each other
 GROUPS_MOST = 10
@@ -94,6 +96,7 @@ _NATIVE = ("field", "op", "value", "state")
 _GROUP = ("type", "connector", "filters")
 _W = TypeVar("_W", bound=StrEnum)
 _SCALAR = "text, a number, true or false"
+_NUMBER_MOST = Decimal("1e308")  # Programs that read a subscription read it as a binary float.
 
 
 def read_filters(text: str, connector: str = Connector.AND) -> Filters:
@@ -106,7 +109,7 @@ def read_filters(text: str, connector: str = Connector.AND) -> Filters:
         reader.wrong("filters", f"must be at most {BYTES_MOST // 1024} KiB of JSON")
         raise Invalid(problems=tuple(reader.problems))
     joined = reader.word(connector, Connector, "filterConnector") or Connector.AND
-    parts = reader.parts(msgspec.json.decode(text))
+    parts = reader.parts(exact.decode(text))
     if reader.problems:
         raise Invalid(problems=tuple(reader.problems))
     return Filters(joined, parts)
@@ -287,7 +290,9 @@ def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:
         return _first_reason(op, list(value.values()), depth)
     if isinstance(value, list):
         return _list_reason(op, value, depth)
-    if op in ORDERING and (isinstance(value, bool) or not isinstance(value, str | int | float)):
+    if isinstance(value, Decimal) and value.copy_abs() > _NUMBER_MOST:
+        return f"must be a number of at most {_NUMBER_MOST}: give a larger one as an integer"
+    if op in ORDERING and (isinstance(value, bool) or not isinstance(value, str | Number)):
         return f"must be {_leaf_rule(op)} for {op}"
     if value is None and op not in _EQUALITY:
         return f"must not be null for {op}"
@@ -300,7 +305,7 @@ def _list_reason(op: Op, value: list[Any], depth: int) -> str | None:
     if len(value) > VALUE_ITEMS_MOST:
         return f"must have at most {VALUE_ITEMS_MOST} items"
     if op is Op.CONTAINS_ONLY:
-        plain = all(isinstance(item, str | int | float) for item in value)
+        plain = all(isinstance(item, str | Number) for item in value)
         return None if plain else f"must hold {_SCALAR} only"
     return _first_reason(op, value, depth)
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, assert_never
 
+from homing.policy.exact import Number
 from homing.policy.filters import Op
 from homing.policy.filters_reading import (
     LIST_SHORT,
@@ -25,9 +27,10 @@ from homing.policy.filters_reading import (
     Test,
     unlike,
 )
-from homing.policy.filters_values import Number, read_moment, read_number
+from homing.policy.filters_values import read_moment, read_number
 
 _FLAGS = {"true": True, "false": False}
+_NUMBERS = frozenset((int, Decimal, float))
 _ORDER: dict[Op, Callable[[Any, Any], bool]] = {
     Op.GT: operator.gt,
     Op.GTE: operator.ge,
@@ -96,7 +99,7 @@ def _equals_text(text: str) -> Test:
             if found == text or moment is None:
                 return bool(found == text)
             return (read_moment(found) if reading is None else reading.moment(found)) == moment
-        if kind is int or kind is float:
+        if kind in _NUMBERS:
             return number is not None and bool(found == number)
         return flag is not None and found is flag
 
@@ -106,7 +109,7 @@ def _equals_text(text: str) -> Test:
 def _equals_number(number: Number) -> Test:
     def test(found: Any, _reading: Reading | None) -> bool:
         kind = found.__class__
-        if kind is int or kind is float:
+        if kind in _NUMBERS:
             return bool(found == number)
         return kind is str and read_number(found) == number
 
@@ -170,7 +173,7 @@ def _ordered_moment(holds: Callable[[Any, Any], bool], moment: int) -> Test:
 def _ordered_number(holds: Callable[[Any, Any], bool], number: Number) -> Test:
     def test(found: Any, _reading: Reading | None) -> bool:
         kind = found.__class__
-        if kind is int or kind is float:
+        if kind in _NUMBERS:
             return holds(found, number)
         other = read_number(found) if kind is str else None
         return other is not None and holds(other, number)
@@ -227,7 +230,9 @@ def _long(reading: Reading | None) -> Reading:
 def _text(value: Number) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value)
+    if isinstance(value, Decimal) and Decimal(repr(float(value))) == value:
+        value = float(value)  # 1.50 is looked for as 1.5.
+    return str(value)
 
 
 def _among(value: Any) -> Callable[[Items], bool]:

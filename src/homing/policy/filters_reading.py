@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from homing.policy.filters_values import Number, read_moment, read_number
+from homing.policy.exact import Number
+from homing.policy.filters_values import read_moment, read_number
 
 LIST_SHORT = 8  # items that are looked at without an index
 TEXT_SHORT = 4_096  # characters that are searched without being remembered

@@ -8,13 +8,14 @@ parts, at every depth: ``a.b.c`` is the key ``a.b.c``, or in ``a`` the key ``b.c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from homing.model import Connector
+from homing.policy import exact
 from homing.policy.filters import Condition, Filters, Group, Op, Side
 from homing.policy.filters_compare import differs, test_of
 from homing.policy.filters_reading import Reading
@@ -42,16 +43,11 @@ _VERBS = {
 
 
 def read_data(data: bytes) -> Any:
-    """An event's data as filters see it; what cannot be read at all is null."""
+    """An event's data as filters see it, its numbers exact; what is no JSON is null."""
     try:
-        return msgspec.json.decode(data)
-    except RecursionError:
+        return exact.decode(data)
+    except ValueError:
         return None
-    except msgspec.DecodeError:  # A number beyond all range: kept as it came, but not read by it.
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            return None
 
 
 def compiled(filters: Filters) -> Matches:
@@ -222,15 +218,32 @@ def _sentence(condition: Condition, data: Any, holds: bool) -> str:
 def show_value(value: Any) -> str:
     """A JSON value for people, cut where it is long; the cost is that of what is shown."""
     shown = ""
-    for part in _encoder.iterencode(_cut(value)):
-        shown += part if len(part) <= _SHOWN_CHARS else part[: _SHOWN_CHARS + 1]
+    for part in _written(value):
+        shown += part
         if len(shown) > _SHOWN_CHARS:
             return shown[:_SHOWN_CHARS] + "…"
     return shown
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, check_circular=False)
+def _written(value: Any) -> Iterator[str]:
+    """Its JSON, piece by piece, each of them short."""
+    if isinstance(value, dict):
+        yield "{"
+        for number, (name, inner) in enumerate(value.items()):
+            yield f"{', ' if number else ''}{_text(name)}: "
+            yield from _written(inner)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for number, inner in enumerate(value):
+            yield ", " if number else ""
+            yield from _written(inner)
+        yield "]"
+    elif isinstance(value, str):
+        yield _text(value)
+    else:
+        yield exact.encode(value).decode()
 
 
-def _cut(value: Any) -> Any:
-    return value[: _SHOWN_CHARS + 1] if value.__class__ is str else value
+def _text(text: str) -> str:
+    return json.dumps(text[: _SHOWN_CHARS + 1], ensure_ascii=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
-
-Number = int | float
+from decimal import Decimal
 
 NUMBER_CHARS_MOST = 40
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?").fullmatch
@@ -19,14 +18,14 @@ _USUAL_CHARS = len("2026-03-01T17:00:00.000-0600")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_number(text: str) -> int | float | None:
+def read_number(text: str) -> int | Decimal | None:
     """The number that a text is, or None."""
     if len(text) > NUMBER_CHARS_MOST:
         return None
     found = _NUMBER(text)
     if found is None:
         return None
-    return int(text) if found[1] is None and found[2] is None else float(text)
+    return int(text) if found[1] is None and found[2] is None else Decimal(text)
 
 
 def read_moment(text: str) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from homing.model import Event, Subscription
+from homing.policy.exact import decoding
 from homing.policy.filters import NO_FILTERS, Filters, comparisons, read_filters
 from homing.policy.filters_reading import SLICE_STEPS, CollapseWalk, OutOfSteps, Reading
 from homing.policy.filters_run import compiled, read_data, run, show_value
@@ -120,9 +121,10 @@ def picking(
         test = wants.get(one.id)
         if test is not None:
             if reading is None:
-                if steps < SLICE_STEPS // 2:  # Reading is one step, however long: it begins afresh.
+                if steps < SLICE_STEPS // 2:  # What is read in one go begins afresh.
                     steps = yield
-                reading = Reading(read_data(data), steps - len(data) // BYTES_A_STEP)
+                seen, steps = yield from decoding(data, steps)
+                reading = Reading(seen, steps)
             while True:
                 if reading.left < 0:
                     reading.left = yield

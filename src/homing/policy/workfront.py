@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from typing import Any
+from json import JSONDecoder
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -16,7 +16,6 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from homing.model import Event, Format, Subscription, Workfront, show_id
-from homing.policy.filters_run import read_data
 from homing.policy.filters_values import read_moment
 
 V1, V2 = "v1", "v2"
@@ -25,6 +24,10 @@ BOTH_VERSIONS_MS = 5 * 60 * 1000  # so long a changed subscription gets every ev
 STATES = ("newState", "oldState")
 _EMPTY = b"{}"
 _DEPTH_MOST = 16
+_TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_NEXT_BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_TEXT})*+([\[\]{{}}])', re.DOTALL).match
+_ONE_TEXT = re.compile(rf"\[\s*({_TEXT})\s*\]", re.DOTALL)
+_scan = JSONDecoder(parse_int=len, parse_float=len, strict=False).scan_once  # type: ignore[attr-defined]
 _TOO_FINE = re.compile(r"(\.[0-9]{9})[0-9]+")
 
 
@@ -132,7 +135,7 @@ def workfront_body(event: Event, frame: Frame) -> bytes:
 def _state(raw: bytes, frame: Frame) -> bytes:
     text = _EMPTY if raw in {b"", b"null"} else raw
     if frame.collapsed:
-        text = encode(collapse(read_data(text)))
+        text = collapse(text)
     return b'"' + b64encode(text) + b'"' if frame.base64 else text
 
 
@@ -143,10 +146,38 @@ def _time(event: Event) -> bytes:
     return b'{"epochSecond":%d,"nano":%d}' % divmod(moment, 10**9)
 
 
-def collapse(value: Any, depth: int = 0) -> Any:
-    """The value with every list of one text replaced by that text."""
-    if value.__class__ is list and len(value) == 1 and value[0].__class__ is str:
-        return value[0]
-    if value.__class__ is dict and depth < _DEPTH_MOST:
-        return {name: collapse(inner, depth + 1) for name, inner in value.items()}
-    return value
+def collapse(raw: bytes) -> bytes:
+    """A state with every list of one text replaced by that text; all else is kept byte for byte.
+
+    Only the fields of objects in objects are looked at, never what is inside a list.
+    """
+    text = raw.decode()
+    if _ONE_TEXT.search(text) is None:
+        return raw
+    kept: list[str] = []
+    copied = at = objects = 0
+    while (found := _NEXT_BRACKET(text, at)) is not None:
+        at = found.end()
+        if found[1] == "{":
+            objects += 1
+        elif found[1] == "}":
+            objects -= 1
+        elif objects <= _DEPTH_MOST and (only := _ONE_TEXT.match(text, at - 1)) is not None:
+            kept += (text[copied : at - 1], only[1])
+            copied = at = only.end()
+        else:
+            at = _end_of_list(text, at)
+    return "".join((*kept, text[copied:])).encode()
+
+
+def _end_of_list(text: str, at: int) -> int:
+    """Where a list ends that begins just before ``at``."""
+    try:
+        return int(_scan(text, at - 1)[1])
+    except RecursionError:
+        pass
+    lists = 1
+    while lists and (found := _NEXT_BRACKET(text, at)) is not None:
+        at = found.end()
+        lists += {"[": 1, "]": -1}.get(found[1], 0)
+    return at

@@ -5,8 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from msgspec import Struct
-from msgspec.json import encode
 from starlette.types import Send
+
+from homing.policy.exact import encode
 
 Headers = tuple[tuple[bytes, bytes], ...]
 JSON = b"application/json"

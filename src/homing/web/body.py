@@ -11,6 +11,7 @@ import msgspec
 from starlette.types import Receive
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
+from homing.policy.exact import decoder
 from homing.web.room import SMALL_BYTES, Room
 
 PUBLISH_BYTES_MOST = 8 * 1024 * 1024
@@ -101,7 +102,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     if not body.strip():
         raise BadRequest("It needs a JSON body.")
     try:
-        read = msgspec.json.decode(body, type=kind)
+        read = decoder(kind).decode(body)
         json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)
     except msgspec.ValidationError as error:
         raise Invalid(problems=(field_problem(error),)) from None

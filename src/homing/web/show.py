@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from msgspec import Raw
-from msgspec.json import decode
 from msgspec.structs import asdict
 
 from homing.model import (
@@ -19,6 +18,7 @@ from homing.model import (
     show_id,
 )
 from homing.policy.admission import mask
+from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob

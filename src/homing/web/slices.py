@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from homing.policy.exact import decoding
 from homing.policy.filters import Filters
 from homing.policy.filters_reading import SLICE_STEPS, OutOfSteps, Reading
-from homing.policy.filters_run import Verdict, read_data, run
+from homing.policy.filters_run import Verdict, run
 
 _T = TypeVar("_T")
 
@@ -21,10 +23,16 @@ class Slices:
 
     async def read(self, data: bytes) -> Reading:
         """An event's data, ready to be asked."""
-        async with self._turn:
-            reading = Reading(read_data(data))
-            await asyncio.sleep(0)
-        return reading
+        slices = decoding(data, SLICE_STEPS)
+        step = partial(next, slices)
+        while True:
+            async with self._turn:
+                try:
+                    step()
+                except StopIteration as end:
+                    return Reading(end.value[0])
+                step = partial(slices.send, SLICE_STEPS)
+                await asyncio.sleep(0)
 
     async def ask(self, reading: Reading, question: Callable[[], _T]) -> _T:
         """The answer, however many slices it takes; the question may raise OutOfSteps."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from msgspec import UnsetType
-from msgspec.json import encode
 
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound
 from homing.model import Event
 from homing.policy.admission import TYPE_RULE, is_key, is_type
+from homing.policy.exact import encode
 from homing.policy.filters import read_affordable
 from homing.policy.filters_run import Step
 from homing.web.answer import Answer, json_answer

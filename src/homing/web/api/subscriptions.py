@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
-from msgspec.json import encode
 from msgspec.structs import asdict
 
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
@@ -16,6 +15,7 @@ from homing.policy.admission import (
     check_subscription,
     merge_headers,
 )
+from homing.policy.exact import encode
 from homing.web import commands
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from msgspec.json import encode
-
 from homing.errors import DuplicateSubscription, FieldProblem, Invalid
 from homing.model import Connector, Format, Subscription, Workfront
 from homing.policy.admission import SubscriptionDraft, draft_of
+from homing.policy.exact import encode
 from homing.policy.filters import Condition, Filters, Side, read_filters
 from homing.web.workfront.schemas import WorkfrontSubscriptionIn
 

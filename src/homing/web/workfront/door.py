@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable
 
 from msgspec import Struct, UnsetType
-from msgspec.json import encode
 
 from homing.errors import (
     BadRequest,
@@ -22,6 +21,7 @@ from homing.errors import (
 )
 from homing.model import Endpoint, Subscription, show_id
 from homing.policy.admission import DEFAULT_TENANT, check_subscription
+from homing.policy.exact import encode
 from homing.policy.url import parse_url
 from homing.policy.workfront import VERSIONS
 from homing.web import commands

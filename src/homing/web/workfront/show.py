@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from msgspec.json import decode
-
 from homing.model import Endpoint, State, Subscription, Workfront, show_id
 from homing.policy.admission import mask
+from homing.policy.exact import decode
 from homing.web.show import SUBSCRIPTION
 from homing.web.workfront.schemas import OldSubscription, SubscriptionOut, UrlRecord
 

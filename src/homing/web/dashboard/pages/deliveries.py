@@ -10,6 +10,7 @@ import msgspec
 
 from homing.errors import Invalid, NotFound
 from homing.model import show_id
+from homing.policy import exact
 from homing.ports import DeliveryRow
 from homing.web import commands
 from homing.web.answer import Answer
@@ -107,10 +108,10 @@ def pretty(data: bytes) -> str:
     if len(data) > SHOWN_BYTES_MOST:
         return _text(data)
     try:
-        if _is_deep(msgspec.json.decode(data)):
+        if _is_deep(exact.decode(data)):
             return _text(data)
         return msgspec.json.format(data, indent=2).decode("utf-8", "replace")
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return _text(data)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec.json import decode, encode
 
 from homing.errors import FieldProblem, HomingError, Invalid, NotFound
 from homing.model import Connector, Format, Subscription, read_id, show_id
 from homing.policy.admission import DEFAULT_TENANT, SubscriptionDraft, check_subscription
+from homing.policy.exact import decoder, encode
 from homing.policy.filters import Filters, read_affordable
 from homing.policy.filters_run import Verdict
 from homing.policy.rotation import OVERLAP_MS
@@ -189,7 +189,7 @@ def _filters(text: str, problems: list[FieldProblem]) -> str:
     if not text:
         return "[]"
     try:
-        return encode(decode(text, type=list[dict[str, Any]])).decode()
+        return encode(decoder(list[dict[str, Any]]).decode(text)).decode()
     except (msgspec.DecodeError, RecursionError) as error:
         problems.append(FieldProblem("filters", f"must be a JSON list of conditions: {error}"))
         return "[]"
