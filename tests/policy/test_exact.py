@@ -19,7 +19,7 @@ from policy.test_filters_agree import VALUES
 
 def slowly(data: bytes, steps: int = 1) -> Any:
     """Token by token."""
-    walk = exact._JsonWalk(data)
+    walk = exact.JsonWalk(data)
     while not walk.complete:
         assert walk.read(steps) <= steps
     return walk.value

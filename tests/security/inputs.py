@@ -26,6 +26,7 @@ from homing.policy.admission import (
     merge_headers,
     read_time,
 )
+from homing.policy.exact import JsonWalk
 from homing.policy.filters import read_affordable
 from homing.policy.filters_reading import SLICE_STEPS, OutOfSteps, Reading
 from homing.policy.filters_run import compiled, read_data
@@ -99,6 +100,13 @@ def _filtered(data: bytes) -> object:
             return matches(reading.data, reading)
         except OutOfSteps:  # Others have their turn, then it goes on.
             reading.left = SLICE_STEPS
+
+
+def _read_in_slices(data: bytes) -> object:
+    slices = JsonWalk(data)
+    while not slices.complete:
+        slices.read(SLICE_STEPS)
+    return slices.value
 
 
 def _answered(data: bytes) -> None:
@@ -227,12 +235,11 @@ INPUTS = (
     ),
     # Events on their way.
     Input("types of events", _matched, lambda n: "a" + ".a" * n, 30),
-    Input("states within states", lambda it: collapse(read_data(it)), lambda n: b'{"a":' * n),
-    Input(
-        "states of one text",
-        lambda it: collapse(read_data(it)),
-        lambda n: _names(n).replace(b'"1"', b'["1"]'),
-    ),
+    Input("states within states", collapse, lambda n: b'{"a":["x"],"b":' * n),
+    Input("states of one text", collapse, lambda n: _list(b'{"a":["1"]}')(n)[1:-1]),
+    Input("lists in a state", collapse, lambda n: b'{"a":["1"],"b":' + _list(b"[[]]")(n) + b"}"),
+    Input("data read in slices", _read_in_slices, _list(b'{"a":[1.5,"b"]}')),
+    Input("data of any depth", _read_in_slices, lambda n: b"[" * n + b"]" * n),
     Input("data on a page", pretty, _list(b"[[1]]")),
     Input("deep data on a page", pretty, lambda n: b"[" * n + b"]" * n),
     # Responses of receivers, and of this server to the client.

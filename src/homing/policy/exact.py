@@ -70,7 +70,7 @@ def decode(data: bytes | str) -> Any:
 
 
 def _read_whole(data: bytes | str) -> Any:
-    walk = _JsonWalk(data)
+    walk = JsonWalk(data)
     while not walk.complete:
         walk.read(_SLICE_STEPS)
     return walk.value
@@ -86,7 +86,7 @@ def decoding(data: bytes, steps: int) -> Generator[None, int, tuple[Any, int]]:
             return decode(data), steps - len(data) // 128
         except ValueError:
             return None, steps
-    walk = _JsonWalk(data)
+    walk = JsonWalk(data)
     while not walk.complete:
         if steps <= 0:
             steps = yield
@@ -105,7 +105,7 @@ def _is_heavy(data: bytes) -> bool:
     return (100 * containers + 20 * data.count(b",") + 250 * data.count(b":")) > _ONE_GO_NS
 
 
-class _JsonWalk:
+class JsonWalk:
     """Reads JSON of any depth, some tokens at a time; ``value`` is whole when ``complete``."""
 
     def __init__(self, data: bytes | str) -> None:
