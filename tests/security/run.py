@@ -28,6 +28,7 @@ from security.receivers import receiver_parts
 from security.shares import share_parts
 from security.signatures import signature_parts
 from security.silent_names import silent_name_parts
+from security.stalls import stall_parts
 
 # Whoever has long forms of their own adds their function here.
 PARTS: tuple[Callable[..., list[Part]], ...] = (
@@ -40,6 +41,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     silent_name_parts,
     idle_connection_parts,
     share_parts,
+    stall_parts,
 )
 
 

@@ -13,6 +13,7 @@ from homing.web.limits import (
     HEAD_WITHIN_S,
     HEADER_BYTES_MAX,
     HEADERS_MAX,
+    PARTS_MAX,
     PIPELINED_MAX,
     URL_BYTES_MAX,
 )
@@ -99,8 +100,8 @@ async def test_a_chunk_whose_extension_never_ends_is_cut_off() -> None:
 
 
 async def test_a_body_of_tiny_chunks_is_joined_once_per_read() -> None:
-    """Uvicorn would copy the whole body for each: 64 KiB of them are two gigabytes."""
-    body = b'{"type":"a.b","data":"' + b"x" * 60_000 + b'"}'
+    """Uvicorn would copy the whole body for each."""
+    body = b'{"type":"a.b","data":"' + b"x" * 6_000 + b'"}'
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     async with served() as at:
         joined: list[int] = []
@@ -120,6 +121,17 @@ async def test_a_body_of_tiny_chunks_is_joined_once_per_read() -> None:
             writer.write(chunks[len(b"1\r\n{\r\n") :])
             assert b"202 " in await reader.readuntil(b"\r\n")
         assert sum(joined) < 40 * len(body)
+
+
+async def test_a_body_of_very_many_tiny_chunks_is_refused() -> None:
+    async with served() as at:
+        for path in (b"/v1/events", b"/v1/subscriptions", b"/sign-in"):
+            head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n"
+            sent = head + b"1\r\n \r\n" * (8 * PARTS_MAX)
+            async with asyncio.timeout(HEAD_WITHIN_S - 1):
+                _, got, ended = await at.say(sent)
+            assert ended
+            assert b" 202 " not in got
 
 
 async def test_more_requests_than_wait_on_one_connection_end_it() -> None:

@@ -30,6 +30,12 @@ def test_a_form_has_a_number_of_fields() -> None:
         read_form(b"&" * FIELDS_MOST)
 
 
+def test_a_form_of_percent_signs_is_refused() -> None:
+    assert read_form(b"a=" + b"%" * 999) == {"a": "%" * 999}
+    with pytest.raises(BadRequest, match="writes the sign % as %25"):
+        read_form(b"a=" + b"%" * 100_000)
+
+
 def test_a_visitor_who_is_not_signed_in_sends_little() -> None:
     async def story(house: House) -> None:
         browser = Browser(house.app)

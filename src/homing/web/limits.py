@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from homing.errors import (
+    BadRequest,
     HeadersTooLarge,
     HeaderTooLarge,
     HomingError,
@@ -37,6 +38,7 @@ URL_BYTES_MAX = 8 * 1024
 HEADER_BYTES_MAX = 8 * 1024  # its name and its value
 HEADERS_MAX = 128
 HEAD_BYTES_MAX = 64 * 1024  # all headers and trailers of a request
+PARTS_MAX = 8_192  # of a body in one read: each costs a call, however small it is
 PIPELINED_MAX = 64  # requests that wait for the one before them
 HEAD_WITHIN_S = 10.0
 TAKEN_WITHIN_S = 30.0
@@ -129,7 +131,13 @@ class Limited(HttpToolsProtocol):
         if self._body_parts is None:
             self._body_parts = [body]
         else:
-            self._body_parts.append(body)
+            self.add_part(self._body_parts, body)
+
+    def add_part(self, parts: list[bytes], body: bytes) -> None:
+        """One more part of a body; raises Refused where they are too many and too small."""
+        if len(parts) >= PARTS_MAX:
+            self._stop_at(BadRequest("Its body comes in too many small chunks: send larger ones."))
+        parts.append(body)
 
     def on_message_complete(self) -> None:
         self._hand_over_body()

@@ -167,7 +167,7 @@ class ShortWay(CorkedProtocol):
             super().on_body(body)
         else:
             self.stalled_bytes = 0
-            self._parts.append(body)
+            self.add_part(self._parts, body)
 
     def on_message_complete(self) -> None:
         parts, self._parts = self._parts, None

@@ -21,7 +21,7 @@ from homing.web.auth import ADMIN, Caller, Keys, source_of
 from homing.web.body import ClientGone, read_body
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
-from homing.web.dashboard.forms import FORM_BYTES_MOST, SIGN_IN_BYTES_MOST, read_form
+from homing.web.dashboard.forms import SIGN_IN_BYTES_MOST, read_form
 from homing.web.dashboard.live import Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.routes import PAGES
@@ -201,7 +201,7 @@ class Desk:
             visit.need(page.right)
             form: dict[str, str] = {}
             if page.method == "POST":
-                form = await self._form(visit, receive)
+                form = await self._form(visit, receive, page.form_bytes)
                 if page.right is not Right.NOTHING:
                     self.check_form(session, form.get("csrf", ""))
             full = Visit(
@@ -235,11 +235,11 @@ class Desk:
             raise NoSuchPath
         await self.answer(scope, receive, send, _refusing(NoSuchPath(), "GET"))
 
-    async def _form(self, visit: Visit, receive: Receive) -> dict[str, str]:
+    async def _form(self, visit: Visit, receive: Receive, most: int) -> dict[str, str]:
         check_origin(visit.headers)
         declared = visit.headers.get(b"content-length")
         room = self.parts.room
-        most = SIGN_IN_BYTES_MOST if visit.who is NOBODY else FORM_BYTES_MOST
+        most = SIGN_IN_BYTES_MOST if visit.who is NOBODY else most
         body = await read_body(receive, declared=declared, most=most, room=room)
         try:
             return read_form(body)

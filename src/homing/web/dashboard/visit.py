@@ -14,6 +14,7 @@ from homing.model import read_id
 from homing.policy.keys import Role
 from homing.web.answer import Answer, Headers
 from homing.web.auth import Caller
+from homing.web.dashboard.forms import FORM_BYTES_MOST
 from homing.web.options import Parts
 from homing.web.query import Query
 
@@ -214,3 +215,4 @@ class Page(Struct, frozen=True, kw_only=True):
     handler: Handler
     method: str = "GET"
     right: Right = Right.READ
+    form_bytes: int = FORM_BYTES_MOST

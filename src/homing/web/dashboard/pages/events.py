@@ -10,6 +10,7 @@ from homing.ports import EventRow
 from homing.web import commands
 from homing.web.answer import Answer
 from homing.web.api.publish import read_drafts
+from homing.web.dashboard.forms import EVENT_FORM_BYTES_MOST
 from homing.web.dashboard.pages.deliveries import pretty
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 from homing.web.describe import unmatched
@@ -86,6 +87,12 @@ async def publish(visit: Visit) -> Answer:
 
 PAGES = (
     Page(path="/events", handler=events),
-    Page(path="/events", handler=publish, method="POST", right=Right.PUBLISH),
+    Page(
+        path="/events",
+        handler=publish,
+        method="POST",
+        right=Right.PUBLISH,
+        form_bytes=EVENT_FORM_BYTES_MOST,
+    ),
     Page(path="/events/{tenant}/{id:path}", handler=event),
 )
