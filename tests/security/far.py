@@ -167,6 +167,12 @@ class Orders:
     def hear(self, to: str) -> None:
         _ip("route", "del", "blackhole", f"{to}/32")
 
+    def drop_packets(self, addresses: list[str], *, stop: bool = False) -> None:
+        """Nothing that comes for these is answered, until it is told to stop that."""
+        verb = "del" if stop else "add"
+        lines = "".join(f"route {verb} blackhole {it}/32 table local\n" for it in addresses)
+        subprocess.run(["ip", "-batch", "-"], input=lines.encode(), check=True, capture_output=True)
+
     def set(self, **values: Any) -> None:
         for name, value in values.items():
             assert hasattr(self._books, name), name

@@ -44,6 +44,10 @@ def name_of(number: int) -> str:
     return f"h{number}.{ZONE}"
 
 
+def address_of(number: int) -> str:
+    return f"20.1.{number // 250}.{number % 250 + 1}"
+
+
 # --- names ----------------------------------------------------------------------------------
 
 
@@ -88,7 +92,7 @@ def dns_answer(query: bytes, mood: Mood) -> bytes | None:
     answers, code = b"", {Mood.SERVFAIL: 2, Mood.NXDOMAIN: 3}.get(mood, 0)
     if code == 0 and kind == b"\0\1":
         number = int(label[1:])
-        address = bytes((20, 1, number // 250, number % 250 + 1))
+        address = bytes(map(int, address_of(number).split(".")))
         answers = b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 0, 4) + address
     head = struct.pack(">HHHHH", 0x8180 | code, 1, bool(answers), 0, 0)
     return query[:2] + head + question + answers

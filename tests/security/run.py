@@ -19,6 +19,7 @@ from pathlib import Path
 import structlog
 
 from security.clock_steps import clock_step_parts
+from security.dead_hosts import dead_host_parts
 from security.doors import door_parts
 from security.idle_connections import idle_connection_parts
 from security.neighbours import neighbour_parts
@@ -36,6 +37,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     receiver_parts,
     door_parts,
     outage_parts,
+    dead_host_parts,
     signature_parts,
     clock_step_parts,
     silent_name_parts,
