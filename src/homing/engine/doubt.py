@@ -21,7 +21,7 @@ class Doubt:
 
     def hold(self, made: Made, *, slots: dict[Lane, int]) -> bool:
         """Let it wait; False: half of its lane's slots are held already, others need the rest."""
-        if made.lane in slots and self._lanes[made.lane] >= max(slots[made.lane] // 2, 1):
+        if made.lane in slots and self._lanes[made.lane] >= slots[made.lane] // 2:
             return False
         self.held.append(made)
         self._lanes[made.lane] += 1

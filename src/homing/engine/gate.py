@@ -165,7 +165,7 @@ class Gate:
             self.settle(as_ours(rested(made)))
             return
         station = self._dispatcher.stations.get(made.endpoint_id)
-        if fall is Fall.NEW and self._doubt is None:
+        if fall is Fall.NEW and self._doubt is None and self._need(made.finished_at) is not None:
             self._begin_doubt(made.finished_at)
         doubt = self._doubt
         if made.outcome is Outcome.OURS:
@@ -183,14 +183,13 @@ class Gate:
             self._judge(doubt, made.finished_at)
 
     def _fall(self, made: Made) -> Fall:
-        """Whether an endpoint that was healthy falls; where too few were, nobody can tell."""
+        """Whether an endpoint that was healthy falls."""
         dialled = made.answer.phases.connect_us is not None
         sign = policy.sign(None, made.answer.failure, dialled=dialled)
-        now = made.finished_at
-        since = self._healthy_since(now)
-        if sign not in {Sign.UNREACHED, Sign.SILENT} or self._need(since) is None:
+        if sign not in {Sign.UNREACHED, Sign.SILENT}:
             return Fall.NONE
-        silent = sign is Sign.SILENT
+        now, silent = made.finished_at, sign is Sign.SILENT
+        since = self._healthy_since(now)
         fall = self._witnesses.fall(made.endpoint_id, now=now, since=since, silent=silent)
         self._uneasy = self._uneasy or fall is not Fall.NONE
         return fall
@@ -218,8 +217,9 @@ class Gate:
             return 0
         return self._paused_ms
 
-    def _need(self, since: int) -> Needed | None:
-        self._witnesses.expire(since)
+    def _need(self, now: int) -> Needed | None:
+        """How many must have fallen; None: too few were healthy, nobody can tell."""
+        self._witnesses.expire(self._healthy_since(now))
         healthy = self._witnesses.healthy
         return policy.needed(
             healthy=healthy.endpoints,
@@ -239,7 +239,7 @@ class Gate:
             failing=fallen.endpoints,
             hosts=fallen.hosts,
             tenants=fallen.tenants,
-            need=self._need(self._healthy_since(now)),
+            need=self._need(now),
             lives=now - self._through_at < self._rules.quiet_ms,
             waited_ms=now - doubt.since,
             alone_ms=now - doubt.fell_at,

@@ -159,7 +159,7 @@ class GateWatch:
         options = self._books.mix.options
         slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
         wait = sum(it.lane == flight.lane for it in self._failed) - 1
-        return wait >= max(slots // 2, 1) and len(self._recent(now)) >= self._rules.endpoints_min
+        return wait >= slots // 2 and len(self._recent(now)) >= self._rules.endpoints_min
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
         before, self._answered_at = self._answered_at, now
