@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim.bugs_clock import CLOCK_BUGS
 from sim.bugs_gate import GATE_BUGS
 from sim.bugs_leases import LEASE_BUGS
 from sim.bugs_told import TOLD_BUGS
@@ -18,6 +19,7 @@ FLOW = "homing.store.flow"
 
 
 BUGS = [
+    *CLOCK_BUGS,
     *GATE_BUGS,
     *LEASE_BUGS,
     *TOLD_BUGS,

@@ -45,6 +45,7 @@ class Made(Struct, frozen=True, gc=False):
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
     rank: int = 0  # of its endpoint when it took its slot
+    wall_ahead_ms: int = 0  # of steady time when the answer came, where it has a Retry-After
 
 
 def rested(made: Made) -> Made:

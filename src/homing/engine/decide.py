@@ -89,8 +89,7 @@ class Decision:
     def __init__(self, endpoints: dict[int, Endpoint], core: Core) -> None:
         self._endpoints = endpoints  # working copies, by id
         self._catalog, self._stage, self._notices = core.catalog, core.stage, core.notices
-        self._ids, self._options, self._clock = core.ids, core.options, core.clock
-        self._now = core.clock.now()
+        self._ids, self._options, self._now = core.ids, core.options, core.clock.now()
         self._touched: set[int] = set()
         self.finished: list[Finished] = []
         self.waiting: list[Delivery] = []
@@ -155,7 +154,7 @@ class Decision:
             decided = Decided.UNCHANGED
         else:
             if made.answer.retry_after is not None and wants_hold(made.answer.code):
-                wall = now + self._clock.wall() - self._clock.now()  # when the answer came
+                wall = now + made.wall_ahead_ms
                 hold_at = retry.retry_after_at(made.answer.retry_after, now=now, wall=wall)
             row = retry.after_failure(
                 delivery,

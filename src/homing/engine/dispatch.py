@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Iterable
 
 import structlog
+from msgspec.structs import replace
 
 from homing.engine.attempt import Letters, Made
 from homing.engine.core import Core
@@ -272,11 +273,12 @@ class Dispatcher(Rated):
             outcome, ended = judge(answer.code, answer.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
                 self._free(station, lane, rank)
-            self.on_made(
-                Made(
-                    work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
-                )
+            made = Made(
+                work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
             )
+            if answer.retry_after is not None:  # It may be a date, by the wall clock of now.
+                made = replace(made, wall_ahead_ms=self._clock.state().ahead_ms)
+            self.on_made(made)
 
         try:
             letter = self._letters.of(subscription)

@@ -41,7 +41,7 @@ class Accounts(Watch):
         self.books = books
         self._requests = Requests(books)
         self._settlements = Settlements(books)
-        self.asked: dict[tuple[str, int], int] = {}  # what receivers asked for by Retry-After
+        self._asked: dict[tuple[str, int], tuple[int, bool]] = {}  # by Retry-After
         self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
 
     def watch_gate(self, gate: GateWatch) -> None:
@@ -55,9 +55,15 @@ class Accounts(Watch):
         except Exception:  # noqa: BLE001 - as below
             self.books.violated("books", traceback.format_exc())
 
+    def asked(self, hit: Hit, at: int, *, by_wall: bool = False) -> None:
+        """A receiver asks for this time; by_wall: on its own clock, when the answer arrives."""
+        self._asked[hit.delivery, hit.number] = at, by_wall
+
     def answered(self, hit: Hit, answer: Answer) -> None:
-        asked = self.asked.pop((hit.delivery, hit.number), None)
-        self._requests.answered(hit, answer, asked if answer.retry_after is not None else None)
+        at, by_wall = self._asked.pop((hit.delivery, hit.number), (None, False))
+        if at is not None and by_wall:
+            at -= self.books.wall_ahead()
+        self._requests.answered(hit, answer, at if answer.retry_after is not None else None)
 
     # --- lines -------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ fit says so by ``violated``, with the name of the invariant (``findings``).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from homing.model import Event, Subscription, show_id
@@ -131,6 +132,7 @@ class Books(Findings):
     """All that is known of a run."""
 
     mix: Mix
+    wall_ahead: Callable[[], int] = lambda: 0  # of the wall clock, against the engine's
     life: int = 0
     life_at: int = 0
     stepped_at: int = 0

@@ -154,10 +154,6 @@ class VirtualClock:
         self._ahead_ms += by_ms
         self._state = ClockState(self._ahead_ms, self._state.steps + 1, self.now(), by_ms)
 
-    def step_seen(self) -> None:
-        """Tell the engine of a step, and leave the wall clock as it is."""
-        self.step(0)
-
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
     """Run to the end on virtual time; an exception that nobody took is raised, too."""

@@ -17,6 +17,7 @@ from homing.sim.world import Crashed
 
 GRACE_MS = 30_000
 _DAY = 24 * HOUR
+STEPS_MS = (-_DAY, -HOUR, -10 * MINUTE, -2 * MINUTE, 2 * MINUTE, 10 * MINUTE, HOUR, _DAY)
 
 
 class Process:
@@ -28,6 +29,7 @@ class Process:
         self._world, self._faults, self._books = world, faults, books
         self._mix, self._chance = mix, chance
         self._offset_ms = 0
+        self._steps = Random(f"steps {mix.seed}")
         self.over = False
 
     async def start(self) -> None:
@@ -112,5 +114,5 @@ class Process:
         while await self._at_rate(self._mix.rates.steps_per_hour):
             if self._world.up:
                 self._faults.fire("clock_step")
-                self._world.clock.step_seen()
+                self._world.clock.step(self._steps.choice(STEPS_MS))
                 self._books.stepped_at = self._books.clock()

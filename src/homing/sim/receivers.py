@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +16,7 @@ from homing.sim.health_model import HOUR
 from homing.sim.mix import Mix
 from homing.sim.world import Hit, Reply
 
+TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
 OURS_MOST_MS = 600_000  # Beyond that it is not ours alone.
 _FAILURES = {failure.value: failure for failure in Failure}
 
@@ -43,6 +45,12 @@ def cut_off(kind: str, hit: Hit, chance: Random) -> Reply:
             return Reply(None, Failure(kind), latency_ms=latency_ms, dialled=True)
 
 
+class Asked(Protocol):
+    """Who is told what a receiver asked for by Retry-After."""
+
+    def __call__(self, hit: Hit, at: int, *, by_wall: bool = False) -> None: ...
+
+
 class Receivers:
     """Answers every request; ``heal`` ends all trouble."""
 
@@ -52,7 +60,7 @@ class Receivers:
         chance: Random,
         *,
         fire: Callable[[str], None],
-        asked: Callable[[Hit, int], None],
+        asked: Asked,
     ) -> None:
         self._mix, self._chance = mix, chance
         self._fire, self._asked = fire, asked
@@ -63,6 +71,9 @@ class Receivers:
         self.cut: str | None = None  # so we are cut off
 
     def reply(self, hit: Hit) -> Reply:
+        if abs(int(hit.headers["webhook-timestamp"]) * 1000 - hit.wall) > TOLERANCE_MS:
+            self._fire("receiver_refused_stale")
+            return Reply(code=401)
         if not self._mix.cuts:
             return self._reply(hit)
         if self.cut is not None and not self.healed:
@@ -117,8 +128,8 @@ class Receivers:
                 code = int(trouble[:3])
                 return Reply(code=code, latency_ms=latency, retry_after=str(seconds))
             case "retry_after_date":
-                at = (hit.at // 1000 + self._chance.choice((-5, 20, 500))) * 1000
-                self._asked(hit, at)
+                at = (hit.wall // 1000 + self._chance.choice((-5, 20, 500))) * 1000
+                self._asked(hit, at, by_wall=True)
                 date = datetime.fromtimestamp(at // 1000, UTC)
                 return Reply(
                     code=503, latency_ms=latency, retry_after=f"{date:%a, %d %b %Y %H:%M:%S GMT}"

@@ -106,8 +106,12 @@ class Requests:
         must(headers["homing-event-type"] == fact.type, "S2", lambda: "another event type")
         root = name(delivery.root_id)
         must(headers["webhook-id"] == root, "S2", lambda: f"webhook-id is not {root}")
-        stamp = str(hit.at // 1000)
-        must(headers["webhook-timestamp"] == stamp, "S2", lambda: "another webhook-timestamp")
+        stamp = str(hit.wall // 1000)
+        must(
+            headers["webhook-timestamp"] == stamp,
+            "S2",
+            lambda: f"webhook-timestamp is {headers['webhook-timestamp']}, and the time {stamp}",
+        )
         signed = signature_of(sub.now.secrets[0].value, hit)
         must(
             headers["webhook-signature"] == signed,

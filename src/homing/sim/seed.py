@@ -59,7 +59,7 @@ class Seed:
     """All parts of one run, made from its mix."""
 
     def __init__(self, mix: Mix, db: SqliteDb) -> None:
-        self.books = books = Books(mix=mix, clock=self._now)
+        self.books = books = Books(mix=mix, clock=self._now, wall_ahead=self._wall_ahead)
         self.accounts = accounts = Accounts(books)
 
         def chance(part: str) -> Random:
@@ -74,7 +74,7 @@ class Seed:
             mix,
             chance("receivers"),
             fire=faults.fire,
-            asked=lambda hit, at: accounts.asked.__setitem__((hit.delivery, hit.number), at),
+            asked=accounts.asked,
         )
         world.otherwise = self.receivers.reply
         self.process = Process(world, faults, books, mix, chance("process"))
@@ -100,6 +100,9 @@ class Seed:
 
     def _now(self) -> int:
         return self.world.clock.now()  # Of the life of now.
+
+    def _wall_ahead(self) -> int:
+        return self.world.clock.state().ahead_ms
 
     async def live(self) -> None:
         """Until the end, or the first violation."""

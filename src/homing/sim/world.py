@@ -56,6 +56,7 @@ class Hit(Struct):
     body: bytes
     deadline_ms: int
     life: int
+    wall: int = 0  # the receiver's own clock, which is right
     _headers: dict[str, str] | None = None
 
     @property
@@ -117,7 +118,8 @@ class ScriptedSender:
         target, deadline_ms = request.target, request.deadline_ms
         url = f"{target.scheme}://{target.authority}{target.path}"
         block, body = request.header_block, request.body
-        hit = Hit(life.clock.now(), url, block, body, deadline_ms, life.number)
+        now, wall = life.clock.now(), life.clock.wall()
+        hit = Hit(now, url, block, body, deadline_ms, life.number, wall)
         world.watch.sent(hit)
         reply = world.scripts.get(url, world.otherwise)(hit)
         in_time = reply.latency_ms <= deadline_ms
