@@ -22,6 +22,7 @@ from typing import Any
 
 from acceptance.running import Server
 from net.receiver import Call, receiver
+from postgres import Server as Postgres
 from referee import accepted_by_both
 from security.part import Part, Toll
 
@@ -63,6 +64,12 @@ def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
             "wall clock stepped under load",
             lambda at: stepped(at, STEPS_S * (1 if quick else 5), each_s=4 if quick else 10),
             lambda at: stepped(at, STEPS_S[:1], each_s=4, argv=STALE),
+        ),
+        Part(
+            "35",
+            "one machine of a fleet stepped",
+            lambda at: in_a_fleet(at, STEPS_S, each_s=4 if quick else 10),
+            lambda at: in_a_fleet(at, STEPS_S[:1], each_s=4, argv=STALE),
         ),
         Part(
             "35",
@@ -205,13 +212,15 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(
-    folder: Path, *, argv: tuple[str, ...] = HONEST, ahead_s: int = 0
+    folder: Path, *, argv: tuple[str, ...] = HONEST, ahead_s: int = 0, database_url: str = ""
 ) -> AsyncIterator[Scene]:
     settings = folder / "homing.toml"
     settings.write_text(SETTINGS)
     clock = WallClock(folder / "wall-clock", ahead_s)
     seen = Seen(clock)
     more = {"HOMING_CONFIG": str(settings), **clock.environ}
+    if database_url:
+        more["HOMING_DATABASE_URL"] = database_url
     server = Server(folder / "data", argv=argv, environ=more)
     async with receiver(seen.serve) as far:
         await server.start()
@@ -229,10 +238,11 @@ async def stepped(
     last_s: float = DELAYS_S[-1],
     within_s: float = NOTICED_WITHIN_S,
     argv: tuple[str, ...] = HONEST,
+    database_url: str = "",
 ) -> Toll:
     """A steady load; the wall clock is stepped again and again, and each step is looked for."""
     toll = Toll()
-    async with scene(folder, argv=argv) as at:
+    async with scene(folder, argv=argv, database_url=database_url) as at:
         await at.subscribe("/verifies")
         await at.subscribe("/fails", "short", "failing")
         held = await at.subscribe("/held", "short")
@@ -254,6 +264,18 @@ async def stepped(
         await _judge(at, toll, before)
         toll.figures["noticed_after_s"] = round(longest, 2)
     return toll
+
+
+async def in_a_fleet(
+    folder: Path, steps_s: tuple[int, ...], *, each_s: float, argv: tuple[str, ...] = HONEST
+) -> Toll:
+    """The same on PostgreSQL, whose own clock is not stepped: steady time follows that one."""
+    server = await asyncio.to_thread(Postgres, folder / "postgres")
+    try:
+        url = await server.make()
+        return await stepped(folder, steps_s, each_s=each_s, argv=argv, database_url=url)
+    finally:
+        await server.halt()
 
 
 async def _load(at: Scene, for_s: float) -> None:
