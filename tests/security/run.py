@@ -20,6 +20,7 @@ import structlog
 
 from security.clock_steps import clock_step_parts
 from security.dead_hosts import dead_host_parts
+from security.dear_filters import dear_filter_parts
 from security.doors import door_parts
 from security.idle_connections import idle_connection_parts
 from security.neighbours import neighbour_parts
@@ -44,6 +45,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     idle_connection_parts,
     share_parts,
     stall_parts,
+    dear_filter_parts,
 )
 
 

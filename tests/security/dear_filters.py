@@ -1,0 +1,95 @@
+"""Scoreboard 33: a tenant's filters that take seconds, beside the publishes of another tenant.
+
+A real server. One tenant subscribes with filters at their limit and publishes events that cost as
+much as they can; another tenant publishes one small event after the other. Its longest wait is
+compared with a bound far below what one of those events costs, and every event is matched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from acceptance.running import HONEST, Line, Server, free_port
+from security.part import Part, Toll
+
+LONGEST_S = 0.5  # on a busy machine; one of these events takes seconds
+EVERY_S = 0.01
+ALL_AT_ONCE = "import homing.engine.matching as it; it.SLICE_STEPS = 10**12; "
+START = "from homing.cli.main import main; main()"
+
+
+def dear_filter_parts(*, quick: bool, seed: int) -> list[Part]:
+    """33 of the scoreboard."""
+    del seed
+    items, events = (50_000, 3) if quick else (100_000, 10)
+    return [
+        Part(
+            "33",
+            "filters that take seconds",
+            lambda at: beside(at, items=items, events=events),
+            lambda at: beside(at, items=50_000, events=2, argv=("-c", ALL_AT_ONCE + START)),
+        )
+    ]
+
+
+def _filters() -> list[dict[str, Any]]:
+    """No item is what they look for, and each item is looked at by each of them."""
+    return [
+        {"field": "data.list", "op": "notContains", "value": {"a": -number}}
+        for number in range(1, 21)
+    ]
+
+
+async def beside(folder: Path, *, items: int, events: int, argv: tuple[str, ...] = HONEST) -> Toll:
+    """Publish for the one while the other's events are matched."""
+    toll = Toll()
+    server, nowhere = Server(folder / "data", argv=argv), f"http://127.0.0.1:{free_port()}/"
+    await server.start()
+    try:
+        dear = {"tenant": "dear", "url": nowhere, "types": ["*"], "filters": _filters()}
+        plain = {"tenant": "plain", "url": nowhere, "types": ["*"]}
+        line = Line(server.port)
+        for subscription in (dear, plain):
+            made = await line.ask("POST", "/v1/subscriptions", subscription)
+            assert made.status == 201, made.body
+        await _measure(toll, server.port, items=items, events=events)
+    finally:
+        await server.terminate()
+    return toll
+
+
+async def _measure(toll: Toll, port: int, *, items: int, events: int) -> None:
+    data = {"list": [{"a": 1}] * items}
+
+    async def publish_dear(number: int) -> int:
+        event = {"tenant": "dear", "type": "a.b", "id": f"dear-{number}", "data": data}
+        got = await Line(port).ask("POST", "/v1/events", event)
+        assert got.status == 202, got.body
+        return int(got.json["events"][0]["deliveries"])
+
+    began = time.monotonic()
+    publishing = asyncio.gather(*(publish_dear(number) for number in range(events)))
+    waits: list[float] = []
+    line = Line(port)
+    while not publishing.done():
+        asked = time.monotonic()
+        event = {"tenant": "plain", "type": "a.b", "data": 1}
+        got = await line.ask("POST", "/v1/events", event)
+        assert got.status == 202, got.body
+        waits.append(time.monotonic() - asked)
+        await asyncio.sleep(EVERY_S)
+    matched = await publishing
+    toll.fired = events
+    toll.figures |= {
+        "took_s": round(time.monotonic() - began, 1),
+        "neighbour_published": len(waits),
+        "neighbour_median_ms": round(sorted(waits)[len(waits) // 2] * 1000, 1),
+        "neighbour_longest_ms": round(max(waits) * 1000),
+    }
+    if max(waits) > LONGEST_S:
+        toll.blame(f"the neighbour waited {max(waits):.1f} s")
+    if matched != [1] * events:
+        toll.blame(f"{matched.count(0)} of {events} were missed")
