@@ -183,6 +183,10 @@ BUGS = [
         ),
     ),
     _bug(
+        "one tenant may take every slot",
+        ("homing.policy.slots:needed", "return reserve + need + 1", "return 1"),
+    ),
+    _bug(
         "a disabled endpoint goes on",
         (f"{STATION}.ready", "endpoint.health.state is _ENABLED and ", ""),
         (f"{DISPATCH}._takes_fresh", "and health.state is _ENABLED", ""),

@@ -73,6 +73,7 @@ FOUND = {
     "one failure in a row too many before disabling": 0,
     "one failure in a row too many before freezing for good": 4,
     "one receiver that falls silent is called our outage": 4,
+    "one tenant may take every slot": 17,
     "our own trouble counts for the endpoint": 1,
     "our own trouble spends a retry": 1,
     "publishers are answered before the commit": 0,

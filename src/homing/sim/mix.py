@@ -27,6 +27,9 @@ from homing.sim.health_model import (
 )
 
 SECOND = 1_000
+HUSH = "hush"  # the tenant whose URLs hang
+HUSH_URL = "https://hush.example/"
+HUSH_DEADLINE_MS = 30_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Mix:
     tenant_policies: dict[str, str]
     cuts: int  # outages of our own; with them every URL has a host of its own
     cut_kinds: tuple[str, ...]
+    hangs: int = 0  # times that one tenant's URLs all hang
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -170,7 +174,26 @@ def draw(seed: int, deliveries: int) -> Mix:
         cuts=0,
         cut_kinds=(),
     )
-    return _with_cuts(mix, Random(f"cuts {seed}")) if seed % 3 == 1 and seed > 1 else mix
+    if seed % 3 == 1 and seed > 1:
+        return _with_cuts(mix, Random(f"cuts {seed}"))
+    return _with_hanging(mix, Random(f"hanging {seed}")) if seed % 6 == 5 else mix
+
+
+def _with_hanging(mix: Mix, chance: Random) -> Mix:
+    """Every sixth seed has one more tenant, whose URLs hang, and lanes that it could fill."""
+    options = msgspec.structs.replace(
+        mix.options,
+        fresh_slots=chance.choice((8, 12, 16)),
+        retry_slots=chance.choice((4, 8, 12)),
+        stations_max=20_000,
+        tenant_health=mix.options.tenant_health | {HUSH: _health(Numbers())},
+    )
+    return replace(
+        mix,
+        hangs=chance.randint(1, 3),
+        options=options,
+        numbers=mix.numbers | {HUSH: Numbers()},
+    )
 
 
 def _with_cuts(mix: Mix, chance: Random) -> Mix:

@@ -34,14 +34,14 @@ class Overdue:
 
     def _look(self) -> None:
         books, now = self._books, self._books.clock()
-        troubles = sum(self._faults.fired[it] for it in self._faults.fired if _of_ours(it))
+        troubles = sum(self._faults.fired[it] for it in self._faults.fired if of_ours(it))
         if troubles != self._fired or not self._world.up or self._faults.store_down:
             self._fired, self._calm_since = troubles, now
         if now - self._calm_since < CALM_MS or not self._said_much():
             return
         busy = {it.endpoint_id for it in books.flights.values()}
         for endpoint in books.endpoints.values():
-            if endpoint.id not in busy and self._open(endpoint, now):
+            if endpoint.id not in busy and self._free(endpoint) and self._open(endpoint, now):
                 late = [it for it in books.waiting.get(endpoint.id, {}).values() if _late(it, now)]
                 books.must(
                     not late,
@@ -56,18 +56,30 @@ class Overdue:
         room = options.stations_max > len(books.endpoints) and not books.mix.cuts
         return room and flying < min(options.fresh_slots, options.retry_slots)
 
+    def _free(self, endpoint: EndpointModel) -> bool:
+        """Its tenant has less in flight than its share, whatever its endpoints are like."""
+        books, options = self._books, self._books.mix.options
+        slots = min(options.fresh_slots, options.retry_slots)
+        tenants = [books.endpoints[it.endpoint_id].tenant for it in books.flights.values()]
+        mine = tenants.count(endpoint.tenant)
+        return not mine or mine < 2 * (slots - len(tenants) - max(1, slots // 16))
+
     def _open(self, endpoint: EndpointModel, now: int) -> bool:
-        known = self._books.known.get(endpoint.id)
-        free = endpoint.state == "enabled" and now >= endpoint.hold_until + LATE_MS
-        told = (
-            known is not None and known.state == "enabled" and endpoint.id not in self._books.unsure
-        )
-        return free and told and now >= endpoint.enabled_since + LATE_MS
+        return is_open(self._books, endpoint, now, since_ms=LATE_MS)
+
+
+def is_open(books: Books, endpoint: EndpointModel, now: int, *, since_ms: int) -> bool:
+    """Whether nothing has stood in its way for so long, and the engine knows it."""
+    known = books.known.get(endpoint.id)
+    free = endpoint.state == "enabled" and now >= endpoint.hold_until + since_ms
+    told = known is not None and known.state == "enabled" and endpoint.id not in books.unsure
+    return free and told and now >= endpoint.enabled_since + since_ms
 
 
 def _late(delivery: DeliveryModel, now: int) -> bool:
     return delivery.due_latest + LATE_MS < now and delivery.ours == 0 and not delivery.moved
 
 
-def _of_ours(kind: str) -> bool:
-    return not kind.startswith(("receiver_", "publish_", "person_"))
+def of_ours(kind: str) -> bool:
+    """Whether this kind of fault is one of the store, of the process or of the network."""
+    return not kind.startswith(("receiver_", "publish_", "person_", "tenant_"))

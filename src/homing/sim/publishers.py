@@ -58,6 +58,10 @@ class Publishers:
             draft = msgspec.structs.replace(self._draft(), tenant=tenant, type=TYPES[0])
             await self._until_told([draft])
 
+    async def publish(self, draft: EventDraft) -> None:
+        """Publish this one, again and again until it is answered, or given up."""
+        await self._until_told([draft])
+
     async def publish_something(self) -> None:
         chance = self._chance
         drafts = [self._draft() for _ in range(chance.choice((1, 1, 1, 2, 5)))]

@@ -13,7 +13,7 @@ import msgspec
 
 from homing.model import Failure
 from homing.sim.health_model import HOUR
-from homing.sim.mix import Mix
+from homing.sim.mix import HUSH_URL, Mix
 from homing.sim.world import Hit, Reply
 
 TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
@@ -74,6 +74,11 @@ class Receivers:
         if abs(int(hit.headers["webhook-timestamp"]) * 1000 - hit.wall) > TOLERANCE_MS:
             self._fire("receiver_refused_stale")
             return Reply(code=401)
+        if self._mix.hangs and not self.healed:
+            if hit.url.startswith(HUSH_URL):
+                return Reply(latency_ms=10 * HOUR)
+            if self.calm:
+                return Reply(latency_ms=self._dials.choice((0, 3)))
         if not self._mix.cuts:
             return self._reply(hit)
         if self.cut is not None and not self.healed:

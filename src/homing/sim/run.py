@@ -26,6 +26,7 @@ KINDS = frozenset(
         *(f"receiver_{trouble}" for trouble in TROUBLES),
         *(f"person_{action}" for action in ACTIONS),
         *(f"cut_{kind}" for kind in CUTS),
+        "tenant_hangs",
         "gate_closed",
         "gate_opened",
         "store_refused",

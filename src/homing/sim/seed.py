@@ -14,6 +14,7 @@ from homing.sim.cuts import Cuts
 from homing.sim.faults import Faults, FaultyWorld
 from homing.sim.findings import Violation
 from homing.sim.gate_watch import GateWatch
+from homing.sim.hanging import Hanging
 from homing.sim.invariants import SLACK_MS, Balance, Healing
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.mix import Mix, Rates, draw
@@ -94,6 +95,16 @@ class Seed:
             watch=self.gate,
         )
 
+        self.hanging = Hanging(
+            mix,
+            chance("hanging"),
+            world=world,
+            books=books,
+            faults=faults,
+            receivers=self.receivers,
+            publishers=self.publishers,
+        )
+
     def _begin_life(self, number: int) -> None:
         self.books.begin_life(number)
         self.gate.begin_life()
@@ -120,6 +131,7 @@ class Seed:
         self.world.install()
         await self.process.start()
         await self.people.set_up()
+        await self.hanging.set_up()
         self.faults.rates = rates
         supervisor = asyncio.ensure_future(self.process.supervise())
         actors = [asyncio.ensure_future(it) for it in self._actors()]
@@ -136,12 +148,13 @@ class Seed:
         each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
         process = self.process
         others = [process.kills(), process.stops(), process.outages(), process.steps()]
-        others += [self.people.act(), self.cuts.act(), self.overdue.look()]
+        others += [self.people.act(), self.cuts.act(), self.hanging.act(), self.overdue.look()]
         return [asyncio.ensure_future(it) for it in (*each, *others)]
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
         self.books.say("all heals")
-        for part in (self.process, self.people, self.publishers, self.cuts, self.overdue):
+        parts = (self.process, self.people, self.publishers, self.cuts, self.hanging)
+        for part in (*parts, self.overdue):
             part.over = True
         self.gate.end()
         self.receivers.healed = True
