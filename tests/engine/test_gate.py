@@ -199,15 +199,22 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
     live(story)
 
 
-def test_while_old_connections_live_the_gate_stays_open_and_failures_are_ours() -> None:
-    """Names are denied for all, and six receivers are reached over connections from before."""
+@pytest.mark.parametrize(
+    "from_before",
+    [Reply(latency_ms=50, dialled=False), Reply(latency_ms=50, remembered=True)],
+    ids=["connections", "addresses"],
+)
+def test_while_old_connections_live_the_gate_stays_open_and_failures_are_ours(
+    from_before: Reply,
+) -> None:
+    """Names are denied for all, and six receivers are reached without a new look-up."""
 
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
         net.out = OUTAGES["no such name, for all"]
         for url in URLS[:6]:
-            world.sender.scripts[url] = lambda _: Reply(latency_ms=50, dialled=False)
+            world.sender.scripts[url] = lambda _: from_before
         for _ in range(40):
             await world.publish()
             await world.wait(4 * SECOND)

@@ -51,6 +51,7 @@ class Reply:
     retry_after: str | None = None
     excerpt: bytes = b""
     dialled: bool = True  # on a new connection
+    remembered: bool = False  # to an address that was known from before
 
 
 Script = Callable[[Hit], Reply]
@@ -85,6 +86,7 @@ class ScriptedSender:
             phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency * 1000),
             retry_after=reply.retry_after,
             excerpt=reply.excerpt,
+            remembered=reply.remembered,
         )
         if reply.latency_ms > request.deadline_ms:
             answer = msgspec.structs.replace(answer, code=None, failure=Failure.TIMEOUT)

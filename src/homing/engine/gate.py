@@ -128,6 +128,7 @@ class Gate:
         elif witnesses.fallen.members:
             since = made.started_at >= witnesses.fallen_since
             dialled = since and made.answer.phases.connect_us is not None
+            dialled = dialled and not made.answer.remembered  # Can we still look up names?
             if policy.sign(made.answer.code, None, dialled=dialled) is Sign.THROUGH:
                 self._disprove(made.endpoint_id)
             else:

@@ -17,7 +17,7 @@ from homing.net import trouble
 from homing.net.connection import Connection
 from homing.net.flight import Flight, Stage
 from homing.net.guard import Guard
-from homing.net.resolver import Address, Resolver
+from homing.net.resolver import Address, Remembered, Resolver
 from homing.net.trouble import Trouble
 
 ADDRESSES_TRIED_MAX = 4
@@ -90,6 +90,7 @@ class Dialer:
         flight.dns_us = int((flight.checked_at - begun_at) * 1e6)
         if isinstance(found, Trouble):
             return found
+        flight.remembered = isinstance(found, Remembered)
         refusal = self._guard.check(target, [address.ip for address in found])
         return found if refusal is None else refusal
 

@@ -44,6 +44,7 @@ class Flight(Struct, eq=False):
     dns_us: int | None = None
     connect_us: int | None = None
     tls_us: int | None = None
+    remembered: bool = False  # no name was looked up for it
     queued_s: float = 0.0  # in our own queue, before the look-up
     checked_at: float = 0.0
     first_byte_at: float = 0.0

@@ -89,6 +89,10 @@ def _nobody() -> None:
     """Who does not need to know when its look-up leaves the queue."""
 
 
+class Remembered(tuple[Address, ...]):
+    """Addresses that were found some time ago: nobody was asked for them now."""
+
+
 class Resolver:
     """Looks names up; a failure is a value."""
 
@@ -150,7 +154,7 @@ class Resolver:
             if known is not None:
                 self._leave(question, look_up, tenant, started)
                 started()
-                return known
+                return Remembered(known)
         try:
             return await asyncio.shield(look_up.future)
         finally:

@@ -342,6 +342,7 @@ def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
         reader.headers,
         reader.excerpt,
         reader.retry_after,
+        flight.remembered,
     )
 
 

@@ -63,6 +63,7 @@ class Answer(Struct, frozen=True, gc=False):
     headers: bytes = b""  # raw header lines of the answer, at most 16 KiB
     excerpt: bytes = b""  # first bytes of the body, at most 1 KiB
     retry_after: str | None = None  # the header's value, unread
+    remembered: bool = False  # the address dialled was known from before: no name was looked up
 
 
 class Sender(Protocol):
