@@ -189,3 +189,28 @@ def test_hanging_probes_are_bounded_and_tenants_take_turns_among_them() -> None:
 
     rules = HealthRules(consecutive_disable=1)
     live(story, replace(options(), health=rules, probes_in_flight=16, probe_slots=8))
+
+
+def test_rates_and_retries_go_on_while_the_memory_for_queues_is_full() -> None:
+    """Retries of one tenant hang in every slot that it may hold, and its queue is large."""
+
+    async def story(world: World) -> None:
+        slow = "https://slow.example/hook"
+        world.sender.scripts[OTHER] = lambda hit: Reply(
+            code=500 if hit.headers["homing-attempt"] == "1" else 200
+        )
+        await world.subscribe(OTHER, "wrong", tenant="other", policy="often")
+        await world.subscribe(slow, "slow", tenant="other", rate_per_second=1)
+        await hang(world, 100)
+        for _ in range(30):
+            await world.publish("hang.a", tenant="greedy", data={"text": "x" * 500})
+        await world.wait(MINUTE)  # Its retries hang, too.
+        before = len(world.hits(slow))
+        for _ in range(10):
+            await world.publish("slow", tenant="other", data={"text": "x" * 500})
+            await world.publish("wrong", tenant="other", data={"text": "x" * 500})
+        await world.wait(12 * SECOND)
+        assert len(world.hits(slow)) == before + 10
+        assert len(world.hits(OTHER)) == 20
+
+    live(story, options(ready_bytes_max=16 * 1024))
