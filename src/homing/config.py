@@ -142,7 +142,7 @@ class Settings(GuardSettings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=600_000,
-            description="How long a stop waits for attempts in flight.",
+            description="How long a stop waits for attempts in flight; 5 s later it ends anyway.",
             extra={"unit": "ms"},
         ),
     ] = 30_000

@@ -2,6 +2,7 @@
 
 SIGTERM and SIGINT end a server in this order: no new connections, requests under way are
 answered, nothing new is sent, what is in flight is waited for and settled, the store is closed.
+``stopping`` bounds how long that may take.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from homing.engine.engine import Engine
 from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
-from homing.engine.relay import Relay, RelayOptions
+from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.errors import BadSetting
 from homing.net.clock import SystemClock, monotonic
@@ -37,8 +38,9 @@ from homing.open_files import share_descriptors, within
 from homing.patience import until_there
 from homing.policy.quota import Quota
 from homing.ports import Clock
+from homing.relaying import relay_of, relaying
 from homing.simulating import Simulator
-from homing.store.outbox import open_outbox
+from homing.stopping import EXIT_UNSETTLED, Stopping
 from homing.stores import Stores, open_stores
 from homing.web.app import create_app
 from homing.web.connections import ConnectionLimit
@@ -47,12 +49,13 @@ from homing.web.fleet_metrics import fleet_metrics
 from homing.web.limits import WatchedServer
 from homing.web.metrics import More
 from homing.web.options import SettingShown, WebOptions
-from homing.web.relay import publish_here
 from homing.web.relay_metrics import relay_metrics
 from homing.web.short import ShortWay
 from homing.web.waiting import waiting
 
 log = structlog.get_logger("homing")
+
+KEYS_CLOSE_S = 2.0
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -91,6 +94,7 @@ async def running(
     in_memory: bool = False,
     sources: Mapping[str, str] | None = None,
     descriptors_max: int | None = None,
+    stopping: Stopping | None = None,
 ) -> AsyncIterator[Running]:
     """Everything at work; on leaving, all is settled and closed."""
     stores = await open_stores(settings, in_memory=in_memory)
@@ -103,7 +107,7 @@ async def running(
         )
         fleet = stores.fleet
         if clock is None:
-            clock, fleet = _system_clock(fleet)
+            clock, fleet = _system_clock(fleet, stopping)
         else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
         keeper = await _begun_time(stores, clock, fleet)
@@ -116,7 +120,9 @@ async def running(
             options=within(options, shares),
             fleet=fleet,
         )
-        relay = _relay(settings, engine, clock)
+        relay = relay_of(settings, engine, clock, random.random)
+        if stopping is not None:
+            stopping.left = engine.unfinished
         web = WebOptions(
             admin_key=admin_key,
             now=clock.now,
@@ -134,14 +140,20 @@ async def running(
         ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
-            async with _relaying(relay), _keeping_time(keeper):
+            async with relaying(relay, settings.grace_ms), _keeping_time(keeper):
                 config = _uvicorn_config(app, settings, shares.connections)
                 yield Running(engine, stores, clock, config, web.leaving.set)
         finally:
-            await ring.close()
-            await engine.stop(grace_ms=settings.grace_ms)
+            await _stop(engine, ring, stopping or Stopping(grace_ms=settings.grace_ms))
     finally:
         await stores.close()
+
+
+async def _stop(engine: Engine, ring: KeyRing, stopping: Stopping) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KEYS_CLOSE_S):
+            await ring.close()
+    stopping.all_settled = await engine.stop(grace_ms=stopping.grace_ms())
 
 
 def _tenant_quotas(settings: Settings) -> dict[str, Quota]:
@@ -160,19 +172,6 @@ def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown
     )
 
 
-def _relay(settings: Settings, engine: Engine, clock: Clock) -> Relay | None:
-    """The relay of the application's outbox, if there is one: who takes events relays."""
-    if not settings.outbox_url or settings.role == "deliver":
-        return None
-    return Relay(
-        open_outbox(settings.outbox_url),
-        publish_here(engine),
-        clock=clock,
-        chance=random.random,
-        options=RelayOptions(poll_ms=settings.outbox_poll_ms),
-    )
-
-
 def _metrics_of(engine: Engine, relay: Relay | None) -> More:
     def more(now: int) -> Iterator[Metric]:
         if (fleet := engine.fleet_pulse()) is not None:
@@ -181,21 +180,6 @@ def _metrics_of(engine: Engine, relay: Relay | None) -> More:
             yield from relay_metrics(relay.pulse(), now=now)
 
     return more
-
-
-@contextlib.asynccontextmanager
-async def _relaying(relay: Relay | None) -> AsyncIterator[None]:
-    """While it is at work; at the end the batch under way is finished."""
-    if relay is None:
-        yield
-        return
-    task = asyncio.create_task(relay.run())
-    try:
-        yield
-    finally:
-        relay.stop()
-        await task
-        await relay.close()
 
 
 @contextlib.asynccontextmanager
@@ -222,13 +206,19 @@ async def _begun_time(stores: Stores, clock: Clock, fleet: FleetParts | None) ->
     return keeper
 
 
-def _system_clock(fleet: FleetParts | None) -> tuple[Clock, FleetParts | None]:
+def _system_clock(
+    fleet: FleetParts | None, stopping: Stopping | None
+) -> tuple[Clock, FleetParts | None]:
     """In a fleet all clocks follow the database's."""
     clock = SystemClock()
     if fleet is not None:
         since_ms = round((monotonic() - fleet.joined_s) * 1000)  # The database may have been slow.
         clock.begin_at(fleet.me.started_at + since_ms)
-        fleet = msgspec.structs.replace(fleet, on_clock=clock.follow, on_expelled=_end_ourselves)
+        fleet = msgspec.structs.replace(
+            fleet,
+            on_clock=clock.follow,
+            on_expelled=stopping.ask if stopping is not None else _end_ourselves,
+        )
     return clock, fleet
 
 
@@ -282,23 +272,12 @@ class _Guest(_House):
         yield
 
 
-class _Doorman(WatchedServer):
-    """Uvicorn, with the signals left to us: it would end the process by the signal itself."""
+class _Waiting(WatchedServer):
+    """Uvicorn before there is a database, with the signals left to us."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end)
         yield
-
-    def _end(self) -> None:
-        log.info("stopping: no new requests, what is in flight is finished")
-        self.should_exit = True
-
-
-class _Server(_House, _Doorman):
-    """A house with a doorman."""
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -338,27 +317,37 @@ async def _serve(
     ready: Callable[[str], None],
     sources: Mapping[str, str] | None,
     descriptors_max: int,
-) -> None:
+) -> bool:
+    """Serve until a signal; False if outcomes were left that could not be written."""
+    stopping = Stopping(grace_ms=settings.grace_ms)
+    stopping.listen()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listen(settings))
 
         async def begin() -> Running:
             house = running(
-                settings, admin_key=admin_key, sources=sources, descriptors_max=descriptors_max
+                settings,
+                admin_key=admin_key,
+                sources=sources,
+                descriptors_max=descriptors_max,
+                stopping=stopping,
             )
             return await stack.enter_async_context(house)
 
         if settings.database_url:
             limit = ConnectionLimit(min(settings.connections_max, descriptors_max // 2))
-            door = functools.partial(_Doorman, _plain_config(waiting, limit))
-            house = await until_there(begin, listener, door)
+            door = functools.partial(_Waiting, _plain_config(waiting, limit))
+            house = await stopping.unless_asked(until_there(begin, listener, door))
         else:
-            house = await begin()
+            house = await stopping.unless_asked(begin())
         if house is None:
-            return
+            return True
         _spare_the_collector()
+        server = _Guest(house)
+        stopping.begin(lambda: setattr(server, "should_exit", True))
         ready(_address(listener))
-        await _Server(house).serve(sockets=[listener])
+        await server.serve(sockets=[listener])
+    return stopping.all_settled
 
 
 def _spare_the_collector() -> None:
@@ -384,6 +373,11 @@ def serve(
     ready: Callable[[str], None],
     sources: Mapping[str, str] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``ready`` is told the address."""
+    """Serve until SIGTERM or SIGINT; ``ready`` is told the address.
+
+    Exits with 1 if outcomes were left that the store did not take within the grace.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, admin_key, ready, sources, raise_limit()))
+        settled = runner.run(_serve(settings, admin_key, ready, sources, raise_limit()))
+    if not settled:
+        raise SystemExit(EXIT_UNSETTLED)

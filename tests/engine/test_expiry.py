@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from engine.test_health import QUICK, URL
 from engine.world import HOUR, MINUTE, SECOND, World, live
 from homing.errors import StoreUnavailable
 from homing.model import Reason, Status
+from homing.policy.admission import EventDraft
+from homing.ports import SettleBatch
 
 
 def test_what_was_held_beyond_its_window_is_not_attempted_though_no_sweep_has_seen_it() -> None:
@@ -60,3 +63,33 @@ def test_a_look_for_what_has_expired_goes_on_where_it_failed() -> None:
         assert any(there for there, _ in failed)  # not only at its beginning
 
     live(story, msgspec.structs.replace(QUICK, step_rows=2))
+
+
+def test_expiry_goes_on_under_a_steady_load_that_never_lets_the_settler_rest() -> None:
+    """Each commit takes a while, and something has always finished meanwhile."""
+
+    async def story(world: World) -> None:
+        held = await world.subscribe(URL, "held")
+        await world.subscribe("https://well.example/", "well")
+        await world.engine.freeze(held.endpoint_id, by="bob")
+        drafts = [EventDraft(tenant="default", type="held", data=b"1", key=None)] * 40
+        await world.engine.publish(drafts)
+        window_ms = QUICK.schedule_of(held, tenant=held.tenant).window_ms
+        await world.wait(window_ms - 5 * SECOND)
+        real = world.flow.settle
+
+        async def slow(batch: SettleBatch) -> frozenset[int]:
+            await asyncio.sleep(0.03)
+            return await real(batch)
+
+        world.flow.settle = slow  # type: ignore[method-assign]
+        for _ in range(10 * 100):
+            await world.publish("well")
+            await world.wait(10)
+        rows = await world.deliveries(endpoint_id=held.endpoint_id)
+        dropped = sum(row.status is Status.DROPPED for row in rows)
+        assert len(rows) == 40
+        assert dropped == 40
+
+    options = msgspec.structs.replace(QUICK, step_rows=10)
+    live(story, options)

@@ -353,3 +353,15 @@ async def test_a_lease_given_by_a_clock_that_ran_ahead_ends_like_any_other(
     assert dead.id in {it.id for it in standing.members}, "it may only be slow"
     time.now += LEASE + 1
     assert len(await everything(leases, living)) == 256
+
+
+async def test_a_heartbeat_that_comes_after_the_leave_does_not_bring_a_process_back(
+    leases: Leases,
+) -> None:
+    one, other = await joined(leases), await joined(leases, "b:2")
+    await everything(leases, one)
+    await leases.leave(one.id)
+    assert await leases.renew(one.id, delivers=False, lease_ms=LEASE) is None
+    standing = await leases.renew(other.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert [it.id for it in standing.members] == [other.id]

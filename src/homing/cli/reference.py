@@ -231,7 +231,7 @@ def cli_page() -> str:
         "| exit code | meaning |",
         "|---|---|",
         "| 0 | It is done; also after a stop by SIGTERM or SIGINT. |",
-        "| 1 | The server refused it, or a check failed. |",
+        "| 1 | The server refused it, a check failed, or a stop left outcomes unwritten. |",
         "| 2 | The command or a setting is wrong, or another process holds the address or the "
         "data. |",
         "| 3 | No server answers. |",

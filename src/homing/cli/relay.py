@@ -44,4 +44,5 @@ def relay(
         poll_ms=settings.outbox_poll_ms,
         metrics_port=metrics,
         until_empty=until_empty,
+        grace_ms=settings.grace_ms,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -31,6 +30,7 @@ from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOpt
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow
+from homing.stopping import Stopping
 from homing.store.outbox import open_outbox
 from homing.web.relay_metrics import relay_metrics
 
@@ -39,9 +39,15 @@ FORBIDDEN = 403
 
 
 def run_relay(
-    address: str, where: Where, *, poll_ms: int, metrics_port: int | None, until_empty: bool
+    address: str,
+    where: Where,
+    *,
+    poll_ms: int,
+    metrics_port: int | None,
+    until_empty: bool,
+    grace_ms: int,
 ) -> None:
-    """Until SIGTERM or SIGINT; what is being published then is finished."""
+    """Until SIGTERM or SIGINT; what is being published then is finished, within the grace."""
     asyncio.run(
         _run(
             address,
@@ -49,12 +55,19 @@ def run_relay(
             poll_ms=poll_ms,
             metrics_port=metrics_port,
             until_empty=until_empty,
+            grace_ms=grace_ms,
         )
     )
 
 
 async def _run(
-    address: str, where: Where, *, poll_ms: int, metrics_port: int | None, until_empty: bool
+    address: str,
+    where: Where,
+    *,
+    poll_ms: int,
+    metrics_port: int | None,
+    until_empty: bool,
+    grace_ms: int,
 ) -> None:
     outbox = open_outbox(address)
     try:
@@ -77,16 +90,16 @@ async def _run(
             if until_empty:
                 await _drain(relay)
             else:
-                await _stay(relay, where)
+                await _stay(relay, where, grace_ms)
     finally:
         await client.close()
         await outbox.close()
 
 
-async def _stay(relay: Relay, where: Where) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, relay.stop)
+async def _stay(relay: Relay, where: Where, grace_ms: int) -> None:
+    stopping = Stopping(grace_ms=grace_ms)
+    stopping.listen()
+    stopping.begin(relay.stop)
     print(f"Homing relays to {where.url}; Ctrl-C ends it.", flush=True)
     await relay.run()
 

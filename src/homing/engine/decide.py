@@ -6,7 +6,7 @@ meanwhile it is read again and the whole batch is decided anew, which is cheap: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +44,7 @@ class Ended(Struct, frozen=True, gc=False):
     status: Status
     reason: Reason
     epoch: int = 1  # of the lease under which it was found
+    written: Callable[[], None] | None = None  # called when it is, or is not ours to write
 
     @property
     def endpoint_id(self) -> int:

@@ -7,6 +7,7 @@ beside. Each part knows the next one only by the function it is given here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -52,6 +53,8 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
+DRAIN_LEAST_MS = 1_000  # publishes that were asked for are answered, also without a grace
+LEAVE_MS = 2_000  # to tell the other processes; they notice by themselves, if later
 DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
 
@@ -168,26 +171,44 @@ class Engine:
         """The other processes, where there are any."""
         return self._fleet
 
-    async def stop(self, *, grace_ms: int) -> None:
-        """Stop accepting, finish what is in flight, settle."""
+    async def stop(self, *, grace_ms: int) -> bool:
+        """Stop accepting, finish what is in flight, settle; True if every outcome is written.
+
+        A store that does not answer holds this up for the grace, and shortly for leaving.
+        """
         self._dispatcher.stop()
         self._gate.stop()
         if self._fleet is not None:
             self._fleet.begin_to_leave()
-        await self._publisher.drain()
+        try:
+            async with asyncio.timeout(max(grace_ms, DRAIN_LEAST_MS) / 1000):
+                await self._publisher.drain()
+        except TimeoutError:
+            log.warning("stopped while publishes waited for the store")
         self._replayer.stop()
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._dispatcher.grounded()
                 await self._settler.idle()
         except TimeoutError:
-            log.warning("stopped before all was settled; it will be attempted again")
+            log.warning(
+                "stopped before all was settled; it will be attempted again", **self.unfinished()
+            )
         self._sweeper.stop()
         self._gate.stop()
         if self._fleet is not None:
-            await self._fleet.leave()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_MS / 1000):
+                    await self._fleet.leave()
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
+        return self._settler.idle_now
+
+    def unfinished(self) -> dict[str, int]:
+        """What a stop would leave: attempts not answered, and outcomes not written."""
+        unsettled = self._settler.unsettled + self._settler.being_written
+        in_flight = max(self._dispatcher.airborne - unsettled, 0)
+        return {"attempts_in_flight": in_flight, "outcomes_not_settled": unsettled}
 
     def fleet_pulse(self) -> FleetPulse | None:
         """How this process stands among the others; None where there are none."""

@@ -389,8 +389,8 @@ class Fleet:
 
     async def leave(self) -> None:
         """Everything is settled, or given up."""
-        for task in list(self._tasks):
-            task.cancel()
+        tasks = [task for task in self._tasks if task.cancel()]
+        await asyncio.gather(*tasks, return_exceptions=True)  # No heartbeat follows.
         try:
             await self._store.leave(self._me)
         except HomingError as error:

@@ -56,6 +56,7 @@ class Settler:
         self._tells = self._tells_all or self._log.is_enabled_for(logging.INFO)
         self.store_ok = True
         self.since: int | None = None  # when the commit that is under way began
+        self.being_written = 0  # outcomes of that commit
         self.commits = 0
         self.finished: Counter[str] = Counter()
         self.attempts: Counter[tuple[str, str]] = Counter()
@@ -68,6 +69,11 @@ class Settler:
     @property
     def unsettled(self) -> int:
         return len(self._waiting)
+
+    @property
+    def idle_now(self) -> bool:
+        """Whether all that was added is written."""
+        return self._task is None
 
     def add(self, item: Item) -> None:
         self._waiting.add(item, item.finished_at if type(item) is Made else self._clock.now())
@@ -115,9 +121,10 @@ class Settler:
                     await self._more()
                 rationed = not self._dispatcher.draining
                 items = self._waiting.take(self._clock.now(), rationed=rationed)
+                self.being_written = len(items)
                 async with self.lock:
                     await self._settle(items)
-                self.since = None
+                self.since, self.being_written = None, 0
         finally:
             self._task = self.since = None
 
@@ -194,6 +201,7 @@ class Settler:
             self.late += 1
             if isinstance(item, Made):
                 self._dispatcher.down(item)
+            _say_written(item)
         return kept
 
     def _is_ours(self, item: Item) -> bool:
@@ -256,6 +264,7 @@ class Settler:
                 self._dispatcher.learn(endpoint, enabled=endpoint_id in enabled)
         for item in items:
             self._land(item, just_enabled=item.endpoint_id in enabled)
+            _say_written(item)
         stations = self._dispatcher.stations
         for endpoint_id in touched:
             station = stations.get(endpoint_id)
@@ -310,6 +319,11 @@ class Settler:
         if made.outcome is _DELIVERED:
             return ramp_up(ramp, limit=self._core.options.endpoint_slots)
         return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
+
+
+def _say_written(item: Item) -> None:
+    if type(item) is Ended and item.written is not None:
+        item.written()
 
 
 def _slices(items: list[Item]) -> Iterator[list[Item]]:

@@ -29,6 +29,24 @@ RETENTION_EVERY_MS = HOUR_MS
 LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when that will be
 
 
+class _Page:
+    """Expired deliveries that were read together and wait to be written."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._done = asyncio.Event()
+
+    def written_one(self) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self._done.set()
+
+    async def written(self) -> None:
+        """Until the last of them is."""
+        if self.waiting:
+            await self._done.wait()
+
+
 class Sweeper:
     """Expiry by endpoint, retention by the hour, chores when they arise."""
 
@@ -101,16 +119,18 @@ class Sweeper:
             except HomingError:
                 station.sweep_left = (after, soonest)  # The next look goes on from here.
                 raise
+            page = _Page()
             for row in rows:
                 if row.id in station.in_flight or row.id in station.settled_in_sweep:
                     soonest = min(soonest, now + AGAIN_MS)
                 else:
                     station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
-                    self._settler.add(Ended(row, Status.DROPPED, Reason.EXPIRED, epoch))
+                    page.waiting += 1
+                    dropped, why = Status.DROPPED, Reason.EXPIRED
+                    self._settler.add(Ended(row, dropped, why, epoch, page.written_one))
             if next_at is not None:
                 soonest = min(soonest, next_at)
-            if rows:
-                await self._settler.idle()
+            await page.written()  # Not until all is: under load there is always more.
             if last is None:
                 return max(soonest, now + 1)
             if last >= young:

@@ -19,6 +19,14 @@ from homing.store.line import Answers, answers_on, new_line
 from homing.store.wire import Call
 
 CLOSE_S = 30
+_children: set[subprocess.Popen[bytes]] = set()  # that may still be there
+
+
+def kill_children() -> None:
+    """End every child now, also one that is stopped: this process is about to end."""
+    for child in list(_children):
+        with contextlib.suppress(OSError):
+            child.kill()
 
 
 class Child:
@@ -78,6 +86,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 env=self._environ,
             )
+            _children.add(self.process)
         except OSError as error:
             for ours, _ in pairs:
                 ours.close()
@@ -95,6 +104,7 @@ class Child:
         if self.process is not None:
             self.process.kill()
             await asyncio.to_thread(self.process.wait)
+            _children.discard(self.process)
 
     async def close(self) -> None:
         """It finishes what it was asked, and ends."""

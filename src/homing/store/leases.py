@@ -43,7 +43,7 @@ def bucket_topic(bucket: int) -> str:
 
 def member(row: Row) -> Member:
     number, node, name, role, delivers, started_at, expires_at = row
-    return Member(number, node, name, role, bool(delivers), started_at, expires_at)
+    return Member(number, node, name, role, delivers > 0, started_at, expires_at)
 
 
 class Leases:

@@ -22,7 +22,9 @@ SELECT {process} FROM process ORDER BY id;
 DELETE FROM process WHERE node = :node;
 
 -- name: process_renew
-UPDATE process SET delivers = :delivers, expires_at = :expires_at WHERE id = :id RETURNING id;
+-- A heartbeat that was on its way when its process left does not bring it back.
+UPDATE process SET delivers = :delivers, expires_at = :expires_at
+WHERE id = :id AND delivers >= 0 RETURNING id;
 
 -- name: processes_shorten
 -- Leases that no heartbeat of today can have given; whoever lives renews its own in time.
@@ -37,7 +39,8 @@ SELECT name FROM process
 WHERE delivers = 1 AND expires_at > :now AND catalog < :catalog AND id <> :but ORDER BY id;
 
 -- name: process_leave
-UPDATE process SET delivers = 0, expires_at = :now WHERE id = :id;
+-- Below 0: it has left, and is not renewed.
+UPDATE process SET delivers = -1, expires_at = :now WHERE id = :id;
 
 -- name: leases
 SELECT bucket, owner, epoch FROM lease ORDER BY bucket;

@@ -1,0 +1,54 @@
+"""The relay of an application's outbox inside a server.
+
+Only ``wiring`` uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from homing.config import Settings
+from homing.engine.engine import Engine
+from homing.engine.relay import Relay, RelayOptions
+from homing.ports import Clock
+from homing.store.outbox import open_outbox
+from homing.web.relay import publish_here
+
+RELAY_CLOSE_S = 1.0
+
+
+def relay_of(
+    settings: Settings, engine: Engine, clock: Clock, chance: Callable[[], float]
+) -> Relay | None:
+    """The relay of the application's outbox, if there is one: who takes events relays."""
+    if not settings.outbox_url or settings.role == "deliver":
+        return None
+    return Relay(
+        open_outbox(settings.outbox_url),
+        publish_here(engine),
+        clock=clock,
+        chance=chance,
+        options=RelayOptions(poll_ms=settings.outbox_poll_ms),
+    )
+
+
+@contextlib.asynccontextmanager
+async def relaying(relay: Relay | None, grace_ms: int) -> AsyncIterator[None]:
+    """While it is at work; at the end the batch under way is finished, if its outbox answers."""
+    if relay is None:
+        yield
+        return
+    task = asyncio.create_task(relay.run())
+    try:
+        yield
+    finally:
+        relay.stop()
+        # Half of the grace: the other half is for the deliveries in flight.
+        await asyncio.wait([task], timeout=grace_ms / 2000)
+        task.cancel()
+        await asyncio.wait([task], timeout=RELAY_CLOSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELAY_CLOSE_S):
+                await relay.close()
