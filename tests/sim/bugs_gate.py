@@ -66,4 +66,12 @@ GATE_BUGS = [
         "a host in our trouble is blamed while nobody gets through",
         ("homing.policy.gate:host_again", "if through_at < trouble.seen_at:", "if False:"),
     ),
+    bug(
+        "the dead hosts of one tenant are called our outage",
+        ("homing.policy.gate:needed", "tenants=tenants // 2 + 1,", "tenants=1,"),
+    ),
+    bug(
+        "endpoints that still fail when the gate has opened are called healthy",
+        (f"{GATE}._open", "self._witnesses.disprove()", "self._witnesses.rise_all()"),
+    ),
 ]

@@ -16,6 +16,8 @@ from homing.sim.health_model import EndpointModel
 
 HOST_ALONE_MS = 600_000
 LONG_AGO_MS = 3 * 3_600_000
+SLACK_MS = 60_000
+UNREACHED = frozenset({"connect_timeout", "refused", "unreachable", "dns"})
 
 
 def host_of(url: str) -> str:
@@ -53,6 +55,8 @@ class GateWatch:
         self._books, self._fire = books, fire
         self._rules: GateRules = books.mix.options.gate
         self._suspects: dict[int, tuple[str, int]] = {}
+        self._noted: set[int] = set()  # of those: the engine surely knows that they fell
+        self._down: set[int] = set()  # they fell, something got through, and no success since
         self._failed: list[Flight] = []  # without an answer, a short time ago
         self._evidence_at: int | None = None
         self._fades_at: int | None = None
@@ -96,6 +100,8 @@ class GateWatch:
     def begin_life(self) -> None:
         """Memory is gone, and with it what waited for a verdict."""
         self._suspects.clear()
+        self._noted.clear()
+        self._down.clear()
         self._failed.clear()
         self._hosts.clear()
         self._evidence_at = self._fades_at = self.cut = None
@@ -145,7 +151,10 @@ class GateWatch:
             self._hosts.setdefault(host, _Trouble(now))
             alone = self._hosts[host]
             flight.maybe_theirs = alone.others and now - alone.since >= HOST_ALONE_MS
-        self._suspects[flight.endpoint_id] = (host, now)
+        if flight.endpoint_id not in self._down:
+            self._suspects[flight.endpoint_id] = (host, now)
+            if failure in UNREACHED and flight.at > self._opened_at:
+                self._noted.add(flight.endpoint_id)
         self._failed.append(flight)
         self._look(now)
         if self._evidence_at is not None or flight.at <= self._opened_at:
@@ -163,6 +172,8 @@ class GateWatch:
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
         before, self._answered_at = self._answered_at, now
+        if 200 <= (flight.code or 0) <= 299:
+            self._down.discard(flight.endpoint_id)
         self._hosts.pop(host, None)
         for trouble in self._hosts.values():
             trouble.others = True
@@ -171,6 +182,8 @@ class GateWatch:
         if evidence is None or dialled:
             if dialled:  # It speaks for what failed before it began, not for what came after.
                 left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
+                self._down |= (set(self._suspects) - set(left)) & self._noted
+                self._noted &= set(left)
                 self._suspects = left
             if evidence is not None and flight.at >= evidence:
                 self._evidence_at = min((at for _, at in self._suspects.values()), default=None)
@@ -222,13 +235,25 @@ class GateWatch:
             self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
         hosts = {host for host, _ in self._suspects.values()}
         need = rules.endpoints_min // 2 + 1
-        if len(self._suspects) >= need and len(hosts) >= min(rules.hosts_min // 2 + 1, need):
+        enough = len(self._suspects) >= need and len(hosts) >= min(rules.hosts_min // 2 + 1, need)
+        if enough and self._enough_tenants(now):
             if self._evidence_at is None:
                 self._evidence_at = now
                 for flight in self._failed:  # They have waited for it.
                     flight.maybe_ours = True
             self._fades_at = None
             self._books.maybe_paused_at = now
+
+    def _enough_tenants(self, now: int) -> bool:
+        """Where several tenants surely have healthy endpoints, one alone proves nothing."""
+        books = self._books
+        since = max(now - self._rules.healthy_ms + SLACK_MS, books.life_at)
+        healthy = {
+            it.tenant
+            for it in books.endpoints.values()
+            if (it.last_success_at or 0) >= since and it.id not in self._down
+        }
+        return len({books.endpoints[it].tenant for it in self._suspects}) >= min(len(healthy), 2)
 
     def _in_cut(self, flight: Flight, now: int) -> None:
         cut = self.cut

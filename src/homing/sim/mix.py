@@ -74,6 +74,7 @@ class Mix:
     cuts: int  # outages of our own; with them every URL has a host of its own
     cut_kinds: tuple[str, ...]
     hangs: int = 0  # times that one tenant's URLs all hang
+    deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -204,6 +205,7 @@ def _with_cuts(mix: Mix, chance: Random) -> Mix:
         mix,
         cuts=chance.randint(1, 3),
         cut_kinds=_some(chance, CUTS),
+        deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
         urls_each=max(mix.urls_each, 6),
         subscriptions_each=max(mix.subscriptions_each, 4),
         options=msgspec.structs.replace(mix.options, gate=gate, stations_max=20_000),

@@ -52,9 +52,9 @@ class Publishers:
         if not self.over and self._accounts.books.counts["deliveries"] < self._mix.deliveries:
             await self.publish_something()
 
-    async def round(self) -> None:
-        """Something for everybody: it matches all that people subscribe for."""
-        for tenant in self._mix.tenants:
+    async def round(self, tenants: tuple[str, ...] = ()) -> None:
+        """Something for everybody, or for these: it matches all that people subscribe for."""
+        for tenant in tenants or self._mix.tenants:
             draft = msgspec.structs.replace(self._draft(), tenant=tenant, type=TYPES[0])
             await self._until_told([draft])
 

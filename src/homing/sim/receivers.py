@@ -69,6 +69,9 @@ class Receivers:
         self.healed = False
         self.calm = False  # all is well for a while
         self.cut: str | None = None  # so we are cut off
+        self.dead: frozenset[str] = frozenset()  # tenants whose hosts have all died
+        self.dead_kind = ""
+        self.tenant_of: Callable[[Hit], str]
 
     def reply(self, hit: Hit) -> Reply:
         if abs(int(hit.headers["webhook-timestamp"]) * 1000 - hit.wall) > TOLERANCE_MS:
@@ -83,6 +86,8 @@ class Receivers:
             return self._reply(hit)
         if self.cut is not None and not self.healed:
             return cut_off(self.cut, hit, self._dials)
+        if self.dead and not self.healed and self.tenant_of(hit) in self.dead:
+            return cut_off(self.dead_kind, hit, self._dials)
         reply = Reply(latency_ms=self._dials.choice((0, 3))) if self.calm else self._reply(hit)
         return msgspec.structs.replace(reply, dialled=self._dials.random() < 0.5)
 

@@ -29,6 +29,7 @@ KINDS = frozenset(
         "tenant_hangs",
         "gate_closed",
         "gate_opened",
+        "tenants_die",
         "store_refused",
         "store_outage",
         "reply_lost",

@@ -8,9 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
+from homing.model import read_id
 from homing.sim.accounts import Accounts
 from homing.sim.books import Books
 from homing.sim.cuts import Cuts
+from homing.sim.deaths import Deaths
 from homing.sim.faults import Faults, FaultyWorld
 from homing.sim.findings import Violation
 from homing.sim.gate_watch import GateWatch
@@ -23,6 +25,7 @@ from homing.sim.people import People
 from homing.sim.process import Process
 from homing.sim.publishers import Publishers
 from homing.sim.receivers import Receivers
+from homing.sim.world import Hit
 from homing.store.sqlite import SqliteDb
 
 NO_FAULTS = Rates(*([0] * 10))
@@ -94,6 +97,17 @@ class Seed:
             publishers=self.publishers,
             watch=self.gate,
         )
+        self.deaths = Deaths(
+            mix,
+            chance("deaths"),
+            world=world,
+            books=books,
+            faults=faults,
+            receivers=self.receivers,
+            publishers=self.publishers,
+        )
+        self.deaths.over = lambda: self.cuts.over
+        self.receivers.tenant_of = self._tenant_of
 
         self.hanging = Hanging(
             mix,
@@ -108,6 +122,15 @@ class Seed:
     def _begin_life(self, number: int) -> None:
         self.books.begin_life(number)
         self.gate.begin_life()
+
+    def _tenant_of(self, hit: Hit) -> str:
+        delivery = self.books.deliveries.get(read_id("dlv", hit.delivery) or 0)
+        return "" if delivery is None else delivery.tenant
+
+    async def _cuts_and_deaths(self) -> None:
+        """One after the other: each begins when all is well."""
+        await self.cuts.act()
+        await self.deaths.act()
 
     def _now(self) -> int:
         return self.world.clock.now()  # Of the life of now.
@@ -148,7 +171,12 @@ class Seed:
         each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
         process = self.process
         others = [process.kills(), process.stops(), process.outages(), process.steps()]
-        others += [self.people.act(), self.cuts.act(), self.hanging.act(), self.overdue.look()]
+        others += [
+            self.people.act(),
+            self._cuts_and_deaths(),
+            self.hanging.act(),
+            self.overdue.look(),
+        ]
         return [asyncio.ensure_future(it) for it in (*each, *others)]
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
