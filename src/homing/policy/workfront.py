@@ -24,6 +24,7 @@ BOTH_VERSIONS_MS = 5 * 60 * 1000  # so long a changed subscription gets every ev
 STATES = ("newState", "oldState")
 _EMPTY = b"{}"
 _DEPTH_MOST = 16
+COLLAPSE_MAX = 8_000  # lists and objects of a state: it is read in one turn of the event loop
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NEXT_BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_TEXT})*+([\[\]{{}}])', re.DOTALL).match
 _ONE_TEXT = re.compile(rf"\[\s*({_TEXT})\s*\]", re.DOTALL)
@@ -149,8 +150,11 @@ def _time(event: Event) -> bytes:
 def collapse(raw: bytes) -> bytes:
     """A state with every list of one text replaced by that text; all else is kept byte for byte.
 
-    Only the fields of objects in objects are looked at, never what is inside a list.
+    Only the fields of objects in objects are looked at, never what is inside a list. A state that
+    has more than COLLAPSE_MAX brackets, or eight times as many escapes, is left as it is.
     """
+    if raw.count(b"[") + raw.count(b"{") + raw.count(b"\\") // 8 > COLLAPSE_MAX:
+        return raw
     text = raw.decode()
     if _ONE_TEXT.search(text) is None:
         return raw
