@@ -56,6 +56,7 @@ from homing.web.waiting import waiting
 log = structlog.get_logger("homing")
 
 KEYS_CLOSE_S = 2.0
+MARK_S = 2.0  # to write the last time down
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -121,8 +122,6 @@ async def running(
             fleet=fleet,
         )
         relay = relay_of(settings, engine, clock, random.random)
-        if stopping is not None:
-            stopping.left = engine.unfinished
         web = WebOptions(
             admin_key=admin_key,
             now=clock.now,
@@ -136,8 +135,7 @@ async def running(
             simulate=Simulator(settings.schedules, settings.health),
             api=settings.role != "deliver",
         )
-        life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
-        ring = KeyRing(stores.keys, clock, node=fleet.me.node if fleet else 0, life_ms=life_ms)
+        ring = _key_ring(settings, stores, clock)
         app = create_app(engine, stores.views, stores.admin, ring, web)
         try:
             async with relaying(relay, settings.grace_ms), _keeping_time(keeper):
@@ -147,6 +145,12 @@ async def running(
             await _stop(engine, ring, stopping or Stopping(grace_ms=settings.grace_ms))
     finally:
         await stores.close()
+
+
+def _key_ring(settings: Settings, stores: Stores, clock: Clock) -> KeyRing:
+    node = stores.fleet.me.node if stores.fleet is not None else 0
+    life_ms = LIFE_MS if settings.database_url else None  # Others may share the database.
+    return KeyRing(stores.keys, clock, node=node, life_ms=life_ms)
 
 
 async def _stop(engine: Engine, ring: KeyRing, stopping: Stopping) -> None:
@@ -189,7 +193,9 @@ async def _keeping_time(keeper: Timekeeper) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        await keeper.mark()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MARK_S):
+                await keeper.mark()
 
 
 async def _begun_time(stores: Stores, clock: Clock, fleet: FleetParts | None) -> Timekeeper:
@@ -344,6 +350,7 @@ async def _serve(
             return True
         _spare_the_collector()
         server = _Guest(house)
+        stopping.left = house.engine.unfinished
         stopping.begin(lambda: setattr(server, "should_exit", True))
         ready(_address(listener))
         await server.serve(sockets=[listener])
