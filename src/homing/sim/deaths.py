@@ -19,7 +19,6 @@ from homing.sim.receivers import Receivers
 CALM_MS = 150_000  # before it: no doubt of the gate is left from earlier troubles
 ROUND_MS = 20_000  # in which every endpoint gets something, and answers
 WAIT_MAX_MS = 60_000
-ROOMY = 1_000, 1_000_000  # deliveries and bytes in memory: with less, others are waited for too
 KINDS = ("refused", "unreachable", "dns", "silence")
 
 
@@ -85,11 +84,7 @@ class Deaths:
         return self._books.life, ours
 
     def _nobody_waits(self, tenants: tuple[str, ...]) -> None:
-        books, options = self._books, self._mix.options
-        if (options.ready_max, options.ready_bytes_max) < ROOMY or options.ready_bytes_max < ROOMY[
-            1
-        ]:
-            return
+        books = self._books
         since = books.clock() - WAIT_MAX_MS
         for endpoint in books.endpoints.values():
             known = books.known[endpoint.id]
@@ -102,6 +97,7 @@ class Deaths:
                 for it in books.waiting.get(endpoint.id, {}).values()
                 if it.due_latest <= since
                 and not it.moved
+                and not books.subs[it.subscription_id].deleted
                 and it.id not in books.flights
                 and it.id not in books.on_their_way
             ]
