@@ -28,7 +28,11 @@ GATE_BUGS = [
     ),
     bug(
         "the gate never opens",
-        (f"{GATE}._answered", "if made.started_at >= self.closed_at:", "if False:"),
+        (
+            f"{GATE}._answered",
+            "if made.started_at >= self.closed_at and not made.answer.remembered:",
+            "if False:",
+        ),
     ),
     bug(
         "a closed gate lets everything out",

@@ -123,7 +123,7 @@ class Gate:
         witnesses = self._witnesses
         if self.closed_at is not None:
             witnesses.rise(made.endpoint_id)
-            if made.started_at >= self.closed_at:
+            if made.started_at >= self.closed_at and not made.answer.remembered:
                 self._open(made.finished_at)
         elif witnesses.fallen.members:
             since = made.started_at >= witnesses.fallen_since
