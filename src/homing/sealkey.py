@@ -17,7 +17,7 @@ import structlog
 
 from homing.config import Settings
 from homing.config_guard import SEAL_FILE
-from homing.errors import BadSetting
+from homing.errors import BadSetting, StoreUnavailable
 from homing.policy.seal import Sealer
 from homing.policy.seal_keys import KEY_BYTES, read_keys
 from homing.ports import SealStore
@@ -121,3 +121,22 @@ async def claim(store: SealStore, sealer: Sealer) -> None:
         count = await seal_what_is_open(store, sealer)
         if count:
             log.info("secrets are sealed with the current key", subscriptions=count)
+    if await store.is_removal_due():
+        await _remove_plaintext(store)
+
+
+async def _remove_plaintext(store: SealStore) -> None:
+    """Rewrite the database and log it; the server starts also where that is not possible."""
+    log.info("rewriting the database to remove plaintext secrets from before encryption")
+    try:
+        done, reason = await store.remove_plaintext()
+    except StoreUnavailable as error:
+        done, reason = False, str(error)
+    if done:
+        log.info("no plaintext secret from before encryption is left in the database files")
+    else:
+        log.warning(
+            "plaintext secrets from before encryption may still be in the database files;"
+            " the next start tries again to remove them",
+            reason=reason,
+        )

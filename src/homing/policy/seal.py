@@ -47,6 +47,10 @@ class Sealer:
         except (InvalidTag, ValueError):
             raise CannotOpen(f"{about} is damaged or was sealed for another row.") from None
 
+    def is_sealed(self, text: str) -> bool:
+        """Whether it is sealed with any key."""
+        return text.startswith(MARK)
+
     def is_current(self, text: str) -> bool:
         """Whether it is sealed with the first key."""
         return text.startswith(f"{MARK}{self.ids[0]}:")

@@ -10,7 +10,10 @@ from homing.errors import StoreUnavailable
 from homing.store.migrate import MOVE_TABLE, Execute, Ground
 
 # What belongs to the processes that run on a database, not to the installation.
-STAY = frozenset(("migration", "batch_mark", "process", "lease", "news", "clock_mark", MOVE_TABLE))
+_FILES = "plaintext_removal"  # about the files of one database
+STAY = frozenset(
+    ("migration", "batch_mark", "process", "lease", "news", "clock_mark", _FILES, MOVE_TABLE)
+)
 
 _SQLITE_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 _SQLITE_COLUMNS = "SELECT name, type, pk FROM pragma_table_info(?1) ORDER BY cid"

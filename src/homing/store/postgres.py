@@ -22,9 +22,11 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
+from homing.ports.seals import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
 from homing.store.pool import Pool
+from homing.store.rewrite import rewrite_table
 from homing.store.rows import COLUMNS
 from homing.store.statements import Statement, statements, with_integers
 from homing.store.tx import AlreadyWritten, Dialect, Mark, Row, RunAgain, Tx
@@ -280,6 +282,9 @@ class PostgresDb:
             return await operation(execute)
 
         return await self._patiently(lambda: self._commit(plain, None))
+
+    async def rewrite(self) -> Rewrite:
+        return await self.raw(rewrite_table)
 
     async def remove_days(self, *, before: int, limit: int) -> int:
         await ensure_days(self, before=before)

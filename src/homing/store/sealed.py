@@ -36,9 +36,15 @@ class Envelopes:
         return _each(sub, lambda text, field: self._sealer.open(text, _about(sub, field)))
 
     def is_current(self, sub: Subscription) -> bool:
-        texts = [it.value for it in sub.secrets] + [value for _, value in sub.headers]
-        texts += [] if sub.token is None else [sub.token]
-        return all(self._sealer.is_current(text) for text in texts)
+        return all(self._sealer.is_current(text) for text in _texts(sub))
+
+    def has_plaintext(self, sub: Subscription) -> bool:
+        return not all(self._sealer.is_sealed(text) for text in _texts(sub))
+
+
+def _texts(sub: Subscription) -> list[str]:
+    texts = [it.value for it in sub.secrets] + [value for _, value in sub.headers]
+    return texts if sub.token is None else [*texts, sub.token]
 
 
 def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
@@ -147,7 +153,9 @@ async def seal_what_is_open(store: SealStore, sealer: Sealer) -> int:
     envelopes, done, after_id = Envelopes(sealer), 0, 0
     while page := await store.sealed_page(after_id, limit=PAGE):
         old = [it for it in page if not envelopes.is_current(it)]
-        await store.seal_again([envelopes.seal(envelopes.open(it)) for it in old])
+        plaintext = any(envelopes.has_plaintext(it) for it in old)
+        sealed = [envelopes.seal(envelopes.open(it)) for it in old]
+        await store.seal_again(sealed, plaintext=plaintext)
         done, after_id = done + len(old), page[-1].id
     await store.all_sealed(sealer.ids[0])
     return done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from homing.model import Subscription
-from homing.ports.seals import Claim
+from homing.ports.seals import Claim, Rewrite
 from homing.store import rows
 from homing.store.tx import Db, Tx
 
@@ -36,8 +36,12 @@ class Seals:
 
         return await self._db.run(work, look=True)
 
-    async def seal_again(self, subscriptions: Sequence[Subscription]) -> None:
+    async def seal_again(
+        self, subscriptions: Sequence[Subscription], *, plaintext: bool = False
+    ) -> None:
         async def work(tx: Tx) -> None:
+            if plaintext:
+                await tx.all("removal_due")
             for subscription in subscriptions:
                 columns = zip(
                     rows.COLUMNS["subscription"], rows.subscription_row(subscription), strict=True
@@ -54,3 +58,12 @@ class Seals:
             await tx.all("seal_only", name=name)
 
         await self._db.run(work)
+
+    async def is_removal_due(self) -> bool:
+        async def work(tx: Tx) -> bool:
+            return await tx.one("removal") is not None
+
+        return await self._db.run(work, look=True)
+
+    async def remove_plaintext(self) -> Rewrite:
+        return await self._db.rewrite()

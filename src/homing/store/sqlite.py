@@ -25,8 +25,10 @@ import apsw
 import msgspec
 
 from homing.errors import StoreUnavailable
+from homing.ports.seals import Rewrite
 from homing.store.lock import Lock
 from homing.store.migrate import Execute, migrate
+from homing.store.rewrite import rewrite_file
 from homing.store.rows import COLUMNS
 from homing.store.statements import statements
 from homing.store.tx import Dialect, Mark, Row, Tx
@@ -135,7 +137,7 @@ class Session:
     """One connection: opened when needed, thrown away when it may be broken."""
 
     def __init__(self, path: str, *, reader: bool = False) -> None:
-        self._path = path
+        self.path = path
         self._reader = reader
         self._connection: apsw.Connection | None = None
         self._tx: SqliteTx | None = None
@@ -147,11 +149,11 @@ class Session:
 
     def _open(self) -> tuple[apsw.Connection, SqliteTx]:
         if self._connection is None or self._tx is None:
-            connection = apsw.Connection(self._path, statementcachesize=300)
+            connection = apsw.Connection(self.path, statementcachesize=300)
             # Plans must not depend on values: else every new value makes SQLite plan anew (20 µs).
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(BUSY_MS)
-            if self._path == MEMORY:
+            if self.path == MEMORY:
                 connection.pragma("page_size", MEMORY_PAGE_BYTES)
             else:
                 _write_ahead(connection)
@@ -242,7 +244,7 @@ class Session:
                 connection.execute("ROLLBACK")
         except apsw.Error:
             broken = True
-        if broken and self._path != MEMORY:
+        if broken and self.path != MEMORY:
             self.close()
 
     def close(self) -> None:
@@ -355,8 +357,7 @@ class SqliteDb:
 
     @property
     def statements(self) -> int:
-        readers = self._reader.count if self._reader is not self._writer else 0
-        return self._writer.count + readers
+        return sum(session.count for session in {self._writer, self._reader})
 
     async def run(
         self,
@@ -379,6 +380,9 @@ class SqliteDb:
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one writing transaction: for migrations."""
         return await self._write.call(lambda: self._writer.raw(operation))
+
+    async def rewrite(self) -> Rewrite:
+        return await self._write.call(lambda: rewrite_file(self._writer.path))
 
     def grouped(self, work: Callable[[], T]) -> T:
         """Run several operations with one COMMIT; only where they run inline."""

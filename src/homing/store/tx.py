@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from homing.errors import StoreUnavailable
+from homing.ports.seals import Rewrite
 
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgres"]
@@ -89,5 +90,8 @@ class Db(Protocol):
 
         At most ``limit`` rows are touched one by one.
         """
+
+    async def rewrite(self) -> Rewrite:
+        """Rewrite what may hold old versions of subscriptions, so that only current rows remain."""
 
     async def close(self) -> None: ...

@@ -19,3 +19,9 @@ SELECT {subscription} FROM subscription WHERE id > :after_id ORDER BY id LIMIT :
 -- The plain text stays as it was, so the version does, too: nobody has to read it again.
 UPDATE subscription SET secrets = :secrets, token = :token, headers = :headers
 WHERE id = :id AND version = :version;
+
+-- name: removal
+SELECT id FROM plaintext_removal;
+
+-- name: removal_due
+INSERT INTO plaintext_removal (id) VALUES (1) ON CONFLICT (id) DO NOTHING;
