@@ -5,9 +5,11 @@ Only ``wiring`` uses it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
@@ -16,8 +18,9 @@ import structlog
 from msgspec import Struct
 
 from homing.config import DATABASE_FILE, Settings, environ_of_children
+from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet import FleetParts
-from homing.errors import BadSetting
+from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
 from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore
 from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
@@ -58,7 +61,8 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         sealer = any_sealer() if in_memory else sealer_of(settings)
         stores = await _open(settings, in_memory=in_memory)
         try:
-            await claim(stores.seals, sealer)
+            async with left_unless_started(stores.fleet):
+                await claim(stores.seals, sealer)
         except BaseException:
             await stores.close()
             raise
@@ -68,6 +72,25 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         admin=cast("AdminStore", SealedAdmin(stores.admin, envelopes)),
         views=cast("ViewStore", SealedViews(stores.views, envelopes)),
     )
+
+
+@contextlib.asynccontextmanager
+async def left_unless_started(fleet: FleetParts | None) -> AsyncIterator[None]:
+    """Take a process that does not start off the list: nobody waits until its lease ends."""
+    try:
+        yield
+    except BaseException:  # Also a signal that came during the start.
+        if fleet is not None:
+            await _leave(fleet)
+        raise
+
+
+async def _leave(fleet: FleetParts) -> None:
+    try:
+        async with asyncio.timeout(LEAVE_MS / 1000):
+            await fleet.store.leave(fleet.me.id)
+    except (HomingError, TimeoutError) as error:
+        log.warning("left without saying so; the lease will end by itself", error=str(error))
 
 
 async def _open(settings: Settings, *, in_memory: bool) -> Stores:
@@ -115,16 +138,17 @@ async def _in_a_fleet(settings: Settings) -> Stores:
             delivers=settings.role != "api",
             lease_ms=settings.lease_ms,
         )
+        fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
         flow = Flow(db, node=me.node)
         if scribed:
             scribe = Scribe(db.place, node=me.node, environ=environ_of_children())
-            await scribe.start()
+            async with left_unless_started(fleet):
+                await scribe.start()
             flow = ScribedFlow(db, scribe, node=me.node)
     except BaseException:
         await close()
         raise
     log.info("joined", process=me.id, node=me.node, role=me.role)
-    fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
     admin = Admin(db, node=me.node)
     return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), ClockMarks(db), fleet)
 

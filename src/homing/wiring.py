@@ -41,7 +41,7 @@ from homing.ports import Clock
 from homing.relaying import relay_of, relaying
 from homing.simulating import Simulator
 from homing.stopping import EXIT_UNSETTLED, Stopping
-from homing.stores import Stores, open_stores
+from homing.stores import Stores, left_unless_started, open_stores
 from homing.web.app import create_app
 from homing.web.connections import ConnectionLimit
 from homing.web.cork import CorkedProtocol
@@ -100,27 +100,26 @@ async def running(
     """Everything at work; on leaving, all is settled and closed."""
     stores = await open_stores(settings, in_memory=in_memory)
     try:
-        reach = settings.reach()
+        reach, fleet = settings.reach(), stores.fleet
         options = options or engine_options(settings)
         shares = share_descriptors(descriptors_max, settings.connections_max, options)
-        sending = SenderOptions(
-            reach=reach, ca_file=settings.ca_file or None, sockets_max=shares.sockets
-        )
-        fleet = stores.fleet
+        authorities = settings.ca_file or None
+        sending = SenderOptions(reach=reach, ca_file=authorities, sockets_max=shares.sockets)
         if clock is None:
             clock, fleet = _system_clock(fleet, stopping)
         else:  # Moved by hand, it does not tell how long a connection has rested: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
-        keeper = await _begun_time(stores, clock, fleet)
-        engine = await Engine.start(
-            flow=stores.flow,
-            admin=stores.admin,
-            views=stores.views,
-            sender=HttpSender(sending),
-            clock=clock,
-            options=within(options, shares),
-            fleet=fleet,
-        )
+        async with left_unless_started(fleet):
+            keeper = await _begun_time(stores, clock, fleet)
+            engine = await Engine.start(
+                flow=stores.flow,
+                admin=stores.admin,
+                views=stores.views,
+                sender=HttpSender(sending),
+                clock=clock,
+                options=within(options, shares),
+                fleet=fleet,
+            )
         relay = relay_of(settings, engine, clock, random.random)
         web = WebOptions(
             admin_key=admin_key,

@@ -9,6 +9,9 @@ from pathlib import Path
 from cli.terminal import Terminal
 from client.hooks import hook
 from homing.client import Homing
+from homing.policy.shares import BUCKETS
+from homing.store.inspect_fleet import look_at_fleet
+from homing.store.move_tables import at_work
 from postgres import Server
 
 KEY = "hk_move-test-key-012345"
@@ -42,6 +45,27 @@ def test_an_installation_goes_on_on_postgresql(postgres: Server, tmp_path: Path)
         assert client.ledger() == before
         busy = terminal.run("move", "--from", address, "--to", "sqlite:elsewhere")
         assert (busy.code, "Stop them first" in busy.err) == (2, True)
+    back = terminal.run("move", "--from", address, "--to", "sqlite:elsewhere")
+    assert (back.code, "3 events, 3 pending" in back.out) == (0, True), back.err
+
+
+def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
+    postgres: Server, tmp_path: Path
+) -> None:
+    address = asyncio.run(postgres.make())
+    more = {"HOMING_ADMIN_KEY": KEY, "HOMING_DATABASE_URL": address}
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    terminal = Terminal(tmp_path / "first", more=more)
+    with terminal.serving():
+        pass
+    stranger = Terminal(tmp_path / "second", more=more)  # It has another key for the secrets.
+    refused = stranger.run("serve")
+    assert (refused.code, "sealed with the key" in refused.err) == (2, True), refused.err
+    facts = asyncio.run(look_at_fleet(address))
+    assert facts.crew == ()
+    assert facts.free == BUCKETS
+    assert asyncio.run(at_work(address)) == []
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -365,3 +365,31 @@ async def test_a_heartbeat_that_comes_after_the_leave_does_not_bring_a_process_b
     standing = await leases.renew(other.id, delivers=True, lease_ms=LEASE)
     assert standing is not None
     assert [it.id for it in standing.members] == [other.id]
+
+
+async def test_buckets_that_are_taken_after_the_leave_stay_free(leases: Leases) -> None:
+    """A heartbeat was answered before its process left, and takes what it saw as free."""
+    one, other = await joined(leases), await joined(leases, "b:2")
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    await leases.leave(one.id)
+    assert await leases.take(one.id, {it.bucket: it.epoch for it in standing.leases}) == {}
+    standing = await leases.renew(other.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert {it.owner for it in standing.leases} == {None}
+
+
+async def test_of_a_take_and_a_leave_at_once_nothing_stays_with_who_has_left(
+    leases: Leases,
+) -> None:
+    for number in range(10):
+        one = await joined(leases, f"a:{number}")
+        standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+        assert standing is not None
+        seen = {it.bucket: it.epoch for it in standing.leases}
+        await asyncio.gather(leases.take(one.id, seen), leases.leave(one.id))
+        other = await joined(leases, f"b:{number}")
+        standing = await leases.renew(other.id, delivers=True, lease_ms=LEASE)
+        assert standing is not None
+        assert {it.owner for it in standing.leases} == {None}
+        await leases.leave(other.id)

@@ -7,7 +7,6 @@ beside. Each part knows the next one only by the function it is given here.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -197,9 +196,11 @@ class Engine:
         self._sweeper.stop()
         self._gate.stop()
         if self._fleet is not None:
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(LEAVE_MS / 1000):
                     await self._fleet.leave()
+            except TimeoutError:
+                log.warning("the store did not answer when this process left the fleet")
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.airborne)
         return self._settler.idle_now

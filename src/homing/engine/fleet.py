@@ -30,7 +30,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
 from homing.policy.shares import BUCKETS, plan, ranges
-from homing.ports import FleetStore, Lease, Member, Standing, Wire
+from homing.ports import FleetStore, Member, Standing, Wire
 
 log = structlog.get_logger("homing.fleet")
 
@@ -68,8 +68,7 @@ class Fleet:
     ) -> None:
         self._flow, self._catalog, self._clock = core.flow, core.catalog, core.clock
         self._held, self._dispatcher, self._parts = core.held, dispatcher, parts
-        self._store, self._me = parts.store, parts.me.id
-        self._delivers = parts.me.delivers
+        self._store, self._me, self._delivers = parts.store, parts.me.id, parts.me.delivers
         self._past = [0] * BUCKETS  # the highest epoch that we no longer have
         self._closing: dict[int, int] = {}  # being handed over, and until when it may take
         self._unread: set[int] = set()  # taken, their endpoints not read yet
@@ -113,7 +112,8 @@ class Fleet:
         rest_ms = self._parts.lease_ms // 3
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), rest_ms / 1000)
+                async with asyncio.timeout(rest_ms / 1000):
+                    await self._wake.wait()
             self._wake.clear()  # Before the look: a wake-up during it is not lost.
             try:
                 await self._beat_once()
@@ -169,8 +169,8 @@ class Fleet:
             self._close(give)
             self._spawn(self._hand_over())
         if wanted.take:
-            seen: dict[int, Lease] = {it.bucket: it for it in standing.leases}
-            self._gain(await self._store.take(self._me, {it: seen[it].epoch for it in wanted.take}))
+            seen = {it.bucket: it.epoch for it in standing.leases}
+            self._gain(await self._store.take(self._me, {it: seen[it] for it in wanted.take}))
 
     def _expelled(self) -> None:
         log.critical("this process was away for too long: its node has gone to another")
@@ -388,13 +388,13 @@ class Fleet:
         self._wake.set()
 
     async def leave(self) -> None:
-        """Everything is settled, or given up."""
+        """Everything is settled, or given up. The store hears it first: tasks may end slowly."""
         tasks = [task for task in self._tasks if task.cancel()]
-        await asyncio.gather(*tasks, return_exceptions=True)  # No heartbeat follows.
-        try:
+        try:  # Its heartbeats and takes that come later are refused.
             await self._store.leave(self._me)
         except HomingError as error:
             log.warning("left without saying so; the lease will end by itself", error=str(error))
         self._forget({it for it in range(BUCKETS) if self._held.epochs[it]})
         self._news.topic("leases")
         await self._news.told()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -95,6 +95,8 @@ class Leases:
     async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
         async def work(tx: Tx) -> dict[int, int]:
             now = await self._now(tx)
+            if await tx.one("process_hold", id=member_id) is None:
+                return {}
             held = await tx.all("leases_hold", buckets=sorted(wanted))
             held = [row for row in held if wanted[row[0]] == row[2]]
             owners = sorted({row[1] for row in held if row[1] is not None})
@@ -116,8 +118,9 @@ class Leases:
 
     async def leave(self, member_id: int) -> None:
         async def work(tx: Tx) -> None:
-            await tx.all("leases_leave", owner=member_id)
+            # In this order: a take of its own that is under way is waited for, and undone.
             await tx.all("process_leave", id=member_id, now=await self._now(tx))
+            await tx.all("leases_leave", owner=member_id)
             await raise_topic(tx, "leases")
 
         await self._db.run(work)

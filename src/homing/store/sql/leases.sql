@@ -42,6 +42,13 @@ WHERE delivers = 1 AND expires_at > :now AND catalog < :catalog AND id <> :but O
 -- Below 0: it has left, and is not renewed.
 UPDATE process SET delivers = -1, expires_at = :now WHERE id = :id;
 
+-- name: process_hold [sqlite]
+-- Held while it takes buckets; no row: it has left, and takes none.
+SELECT id FROM process WHERE id = :id AND delivers >= 0;
+
+-- name: process_hold [postgres]
+SELECT id FROM process WHERE id = :id AND delivers >= 0 FOR SHARE;
+
 -- name: leases
 SELECT bucket, owner, epoch FROM lease ORDER BY bucket;
 
