@@ -297,8 +297,8 @@ BUGS = [
         "a deleted subscription is still known",
         (
             "homing.engine.catalog:Catalog._refresh",
-            "self._by_id.pop(subscription.id, None)",
-            "pass",
+            "before = self._by_id.pop(subscription.id, None)",
+            "before = self._by_id.get(subscription.id)",
         ),
     ),
     _bug(
