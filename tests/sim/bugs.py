@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.bugs_clock import CLOCK_BUGS
 from sim.bugs_gate import GATE_BUGS
 from sim.bugs_leases import LEASE_BUGS
+from sim.bugs_names import NAME_BUGS
 from sim.bugs_told import TOLD_BUGS
 from sim.planting import bug as _bug
 
@@ -22,6 +23,7 @@ BUGS = [
     *CLOCK_BUGS,
     *GATE_BUGS,
     *LEASE_BUGS,
+    *NAME_BUGS,
     *TOLD_BUGS,
     # --- the rules of health
     _bug(

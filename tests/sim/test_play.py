@@ -319,7 +319,7 @@ def test_our_own_outage_is_told() -> None:
     (pause,) = one.trace.pauses
     assert pause.from_ms == 30 * MINUTE
     assert 35 * MINUTE <= pause.to_ms < 36 * MINUTE
-    assert pause.why.startswith("7 endpoints on 7 hosts that were healthy fail to connect")
+    assert pause.why.startswith("7 of 12 endpoints on 7 hosts that were healthy fail")
     assert states(one) == []
     assert {line.outcome for line in attempts(one)} == {"delivered", "ours"}
 

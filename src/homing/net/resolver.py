@@ -26,6 +26,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -68,8 +69,8 @@ class Address(Struct, frozen=True):
         return f"[{self.ip}]:{port}" if self.family == socket.AF_INET6 else f"{self.ip}:{port}"
 
 
-_Found = tuple[Address, ...] | Trouble
-_Question = tuple[str, int]
+Found = tuple[Address, ...] | Trouble
+Question = tuple[str, int]
 
 
 class _LookUp:
@@ -77,7 +78,7 @@ class _LookUp:
 
     __slots__ = ("begun_at", "future", "overdue", "starting", "timer")
 
-    def __init__(self, future: asyncio.Future[_Found]) -> None:
+    def __init__(self, future: asyncio.Future[Found]) -> None:
         self.future = future
         self.begun_at: float | None = None  # None while it is queued
         self.starting: list[Callable[[], None]] = []  # who is told when it leaves the queue
@@ -107,12 +108,12 @@ class Resolver:
         self._getaddrinfo = getaddrinfo
         self._look_up_s_max = look_up_s_max
         self._monotonic = monotonic
-        self._queue: LookUpQueue[_Question] = LookUpQueue(threads_max)
-        self._look_ups: dict[_Question, _LookUp] = {}
-        self._known: FairCache[_Question, tuple[Address, ...]] = FairCache(
+        self._queue: LookUpQueue[Question] = LookUpQueue(threads_max)
+        self._look_ups: dict[Question, _LookUp] = {}
+        self._known: FairCache[Question, tuple[Address, ...]] = FairCache(
             REMEMBERED_MAX, keep_s_max=KNOWN_S_MAX
         )
-        self._failed: FairCache[_Question, Trouble] = FairCache(
+        self._failed: FairCache[Question, Trouble] = FairCache(
             REMEMBERED_MAX, keep_s_max=FAILED_S_MAX
         )
 
@@ -144,8 +145,8 @@ class Resolver:
         return await asyncio.shield(look_up.future)  # A waiter that gives up leaves the others.
 
     async def _queued(
-        self, question: _Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
-    ) -> _Found:
+        self, question: Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
+    ) -> Found:
         self._queue.join(tenant, question)
         look_up.starting.append(started)
         self._start_next()
@@ -162,7 +163,7 @@ class Resolver:
                 self._leave(question, look_up, tenant, started)
 
     def _leave(
-        self, question: _Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
+        self, question: Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
     ) -> None:
         look_up.starting.remove(started)
         if self._queue.leave(tenant, question):
@@ -172,21 +173,14 @@ class Resolver:
         while (turn := self._queue.start()) is not None:
             self._start(*turn)
 
-    def _start(self, tenant: str, question: _Question) -> None:
+    def _start(self, tenant: str, question: Question) -> None:
         look_up = self._look_ups[question]
-        loop = look_up.future.get_loop()
         look_up.begun_at = self._monotonic()
         starting, look_up.starting = look_up.starting, []
         for started in starting:
             started()
-        thread = threading.Thread(
-            target=self._run,
-            args=(tenant, question, look_up, loop),
-            name=f"resolve {question[0]}",
-            daemon=True,
-        )
         try:
-            thread.start()
+            self.begin(question, partial(self._finish, tenant, question, look_up))
         except (RuntimeError, MemoryError):
             self._queue.end(tenant)
             del self._look_ups[question]
@@ -194,9 +188,11 @@ class Resolver:
                 Trouble(Failure.OUR_LIMITS, "no thread could be started for the look-up")
             )
             return
-        look_up.timer = loop.call_later(self._look_up_s_max, self._overdue, tenant, question)
+        look_up.timer = look_up.future.get_loop().call_later(
+            self._look_up_s_max, self._overdue, tenant, question
+        )
 
-    def _overdue(self, tenant: str, question: _Question) -> None:
+    def _overdue(self, tenant: str, question: Question) -> None:
         """It takes too long: those that wait have their answer, and the thread is left alone."""
         look_up = self._look_ups[question]
         look_up.overdue = True
@@ -210,17 +206,27 @@ class Resolver:
             stuck_s, self._look_ups.pop, question, None
         )
 
-    def _fails(self, tenant: str, question: _Question, why: Trouble, took_s: float) -> None:
+    def _fails(self, tenant: str, question: Question, why: Trouble, took_s: float) -> None:
         self._failed.put(tenant, question, why, now=self._monotonic(), keep_s=took_s)
 
+    def begin(self, question: Question, done: Callable[[Found], None]) -> None:
+        """Ask on a thread; ``done`` is called on the loop, once. RuntimeError: there is none."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(
+            target=self._run,
+            args=(question, done, loop),
+            name=f"resolve {question[0]}",
+            daemon=True,
+        ).start()
+
     def _run(
-        self, tenant: str, question: _Question, look_up: _LookUp, loop: asyncio.AbstractEventLoop
+        self, question: Question, done: Callable[[Found], None], loop: asyncio.AbstractEventLoop
     ) -> None:
         found = self._ask(*question)
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            loop.call_soon_threadsafe(self._finish, tenant, question, look_up, found)
+            loop.call_soon_threadsafe(done, found)
 
-    def _finish(self, tenant: str, question: _Question, look_up: _LookUp, found: _Found) -> None:
+    def _finish(self, tenant: str, question: Question, look_up: _LookUp, found: Found) -> None:
         self._queue.end(tenant)
         if look_up.timer is not None:
             look_up.timer.cancel()
@@ -237,7 +243,7 @@ class Resolver:
             look_up.future.set_result(found)
         self._start_next()
 
-    def _ask(self, host: str, port: int) -> _Found:
+    def _ask(self, host: str, port: int) -> Found:
         try:
             rows = self._getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:

@@ -150,7 +150,8 @@ class GateWatch:
         if failure.startswith("our_"):
             self._hosts.setdefault(host, _Trouble(now))
             alone = self._hosts[host]
-            flight.maybe_theirs = alone.others and now - alone.since >= HOST_ALONE_MS
+            long = alone.others and now - alone.since >= HOST_ALONE_MS
+            flight.maybe_theirs = long and failure != "our_limits"  # No host causes those.
         if flight.endpoint_id not in self._down:
             self._suspects[flight.endpoint_id] = (host, now)
             if failure in UNREACHED and flight.at > self._opened_at:

@@ -49,6 +49,14 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class SlowLookUps:
+    """The names of the first tenant resolve slowly or never."""
+
+    threads: int  # look-ups at a time
+    never: float  # of its look-ups, those that get no answer
+
+
+@dataclass(frozen=True)
 class Mix:
     """All that is drawn before a run."""
 
@@ -75,6 +83,7 @@ class Mix:
     cut_kinds: tuple[str, ...]
     hangs: int = 0  # times that one tenant's URLs all hang
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
+    slow_names: SlowLookUps | None = None
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -177,7 +186,11 @@ def draw(seed: int, deliveries: int) -> Mix:
     )
     if seed % 3 == 1 and seed > 1:
         return _with_cuts(mix, Random(f"cuts {seed}"))
-    return _with_hanging(mix, Random(f"hanging {seed}")) if seed % 6 == 5 else mix
+    if seed % 6 == 5:
+        return _with_hanging(mix, Random(f"hanging {seed}"))
+    if seed % 9 == 8 and seed > 9 and len(tenants) > 1:
+        return _with_slow_names(mix, Random(f"slow names {seed}"))
+    return mix
 
 
 def _with_hanging(mix: Mix, chance: Random) -> Mix:
@@ -194,6 +207,18 @@ def _with_hanging(mix: Mix, chance: Random) -> Mix:
         hangs=chance.randint(1, 3),
         options=options,
         numbers=mix.numbers | {HUSH: Numbers()},
+    )
+
+
+def _with_slow_names(mix: Mix, chance: Random) -> Mix:
+    """Every eighteenth seed has a tenant that could take all look-ups, and few of them."""
+    names = SlowLookUps(threads=chance.choice((3, 3, 4)), never=chance.choice((0.5, 0.9, 1)))
+    return replace(
+        mix,
+        urls_each=max(mix.urls_each, 6),
+        subscriptions_each=max(mix.subscriptions_each, 5),
+        bursts=True,
+        slow_names=names,
     )
 
 

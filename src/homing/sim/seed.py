@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from homing.model import read_id
@@ -25,6 +26,7 @@ from homing.sim.people import People
 from homing.sim.process import Process
 from homing.sim.publishers import Publishers
 from homing.sim.receivers import Receivers
+from homing.sim.slow_names import ResolvingSender, SlowNames
 from homing.sim.world import Hit
 from homing.store.sqlite import SqliteDb
 
@@ -81,6 +83,10 @@ class Seed:
             asked=accounts.asked,
         )
         world.otherwise = self.receivers.reply
+        self.names: SlowNames | None = None
+        if mix.slow_names is not None:
+            self.names = SlowNames(mix, chance("names"), books=books, fire=faults.fire)
+            world.make_sender = partial(ResolvingSender, self.names, world)
         self.process = Process(world, faults, books, mix, chance("process"))
         self.people = People(world, mix, chance("people"), accounts, faults.fire)
         self.publishers = Publishers(world, mix, chance("publishers"), accounts, faults.fire)
@@ -186,6 +192,8 @@ class Seed:
             part.over = True
         self.gate.end()
         self.receivers.healed = True
+        if self.names is not None:
+            self.names.healed = True
         self.faults.heal()
         await self.world.is_up.wait()
         await asyncio.wait(actors, timeout=GATHER_S)

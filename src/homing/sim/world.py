@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from homing.ports import (
     FlowStore,
     Receipt,
     Request,
+    Sender,
     SettleBatch,
     ViewStore,
 )
@@ -112,32 +114,53 @@ class ScriptedSender:
         self._world, self._life = world, life
 
     def send(self, request: Request, done: Callable[[Answer], None]) -> None:
-        world, life = self._world, self._life
-        if not life.alive:
+        if not self._life.alive:
             return
-        target, deadline_ms = request.target, request.deadline_ms
+        hit = self._hit(request)
+        self.ask(hit, done)
+
+    def _hit(self, request: Request) -> Hit:
+        """The request starts."""
+        target, life = request.target, self._life
         url = f"{target.scheme}://{target.authority}{target.path}"
         block, body = request.header_block, request.body
         now, wall = life.clock.now(), life.clock.wall()
-        hit = Hit(now, url, block, body, deadline_ms, life.number, wall)
-        world.watch.sent(hit)
-        reply = world.scripts.get(url, world.otherwise)(hit)
-        in_time = reply.latency_ms <= deadline_ms
-        latency_ms = min(reply.latency_ms, deadline_ms)
+        hit = Hit(now, url, block, body, request.deadline_ms, life.number, wall)
+        self._world.watch.sent(hit)
+        return hit
+
+    def ask(
+        self,
+        hit: Hit,
+        done: Callable[[Answer], None],
+        *,
+        used_ms: int = 0,
+        late: Callable[[], Failure] = lambda: Failure.TIMEOUT,
+    ) -> None:
+        """The receiver is asked when so much of the deadline is used up."""
+        world, left_ms = self._world, hit.deadline_ms - used_ms
+        seen = hit
+        if used_ms:
+            seen = msgspec.structs.replace(hit, at=hit.at + used_ms, deadline_ms=left_ms)
+        reply = world.scripts.get(hit.url, world.otherwise)(seen)
+        in_time = reply.latency_ms <= left_ms
+        latency_ms = min(reply.latency_ms, left_ms)
         answer = Answer(
             code=reply.code if in_time else None,
-            failure=reply.failure if in_time else Failure.TIMEOUT,
+            failure=reply.failure if in_time else late(),
             detail="",
             address=_ADDRESS,
-            phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency_ms * 1000),
+            phases=Phases(
+                connect_us=0 if reply.dialled else None, total_us=(used_ms + latency_ms) * 1000
+            ),
             retry_after=reply.retry_after if in_time else None,
         )
+        asyncio.get_running_loop().call_later(latency_ms / 1000, self.land, hit, answer, done)
 
-        def land() -> None:
-            world.watch.answered(hit, answer)
-            done(answer)
-
-        asyncio.get_running_loop().call_later(latency_ms / 1000, land)
+    def land(self, hit: Hit, answer: Answer, done: Callable[[Answer], None]) -> None:
+        """The attempt has ended."""
+        self._world.watch.answered(hit, answer)
+        done(answer)
 
     async def close(self) -> None: ...
 
@@ -201,6 +224,7 @@ class World:
         self.db, self.options, self.watch = db, options, watch
         self.scripts: dict[str, Script] = {}
         self.otherwise: Script = lambda _: Reply()
+        self.make_sender: Callable[[Life], Sender] = partial(ScriptedSender, self)
         self.views: ViewStore = Views(db)  # for looking, in any life and between two
         self.lives = 0
         self.life: Life
@@ -242,7 +266,7 @@ class World:
             flow=flow,
             admin=admin,
             views=views,
-            sender=ScriptedSender(self, self.life),
+            sender=self.make_sender(self.life),
             clock=self.life.clock,
             options=self.options,
         )
