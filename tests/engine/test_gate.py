@@ -396,22 +396,3 @@ def test_trouble_of_all_hosts_is_ours_however_long_it_lasts() -> None:
         await net.unharmed(urls=URLS[:3])
 
     live(story, STRICT)
-
-
-def test_a_canary_to_a_remembered_address_does_not_open_the_gate_while_names_are_denied() -> None:
-    async def story(world: World) -> None:
-        net = Net(world)
-        await net.connect()
-        net.out = OUTAGES["no such name, for all"]
-        await world.publish()
-        await world.wait(8 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
-        world.sender.scripts[URLS[0]] = lambda _: Reply(remembered=True)
-        await world.wait(2 * MINUTE)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
-        assert len(world.hits(URLS[0])) >= 2
-        net.out = None
-        await world.wait(2 * MINUTE)
-        await net.unharmed()
-
-    live(story, STRICT)

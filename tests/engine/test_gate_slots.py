@@ -1,4 +1,4 @@
-"""The gate keeps to slots: canaries take no more than there are, and opening begins with one."""
+"""Canaries: they take no more slots than there are, and not each of them opens the gate."""
 
 from __future__ import annotations
 
@@ -59,3 +59,22 @@ def test_canaries_keep_to_the_slots_of_their_lane() -> None:
         await net.unharmed()
 
     live(story, msgspec.structs.replace(STRICT, retry_slots=1))
+
+
+def test_a_canary_to_a_remembered_address_does_not_open_the_gate_while_names_are_denied() -> None:
+    async def story(world: World) -> None:
+        net = Net(world)
+        await net.connect()
+        net.out = OUTAGES["no such name, for all"]
+        await world.publish()
+        await world.wait(8 * SECOND)
+        assert world.engine.pulse().gate.state is GateState.CLOSED
+        world.sender.scripts[URLS[0]] = lambda _: Reply(remembered=True)
+        await world.wait(2 * MINUTE)
+        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert len(world.hits(URLS[0])) >= 2
+        net.out = None
+        await world.wait(2 * MINUTE)
+        await net.unharmed()
+
+    live(story, STRICT)

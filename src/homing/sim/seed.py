@@ -103,17 +103,7 @@ class Seed:
             publishers=self.publishers,
             watch=self.gate,
         )
-        self.deaths = Deaths(
-            mix,
-            chance("deaths"),
-            world=world,
-            books=books,
-            faults=faults,
-            receivers=self.receivers,
-            publishers=self.publishers,
-        )
-        self.deaths.over = lambda: self.cuts.over
-        self.receivers.tenant_of = self._tenant_of
+        self.deaths = self._deaths(chance("deaths"))
 
         self.hanging = Hanging(
             mix,
@@ -128,6 +118,20 @@ class Seed:
     def _begin_life(self, number: int) -> None:
         self.books.begin_life(number)
         self.gate.begin_life()
+
+    def _deaths(self, chance: Random) -> Deaths:
+        self.receivers.tenant_of = self._tenant_of
+        deaths = Deaths(
+            self.mix,
+            chance,
+            world=self.world,
+            books=self.books,
+            faults=self.faults,
+            receivers=self.receivers,
+            publishers=self.publishers,
+        )
+        deaths.over = lambda: self.cuts.over
+        return deaths
 
     def _tenant_of(self, hit: Hit) -> str:
         delivery = self.books.deliveries.get(read_id("dlv", hit.delivery) or 0)
