@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSERT of arrays.
 PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
+REWRITE_PAUSES_S = (0.1, 0.4)
 HOT_CONNECTIONS = 6
 WRITING_CONNECTIONS = 2  # of these, for publish and settle
 VIEW_CONNECTIONS = 4
@@ -284,7 +285,14 @@ class PostgresDb:
         return await self._patiently(lambda: self._commit(plain, None))
 
     async def rewrite(self) -> Rewrite:
-        return await self.raw(rewrite_table)
+        """Try again where a transaction of another process, which ends soon, was in the way."""
+        rewritten = await self.raw(rewrite_table)
+        for pause in REWRITE_PAUSES_S:
+            if rewritten.done:
+                break
+            await asyncio.sleep(pause)
+            rewritten = await self.raw(rewrite_table)
+        return rewritten
 
     async def remove_days(self, *, before: int, limit: int) -> int:
         await ensure_days(self, before=before)
