@@ -115,10 +115,13 @@ class SettleQueue:
         while turns and len(taken) < COMMIT_ROWS_MAX:
             name, tenant, own = turns.popleft()
             most = min(TURN_ROWS, COMMIT_ROWS_MAX - len(taken))
+            costly = len(tenant.costly)
             some, cost = self._turn(tenant, most, min(own, ration))
             taken += some
             ration -= cost
-            if some:
+            # Others have used up the ration: it keeps its place, so that its turn comes.
+            cut_short = tenant.costly and len(tenant.costly) == costly
+            if some and not cut_short:
                 self._tenants.move_to_end(name)
             if not tenant.light and not tenant.costly:
                 del self._tenants[name]

@@ -17,6 +17,7 @@ from homing.engine.decide import Ended
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
+from homing.engine.places import Places
 from homing.engine.settle import Settler
 from homing.engine.station import Station
 from homing.errors import HomingError, StaleCatalog, Unavailable
@@ -27,6 +28,7 @@ log = structlog.get_logger("homing.sweep")
 
 RETENTION_EVERY_MS = HOUR_MS
 LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when that will be
+PAGES_MOST = 4  # pages of expired deliveries in memory; their endpoints take turns
 
 
 class _Page:
@@ -62,6 +64,7 @@ class Sweeper:
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler, self._held = dispatcher, settler, core.held
         self._paused = paused  # the end of our last pause
+        self._places = Places(PAGES_MOST)
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: asyncio.Task[None] | None = None
@@ -105,37 +108,50 @@ class Sweeper:
         after, soonest = station.sweep_left or (0, now + LOOK_AGAIN_MS)
         station.sweep_left = None
         while True:
-            # What is in flight now, or settled during the look, may be another row by then.
-            station.settled_in_sweep = set(station.in_flight)
-            epoch = self._held.epochs[station.endpoint.bucket]
             try:
-                rows, last, next_at = await self._flow.expired(
-                    station.endpoint.id,
-                    bucket=station.endpoint.bucket,
-                    now=now,
-                    after_id=after,
-                    limit=self._options.step_rows,
-                )
+                async with self._places.one(station.endpoint.tenant):
+                    last, next_at = await self._expire_page(station, after, now)
             except HomingError:
                 station.sweep_left = (after, soonest)  # The next look goes on from here.
                 raise
-            page = _Page()
-            for row in rows:
-                if row.id in station.in_flight or row.id in station.settled_in_sweep:
-                    soonest = min(soonest, now + AGAIN_MS)
-                else:
-                    station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
-                    page.waiting += 1
-                    dropped, why = Status.DROPPED, Reason.EXPIRED
-                    self._settler.add(Ended(row, dropped, why, epoch, page.written_one))
-            if next_at is not None:
-                soonest = min(soonest, next_at)
-            await page.written()  # Not until all is: under load there is always more.
+            soonest = min(soonest, next_at)
             if last is None:
                 return max(soonest, now + 1)
             if last >= young:
                 return max(min(soonest, id_time(last) + self._options.window_min_ms), now + 1)
             after = last
+
+    async def _expire_page(self, station: Station, after: int, now: int) -> tuple[int | None, int]:
+        """Drop what has expired of a page; its last row if others follow, and when to look again.
+
+        While it waited for its turn it may have been enabled, or a pause of our own has ended.
+        """
+        if station.enabled:
+            return None, now + LOOK_AGAIN_MS
+        if station.closed or not self.may_expire(self._clock.now()):
+            return None, max(self.quiet_until(), now + AGAIN_MS)
+        # What is in flight now, or settled during the look, may be another row by then.
+        station.settled_in_sweep = set(station.in_flight)
+        epoch = self._held.epochs[station.endpoint.bucket]
+        rows, last, next_at = await self._flow.expired(
+            station.endpoint.id,
+            bucket=station.endpoint.bucket,
+            now=now,
+            after_id=after,
+            limit=self._options.step_rows,
+        )
+        soonest = now + LOOK_AGAIN_MS if next_at is None else next_at
+        page = _Page()
+        for row in rows:
+            if row.id in station.in_flight or row.id in station.settled_in_sweep:
+                soonest = min(soonest, now + AGAIN_MS)
+            else:
+                station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
+                page.waiting += 1
+                dropped, why = Status.DROPPED, Reason.EXPIRED
+                self._settler.add(Ended(row, dropped, why, epoch, page.written_one))
+        await page.written()  # Not until all is: under load there is always more.
+        return last, soonest
 
     # --- retention ---------------------------------------------------------------------------
 
