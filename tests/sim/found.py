@@ -25,7 +25,7 @@ FOUND = {
     "a failed probe is followed at once": 2,
     "a failure at a frozen endpoint freezes it once more": 4,
     "a fleet takes rows a second before they are due": 0,
-    "a host in our trouble is blamed while nobody gets through": 88,
+    "a host in our trouble is blamed while nobody gets through": 166,
     "a late settle is not refused": 0,
     "a lease is taken from a process that lives": 0,
     "a limit of our own is taken for the host's after a while": 26,
