@@ -12,18 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from acceptance.running import HONEST
-from security.neighbours import Town, p99, town
-from security.part import Part, Toll
+from security.neighbours import Town, town
+from security.part import Part, Toll, undisturbed
+from security.shares import compare
 
 GREEDY = ("-m", "security.greedy")
-RATIO_MAX = 1.25
 BATCH = 20  # events for all the refusing URLs in one request
 HEALTHY_URLS = 20
 AT_ONCE = 16  # requests of ours beside each other, where thousands are made
@@ -54,27 +52,14 @@ class Refusing:
     argv: tuple[str, ...] = HONEST
 
 
-def p50(lags: Sequence[float]) -> float:
-    return statistics.median(lags)
-
-
 async def refusing(folder: Path, noise: Refusing) -> Toll:
     """Quiet and loud turns, one after the other."""
     toll = Toll()
     lags: dict[str, list[list[float]]] = {"quiet": [], "loud": []}
-    with _closed_port() as port:
+    with undisturbed(toll), _closed_port() as port:
         async with town(folder, argv=noise.argv, rate_after_attempts=1_000_000) as at:
             await _turns(at, noise, port, lags, toll)
-    for name, of in (("p50", p50), ("p99", p99)):
-        quiet, loud = (statistics.median(map(of, lags[kind])) for kind in ("quiet", "loud"))
-        ratio = loud / quiet
-        toll.figures |= {
-            f"quiet_{name}_ms": round(quiet, 1),
-            f"loud_{name}_ms": round(loud, 1),
-            f"{name}_ratio": round(ratio, 3),
-        }
-        if ratio > RATIO_MAX:
-            toll.blame(f"the other tenant had {ratio:.2f} times its {name}")
+    compare(toll, lags)
     return toll
 
 

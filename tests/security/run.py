@@ -27,6 +27,7 @@ from security.neighbours import neighbour_parts
 from security.outages import outage_parts
 from security.part import Part, Toll
 from security.receivers import receiver_parts
+from security.refusing import refusing_parts
 from security.shares import share_parts
 from security.signatures import signature_parts
 from security.silent_names import silent_name_parts
@@ -44,6 +45,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     silent_name_parts,
     idle_connection_parts,
     share_parts,
+    refusing_parts,
     stall_parts,
     dear_filter_parts,
 )

@@ -152,7 +152,7 @@ def test_our_own_outage_is_drawn_and_explained() -> None:
     assert re.search(r"│ ours +▁|│ ours +[▂▃▄▅▆▇█ ]+", text)
     for told in (re.sub(r"\s+", " ", text.replace("│", "")), svg, html):
         assert "Sending was paused" in told
-        assert "7 endpoints on 7 hosts" in told
+        assert "7 of 12 endpoints on 7 hosts" in told
     ET.fromstring(svg)
     assert "Sending was paused" not in drawn(run())
 
