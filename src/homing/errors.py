@@ -16,6 +16,7 @@ HomingError
 ├── TooLarge                  413
 ├── UrlTooLong                414
 ├── Invalid                   422  the request can be read, and a field of it is wrong
+│   └── UnstorableText             a database cannot hold a text
 ├── TooMany                   429  slow down: a quota, or too many wrong keys
 ├── TooManyHeaders            431
 ├── HeaderTooLarge            431
@@ -46,6 +47,10 @@ class FieldProblem(tuple[str, str]):
 
     def __new__(cls, field: str, reason: str) -> FieldProblem:
         return super().__new__(cls, (field, reason))
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        """What it is made from again in another process."""
+        return self[0], self[1]
 
     @property
     def field(self) -> str:
@@ -180,6 +185,12 @@ class Invalid(HomingError):
 
     code = "invalid"
     http_status = 422
+
+
+class UnstorableText(Invalid):
+    """The database cannot hold a text."""
+
+    code = "unstorable_text"
 
 
 class TooMany(HomingError):

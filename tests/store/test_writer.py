@@ -12,8 +12,17 @@ from typing import cast
 
 import pytest
 
-from homing.errors import DataInUse, NotFound, StaleCatalog, StaleEndpoints, StoreUnavailable
+from homing.errors import (
+    DataInUse,
+    FieldProblem,
+    NotFound,
+    StaleCatalog,
+    StaleEndpoints,
+    StoreUnavailable,
+    UnstorableText,
+)
 from homing.model import Finished, Status
+from homing.policy.keys import ApiKey, Role
 from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
@@ -50,10 +59,34 @@ async def test_errors_come_back_as_they_are(tmp_path: Path) -> None:
 
 
 def test_errors_survive_the_way_between_processes_word_for_word() -> None:
-    for error in (StoreUnavailable("SQLite: FullError."), StaleEndpoints(frozenset({3, 4}))):
+    named = UnstorableText(problems=(FieldProblem("name", "must be text"),))
+    for error in (StoreUnavailable("SQLite: FullError."), StaleEndpoints(frozenset({3, 4})), named):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error))
         assert again.__dict__ == error.__dict__
+
+
+async def test_a_call_that_cannot_be_written_leaves_the_others_their_answers(
+    tmp_path: Path,
+) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        await writer.call("flow", "last_id", lambda: 0)
+    async with asyncio.timeout(20):
+        assert await flow.last_id() == 0
+    await writer.close()
+
+
+async def test_a_text_that_cannot_be_stored_is_named_by_the_process(tmp_path: Path) -> None:
+    writer, flow, _ = await opened(tmp_path / "homing.db")
+    key = ApiKey(
+        id=1, prefix="p", hash=b"h", name="\ud800", role=Role.VIEWER, tenant="a", created_at=1
+    )
+    with pytest.raises(UnstorableText) as caught:
+        await writer.call("keys", "create_key", key, most=9)
+    assert [it.field for it in caught.value.problems] == ["name"]
+    assert await flow.last_id() == 0
+    await writer.close()
 
 
 async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ class Answers(asyncio.Protocol):
     def ask(self, call: Call) -> asyncio.Future[Any]:
         if self.transport is None or self._hung_up:
             raise StoreUnavailable(_ENDED)  # as soon as it had begun, or by us
+        frame = write_call(call)  # What cannot be written waits for no answer.
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         (self._publishes if is_publish(call) else self._waiting).append(future)
-        self._write(self.transport, write_call(call))
+        self._write(self.transport, frame)
         return future
 
     def _write(self, transport: asyncio.Transport, frame: bytes) -> None:

@@ -29,6 +29,7 @@ from homing.store.pool import Pool
 from homing.store.rewrite import rewrite_table
 from homing.store.rows import COLUMNS
 from homing.store.statements import Statement, statements, with_integers
+from homing.store.texts import check_rows, check_storable
 from homing.store.tx import AlreadyWritten, Dialect, Mark, Row, RunAgain, Tx
 
 T = TypeVar("T")
@@ -107,6 +108,8 @@ _PASSING = (
     FileNotFoundError,  # the server's socket
     *_RACE,
 )
+# A text that it cannot hold is among the values, or another mistake of ours.
+_NOT_HELD = (asyncpg.DataError, ValueError)
 _RACED = ("event_key", "endpoint")  # tables to which two processes may add the same key at once
 
 
@@ -145,7 +148,11 @@ class PostgresTx:
     async def all(self, name: str, /, **params: Any) -> list[Row]:
         statement = self._statements[name]
         values = statement.given([params[it] for it in statement.params])
-        return await self._fetch(statement.text, values)
+        try:
+            return await self._fetch(statement.text, values)
+        except _NOT_HELD:
+            check_storable(params, params.values())
+            raise
 
     async def one(self, name: str, /, **params: Any) -> Row | None:
         rows = await self.all(name, **params)
@@ -155,7 +162,11 @@ class PostgresTx:
         if not rows:
             return []
         statement = self._statements[name]
-        return await self._fetch(statement.text, statement.given(zip(*rows, strict=True)))
+        try:
+            return await self._fetch(statement.text, statement.given(zip(*rows, strict=True)))
+        except _NOT_HELD:
+            check_rows(statement.params, rows)
+            raise
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         rows = list(rows)
@@ -164,6 +175,9 @@ class PostgresTx:
         except asyncpg.UniqueViolationError as error:
             if table in _RACED:
                 raise RunAgain from error
+            raise
+        except _NOT_HELD:
+            check_rows(COLUMNS[table], rows)
             raise
 
     async def _insert(self, table: str, rows: list[Row]) -> None:

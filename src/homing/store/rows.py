@@ -1,8 +1,8 @@
 """Rows of the tables and values of the model, each made from the other.
 
 The only place that knows the order of columns. Text enums are written as they are, being text
-(their ``value`` costs half a microsecond each). Text that PostgreSQL cannot hold (NUL) is cleaned
-where it may come from outside.
+(their ``value`` costs half a microsecond each). Text that a database cannot hold (NUL, half a
+surrogate pair) is cleaned where it may come from a receiver or from an old version.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from homing.model import (
     Transition,
     Workfront,
 )
+from homing.policy.text import storable
 from homing.ports import Chore, NewEvent, ReplayFilter, ReplayJob
 from homing.store.tx import Row
 
@@ -91,10 +92,6 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _clean(text: str) -> str:
-    return text.replace("\0", "\ufffd") if "\0" in text else text
-
-
 # --- subscriptions and endpoints ------------------------------------------------------------
 
 
@@ -112,7 +109,7 @@ def subscription_row(sub: Subscription) -> Row:
         sub.policy,
         sub.deadline_ms,
         int(sub.active),
-        _clean(sub.description),
+        storable(sub.description),
         sub.created_at,
         sub.updated_at,
         sub.deleted_at,
@@ -282,7 +279,7 @@ def attempt_row(attempt: Attempt) -> Row:
         attempt.outcome,
         attempt.code,
         attempt.failure,
-        _clean(attempt.detail),
+        storable(attempt.detail),
         attempt.address,
         phases.dns_us,
         phases.connect_us,
@@ -331,7 +328,7 @@ def transition_row(change: Transition) -> Row:
         change.after,
         change.rule,
         _json(change.numbers),
-        _clean(change.by),
+        storable(change.by),
     )
 
 

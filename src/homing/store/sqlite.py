@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -31,7 +31,8 @@ from homing.store.migrate import Execute, migrate
 from homing.store.rewrite import rewrite_file
 from homing.store.rows import COLUMNS
 from homing.store.statements import statements
-from homing.store.tx import Dialect, Mark, Row, Tx
+from homing.store.texts import check_rows, check_storable
+from homing.store.tx import Dialect, Mark, Row, Tx, to_its_end
 
 T = TypeVar("T")
 
@@ -105,7 +106,11 @@ class SqliteTx:
     async def all(self, name: str, /, **params: Any) -> list[Row]:
         self.count += 1
         text, names, _ = self._statements[name]
-        return self._execute(text, [_bound(params[it]) for it in names]).fetchall()
+        try:
+            return self._execute(text, [_bound(params[it]) for it in names]).fetchall()
+        except UnicodeEncodeError:
+            check_storable(params, params.values())
+            raise
 
     async def one(self, name: str, /, **params: Any) -> Row | None:
         rows = await self.all(name, **params)
@@ -115,22 +120,21 @@ class SqliteTx:
         if not rows:
             return []
         self.count += 1
-        return self._executemany(self._statements[name].text, rows).fetchall()
+        statement = self._statements[name]
+        try:
+            return self._executemany(statement.text, rows).fetchall()
+        except UnicodeEncodeError:
+            check_rows(statement.params, rows)
+            raise
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         self.count += 1
-        self._executemany(_INSERTS[table], rows).fetchall()
-
-
-def to_its_end(step: Awaitable[T]) -> T:
-    """The result of a coroutine that waits for nothing."""
-    coroutine = cast("Coroutine[Any, Any, T]", step)
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return cast("T", stop.value)
-    coroutine.close()
-    raise AssertionError("an operation waited for something else than its transaction")
+        rows = list(rows)
+        try:
+            self._executemany(_INSERTS[table], rows).fetchall()
+        except UnicodeEncodeError:
+            check_rows(COLUMNS[table], rows)
+            raise
 
 
 class Session:

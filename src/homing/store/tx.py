@@ -7,8 +7,8 @@ one ``send(None)``: inline in tests and simulation, on the writer's thread when 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from homing.errors import StoreUnavailable
 from homing.ports.seals import Rewrite
@@ -42,6 +42,17 @@ class Tx(Protocol):
 
         Where another process may have just written the same key, RunAgain is raised.
         """
+
+
+def to_its_end(step: Awaitable[T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    coroutine = cast("Coroutine[Any, Any, T]", step)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    coroutine.close()
+    raise AssertionError("an operation waited for something else than its transaction")
 
 
 class Mark(NamedTuple):

@@ -31,7 +31,8 @@ from homing.store.keys import Keys
 from homing.store.line import RECEIVE_BYTES, end_with_parent
 from homing.store.lock import Lock
 from homing.store.seals import Seals
-from homing.store.sqlite import SqliteDb, to_its_end
+from homing.store.sqlite import SqliteDb
+from homing.store.tx import to_its_end
 from homing.store.wire import Call, Frames, is_publish, write_answer, write_error
 
 LARGE = {"settle", "due", "do_chore", "remove_history", "fold_rollups"}  # methods of many rows

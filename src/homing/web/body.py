@@ -13,6 +13,7 @@ from starlette.types import Receive
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.policy.exact import decoder
 from homing.web.room import SMALL_BYTES, Room
+from homing.web.texts import json_problems
 
 PUBLISH_BYTES_MOST = 8 * 1024 * 1024
 COMMAND_BYTES_MOST = 256 * 1024  # what is read in one piece while everybody else waits
@@ -101,6 +102,8 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     check_utf8(body)
     if not body.strip():
         raise BadRequest("It needs a JSON body.")
+    if problems := json_problems(body, kind):
+        raise Invalid(problems=tuple(problems))
     try:
         read = decoder(kind).decode(body)
         json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)

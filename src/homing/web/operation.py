@@ -15,12 +15,13 @@ from homing.web.auth import NOBODY, Caller
 from homing.web.body import decode
 from homing.web.options import Parts
 from homing.web.query import LIMIT_DEFAULT, LIMIT_MOST, Query
+from homing.web.texts import check_texts
 
 _T = TypeVar("_T")
 
 
 class Call:
-    """One request on its way through a handler."""
+    """One request on its way through a handler. Raises Invalid for a path that is no text."""
 
     __slots__ = ("_body", "_path", "parts", "query", "site", "who")
 
@@ -30,6 +31,7 @@ class Call:
         self.site = ""  # scheme and host that it came to
         self.parts, self.query, self.who = parts, query, who
         self._path, self._body = path, body
+        check_texts(path.items())
 
     @property
     def now(self) -> int:

@@ -21,6 +21,7 @@ from homing.policy.admission import (
     read_time,
     tenant_problem,
 )
+from homing.web.texts import shown_name, text_problems
 
 LIMIT_DEFAULT = 50
 LIMIT_MOST = 200
@@ -35,10 +36,13 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Query:
-    """The parameters of one request; ``only`` is the tenant whose key it came with, if of one."""
+    """The parameters of one request; ``only`` is the tenant whose key it came with, if of one.
+
+    With ``known`` None every name is taken. Raises BadRequest or Invalid.
+    """
 
     def __init__(
-        self, query_string: bytes, known: Collection[str], *, only: str | None = None
+        self, query_string: bytes, known: Collection[str] | None, *, only: str | None = None
     ) -> None:
         self._given: dict[str, str] = {}
         self._only = only
@@ -49,15 +53,17 @@ class Query:
                 query_string.decode("latin-1"),
                 keep_blank_values=True,
                 max_num_fields=PARAMETERS_MOST,
+                errors="surrogateescape",  # A byte that is not UTF-8 is refused with its name.
             )
         except ValueError:
             raise BadRequest("It has too many query parameters.") from None
-        problems: list[FieldProblem] = []
+        problems = text_problems(pairs)
         for name, value in pairs:
-            if name not in known:
-                problems.append(FieldProblem(name[:64], "is not a parameter that is known here"))
+            if known is not None and name not in known:
+                reason = "is not a parameter that is known here"
+                problems.append(FieldProblem(shown_name(name), reason))
             elif name in self._given:
-                problems.append(FieldProblem(name, "must not be given twice"))
+                problems.append(FieldProblem(shown_name(name), "must not be given twice"))
             self._given[name] = value
         if problems:
             raise Invalid(problems=tuple(problems))

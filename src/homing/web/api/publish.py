@@ -33,6 +33,7 @@ from homing.web.options import Parts
 from homing.web.query import Query
 from homing.web.room import SMALL_BYTES
 from homing.web.schemas import EventIn, EventReceipt, Published
+from homing.web.texts import json_problems
 
 NDJSON = "application/x-ndjson"
 
@@ -207,8 +208,9 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
         except msgspec.ValidationError as error:
             problems.append(field_problem(error, where))
         except msgspec.DecodeError as error:
-            readable = False
-            problems.append(FieldProblem(where, f"is not JSON: {error}"))
+            texts = json_problems(item, EventIn, where)  # Half a surrogate pair is no text.
+            readable = readable and bool(texts)
+            problems += texts or [FieldProblem(where, f"is not JSON: {error}")]
         except RecursionError:
             readable = False
             problems.append(FieldProblem(where, _TOO_DEEP))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hmac import compare_digest
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -48,7 +48,7 @@ from homing.web.problems import (
     log_unexpected,
     refusal_headers,
 )
-from homing.web.query import PARAMETERS_MOST, Query
+from homing.web.query import Query
 
 SIGN_IN = "/sign-in"
 IN_LOG = "It is in the server's log."
@@ -209,7 +209,7 @@ class Desk:
                 visit.who,
                 path=scope.get("path_params", {}),
                 target=visit.target,
-                query=_query(scope["query_string"]),
+                query=Query(scope["query_string"], None),
                 form=form,
                 headers=visit.headers,
                 token=visit.token,
@@ -376,12 +376,6 @@ def _target(scope: Scope) -> str:
     query = scope["query_string"].decode("latin-1")
     path = quote(scope["path"])
     return f"{path}?{query}" if query else path
-
-
-def _query(text: bytes) -> Query:
-    """Whatever is asked is known: each page reads what it knows, and forgets the rest."""
-    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:PARAMETERS_MOST]
-    return Query(text, {name for name, _ in pairs})
 
 
 def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

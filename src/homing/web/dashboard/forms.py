@@ -10,6 +10,7 @@ import re
 from binascii import a2b_qp
 
 from homing.errors import BadRequest
+from homing.web.texts import check_texts
 
 FORM_BYTES_MOST = 256 * 1024
 EVENT_FORM_BYTES_MOST = 1024 * 1024
@@ -21,7 +22,10 @@ _LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 def read_form(body: bytes, *, most: int = FIELDS_MOST) -> dict[str, str]:
-    """The fields of a form; the last one wins where a name is given twice. Raises BadRequest."""
+    """The fields of a form; the last one wins where a name is given twice.
+
+    Raises BadRequest, or Invalid with the fields that cannot be stored.
+    """
     if body.count(b"&") >= most:
         raise BadRequest(f"A form holds at most {most} fields.")
     fields: dict[str, str] = {}
@@ -29,6 +33,7 @@ def read_form(body: bytes, *, most: int = FIELDS_MOST) -> dict[str, str]:
         name, _, value = pair.partition(b"=")
         if pair:
             fields[_unescaped(name)] = _unescaped(value)
+    check_texts(fields.items())
     return fields
 
 
@@ -41,4 +46,4 @@ def _unescaped(text: bytes) -> str:
             raise BadRequest("A form writes the sign % as %25.")
         # Quoted-printable is the same with another sign, and its decoder is written in C.
         text = a2b_qp(whole.replace(b"=", b"%3D").replace(b"%", b"="))
-    return text.decode("utf-8", "replace")
+    return text.decode("utf-8", "surrogateescape")  # A byte that is not UTF-8 is refused.

@@ -17,6 +17,7 @@ from homing.web.auth import Caller
 from homing.web.dashboard.forms import FORM_BYTES_MOST
 from homing.web.options import Parts
 from homing.web.query import Query
+from homing.web.texts import check_texts
 
 HTML = b"text/html; charset=utf-8"
 
@@ -96,6 +97,7 @@ class Visit:
         self.parts, self.who, self.query = parts, who, query
         self.target, self.headers, self.token, self.source = target, headers, token, source
         self._path, self._form = path, form
+        check_texts(path.items())
 
     @property
     def now(self) -> int:
