@@ -27,8 +27,11 @@ BUSY_MS = 5_000
 LOOK_EVERY_S = 0.05  # One read of a number in memory: has anybody committed?
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
+# Text is read as bytes: SQLite does not check that it is UTF-8, and one row that is not must be
+# refused by itself, not keep the others.
 _TAKE = """
-    SELECT number, id, tenant, type, data, time FROM (
+    SELECT number, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB), CAST(data AS BLOB),
+           CAST(time AS BLOB) FROM (
         SELECT *, length(CAST(data AS BLOB)) AS size,
                sum(length(CAST(data AS BLOB))) OVER (ORDER BY number) AS upto FROM (
             SELECT number, coalesce(id, made_id) AS id, tenant, type, data,
@@ -51,7 +54,8 @@ _LOOK = f"""
         ))
 """  # noqa: S608
 _REFUSED = """
-    SELECT number, coalesce(id, made_id), tenant, type, refused_at, coalesce(reason, '')
+    SELECT number, CAST(coalesce(id, made_id) AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB),
+           refused_at, CAST(coalesce(reason, '') AS BLOB)
     FROM homing_outbox WHERE refused_at IS NOT NULL ORDER BY number LIMIT ?1
 """
 _RETRY = """
@@ -89,10 +93,7 @@ class SqliteOutbox:
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         return await self._do(
-            lambda it: [
-                RefusedRow(*cast("tuple[int, str, str, str, int, str]", row))
-                for row in it.execute(_REFUSED, (limit,))
-            ]
+            lambda it: [_refused_row(row) for row in it.execute(_REFUSED, (limit,))]
         )
 
     async def retry(self, ids: Sequence[str] | None) -> int:
@@ -145,8 +146,23 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _row(found: tuple[apsw.SQLiteValue, ...]) -> OutboxRow:
-    number, key, tenant, kind, data, time = cast("tuple[int, str, str, str, str, str]", found)
-    return OutboxRow(number, key, tenant, kind, data.encode(), time)
+    number, key, tenant, kind, data, time = cast(
+        "tuple[int, bytes, bytes, bytes, bytes, bytes | None]", found
+    )
+    at = None if time is None else _text(time)
+    return OutboxRow(number, _text(key), _text(tenant), _text(kind), data, at)
+
+
+def _refused_row(found: tuple[apsw.SQLiteValue, ...]) -> RefusedRow:
+    number, key, tenant, kind, at, reason = cast(
+        "tuple[int, bytes, bytes, bytes, int, bytes]", found
+    )
+    return RefusedRow(number, _text(key), _text(tenant), _text(kind), at, _text(reason))
+
+
+def _text(value: bytes) -> str:
+    """A byte that is not UTF-8 becomes U+FFFD, which no id, tenant, type or time may hold."""
+    return value.decode("utf-8", "replace")
 
 
 def _write(connection: apsw.Connection, handed: Handed) -> None:

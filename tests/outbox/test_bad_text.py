@@ -1,0 +1,39 @@
+"""A row of an outbox whose text is no text is refused by itself, and the others are published."""
+
+from __future__ import annotations
+
+import pytest
+
+from homing.store.outbox import open_outbox
+from outbox.application import application
+from outbox.test_same_id import target
+
+pytestmark = pytest.mark.anyio
+
+# SQLite takes any bytes as text; what is in a row, as SQL, and the field that is refused.
+BAD = {
+    "data not UTF-8": ("'a'", "CAST(x'22ff22' AS TEXT)"),
+    "data with a NUL": ("'a'", "CAST(x'310032' AS TEXT)"),
+    "type with a NUL": ("CAST(x'6100' AS TEXT)", "'1'"),
+    "type not UTF-8 behind a NUL": ("CAST(x'6100ff' AS TEXT)", "'1'"),
+}
+
+
+@pytest.mark.parametrize("how", ["in the server", "beside it"])
+async def test_a_row_that_is_no_text_does_not_stop_the_others(sqlite_app: str, how: str) -> None:
+    async with target(how) as homing:
+        with application(sqlite_app) as one:
+            one.publish("a", "1", id="first")
+            for name, (kind, data) in BAD.items():
+                key = name.replace(" ", "-")
+                sql = f"INSERT INTO homing_outbox (id, type, data) VALUES ('{key}', {kind}, {data})"
+                one.run(sql)
+            one.publish("a", r'"\u0000"', id="last")
+            await homing.drain(sqlite_app)
+        assert await homing.data("first") == b"1"
+        assert await homing.data("last") == rb'"\u0000"'
+    outbox = open_outbox(sqlite_app)
+    refused = await outbox.refused(limit=10)
+    await outbox.close()
+    assert [it.id for it in refused] == [name.replace(" ", "-") for name in BAD]
+    assert all(it.reason for it in refused)
