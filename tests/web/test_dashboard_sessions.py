@@ -38,7 +38,6 @@ HOSTILE = (
     "/\r\nset-cookie: a=b",
     "/endpoints\nlocation: https://evil.example",
     "/endpoints\r\n\r\n<script>",
-    "/\0/evil.example",
     "/\x0b/evil.example",
     "/\x7f/evil.example",
     "\\\\evil.example",
@@ -120,6 +119,16 @@ def test_signing_in_leads_nowhere_else() -> None:
             wrong = await browser.send("/sign-in", key="hk_wrong", to=to)
             assert b'name="to" value="/"' in wrong.body, repr(to)
             await house.world.wait(60_000)  # Wrong keys are slowed down.
+
+    live(story)
+
+
+def test_a_target_that_is_no_text_is_refused() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        got = await browser.send("/sign-in", key=KEY, to="/\0/evil.example")
+        assert (got.status, "location" in got.headers) == (422, False)
+        assert "to: must be Unicode text without NUL" in text(got)
 
     live(story)
 
