@@ -148,6 +148,13 @@ async def test_what_is_wrong_is_named_once_and_with_what_to_do(app: ASGIApp) -> 
     assert got.fields[1] == "filters[0].value[1]"
 
 
+async def test_a_body_of_very_many_values_is_refused_without_a_look_at_all_of_them(
+    app: ASGIApp,
+) -> None:
+    got = await Client(app).post("/v1/filters/try", {"filters": [*([[]] * 50_000), "\0"]})
+    assert (got.status, got.fields) == (422, ["body"])
+
+
 async def test_escapes_of_good_text_are_taken(app: ASGIApp) -> None:
     client = Client(app)
     name = b'{"name": "\\ud83d\\ude00 \\\\u0000 \\u00e9", "role": "viewer"}'

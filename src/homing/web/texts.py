@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import inspect
 
@@ -19,10 +19,12 @@ from homing.policy.admission import PROBLEMS_MOST
 from homing.policy.text import TEXT_RULE, is_storable, storable
 
 NAME_CHARS_MAX = 64
-PLACE_PARTS_MAX = 20
-# An escape of NUL or of a half of a surrogate pair. Two halves may make a good character, and a
-# backslash may stand before this one: what is found here is read, and only then judged.
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])").search
+PARTS_MAX = 20
+VALUES_MAX = 10_000  # of one body that are looked at for the name of the field
+# The escape of NUL, or of one half of a surrogate pair without the other.
+_UNSTORABLE = re.compile(
+    rb"\\u(?:0000|[dD][89abAB]..(?!\\u[dD][c-fC-F]))|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+).search
 
 
 def shown_name(name: str) -> str:
@@ -47,7 +49,8 @@ def check_texts(fields: Iterable[tuple[str, str]]) -> None:
 
 def json_problems(body: bytes, kind: type[Any], within: str = "") -> list[FieldProblem]:
     """A problem for each text in the JSON of a ``kind`` that cannot be stored, except in data."""
-    if _SUSPECT(body) is None:
+    # A backslash that is escaped itself begins no escape.
+    if b"\\u" not in body or _UNSTORABLE(body.replace(b"\\\\", b"__")) is None:
         return []
     try:
         content = json.loads(body, parse_int=len, parse_float=len)
@@ -56,7 +59,7 @@ def json_problems(body: bytes, kind: type[Any], within: str = "") -> list[FieldP
     if isinstance(content, dict):
         for name in _raw_fields(cast("Hashable", kind)):
             content.pop(name, None)
-    return _walk(content, within) if _is_open(content) else []
+    return _walk(content, within) if isinstance(content, dict | list | str) else []
 
 
 @cache
@@ -76,43 +79,43 @@ def _is_raw(kind: inspect.Type) -> bool:
     return isinstance(kind, inspect.RawType)
 
 
-class _Place(NamedTuple):
-    """Where a value stands: in this value, under this name or number."""
-
-    outer: _Place | None
-    at: str | int
-
-
-def _walk(content: Any, within: str) -> list[FieldProblem]:
+def _walk(content: dict[str, Any] | list[Any] | str, within: str) -> list[FieldProblem]:
     """In the order of the text; without recursion, for JSON may be deep."""
-    problems: list[FieldProblem] = []
-    waiting: list[tuple[_Place | None, Any]] = [(None, content)]
-    while waiting and len(problems) < PROBLEMS_MOST:
-        place, value = waiting.pop()
-        if isinstance(value, str):
-            problems.append(FieldProblem(_name(place, within), TEXT_RULE))
-        elif isinstance(value, list):
-            inner = [(_Place(place, at), it) for at, it in enumerate(value) if _is_open(it)]
-            waiting.extend(reversed(inner))
-        else:
-            if not all(map(is_storable, value)):
-                problems.append(FieldProblem(_name(place, within), TEXT_RULE))
-            inner = [(_Place(place, at), it) for at, it in value.items() if _is_open(it)]
-            waiting.extend(reversed(inner))
-    return problems
+    named: dict[str, None] = {}
+    path: list[str | int] = []  # the names and numbers of the values that are open
+    opened: list[Iterator[tuple[str | int, Any]]] = [_items(content)]
+    for _ in range(VALUES_MAX):
+        found = next(opened[-1], None)
+        if found is None:
+            opened.pop()
+            if not path:
+                return _refused(named)
+            path.pop()
+            continue
+        at, value = found
+        if isinstance(at, str) and not is_storable(at):
+            named[_name(path, within)] = None
+        if isinstance(value, list | dict):
+            path.append(at)
+            opened.append(_items(value))
+        elif isinstance(value, str) and not is_storable(value):
+            named[_name([*path, at], within)] = None
+        if len(named) == PROBLEMS_MOST:
+            break
+    return _refused(named or {within or "body": None})
 
 
-def _is_open(value: Any) -> bool:
-    """Whether it is to be named, or to be looked into."""
-    return not is_storable(value) if isinstance(value, str) else isinstance(value, list | dict)
+def _items(value: dict[str, Any] | list[Any] | str) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return iter(value.items())
+    return iter(enumerate([value] if isinstance(value, str) else value))
 
 
-def _name(place: _Place | None, within: str) -> str:
-    """``filters[0].value``, made only for what is refused; a very long one loses its inside."""
-    parts: list[str] = []
-    while place is not None:
-        at = place.at
-        parts.append(f"[{at}]" if isinstance(at, int) else "." + shown_name(at))
-        place = place.outer
-    name = (within + "".join(reversed(parts[-PLACE_PARTS_MAX:]))).removeprefix(".")
-    return name or "body"
+def _refused(named: Iterable[str]) -> list[FieldProblem]:
+    return [FieldProblem(name, TEXT_RULE) for name in named]
+
+
+def _name(path: list[str | int], within: str) -> str:
+    """``filters[0].value``; of a very long path, its beginning."""
+    parts = (f"[{at}]" if isinstance(at, int) else "." + shown_name(at) for at in path[:PARTS_MAX])
+    return (within + "".join(parts)).removeprefix(".") or "body"
