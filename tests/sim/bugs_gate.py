@@ -47,6 +47,10 @@ GATE_BUGS = [
         ),
     ),
     bug(
+        "a closed gate tries a host in every round",
+        (f"{CANARIES}._choose", "if next_at > now}", "if False}"),
+    ),
+    bug(
         "no slow start when the gate opens",
         (f"{GATE}._resume", "station.ramp = Ramp()", "pass"),
     ),

@@ -17,6 +17,7 @@ FOUND = {
     "a clock that was ahead drops what is fresh": 81,
     "a clock that was ahead puts probes off": 82,
     "a closed gate lets everything out": 7,
+    "a closed gate tries a host in every round": 10,
     "a date in Retry-After is compared with the time of schedules": 3,
     "a deleted subscription is still known": 59,
     "a delivery that was held first starts its clock at its first failure": 0,

@@ -49,8 +49,11 @@ class Made(Struct, frozen=True, gc=False):
 
 
 def rested(made: Made) -> Made:
-    """As if its delivery had not failed by our trouble before: it does not wait longer for that."""
-    if not made.work.delivery.ours:
+    """As if its delivery had not failed by our trouble before: it does not wait longer for that.
+
+    A probe's delivery keeps its time, and with it the failures from which that was counted.
+    """
+    if made.lane is Lane.PROBE or not made.work.delivery.ours:
         return made
     work = replace(made.work, delivery=replace(made.work.delivery, ours=0))
     return replace(made, work=work)

@@ -3,6 +3,9 @@
 A host stands for all its URLs of one tenant: whether we can connect to one tells it of all. Those
 that have had no canary yet go first, and among them those that were healthy most recently. In one
 round so many go out that every host has had its turn within a minute.
+
+A host whose canaries fail is tried again after 5 s, doubling, but its wait and its turn together
+are a minute at most. So a single delivery is not attempted in every round of a long outage.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class Candidate(Struct, gc=False):
 
 
 class Waiting:
-    """The candidates of each tenant: one for each of its hosts that has no canary in flight."""
+    """The candidates of each tenant: one for each of its hosts that may have a canary now."""
 
     def __init__(self, busy: set[tuple[str, str]]) -> None:
         self._busy = busy
@@ -70,11 +73,14 @@ class Canaries:
         self._tenants: dict[str, int] = {}  # the number of its last canary
         self._hosts: dict[tuple[str, str], int] = {}
         self._endpoints: dict[int, int] = {}
+        self._tries: dict[
+            tuple[str, str], tuple[int, int]
+        ] = {}  # how many, and the next not before
         self._flying: dict[int, tuple[Station, tuple[str, str]]] = {}  # by delivery
 
     def begin(self) -> None:
         """The gate closes: nobody has had a canary."""
-        for turns in (self._tenants, self._hosts, self._endpoints, self._flying):
+        for turns in (self._tenants, self._hosts, self._endpoints, self._flying, self._tries):
             turns.clear()
 
     async def send(self, closed: Callable[[], bool]) -> None:
@@ -85,7 +91,7 @@ class Canaries:
             if not closed() or dispatcher.paused or dispatcher.draining:
                 return
             if station.ready(one.lane, now) and dispatcher.has_slot(one.lane):
-                self._sent(one, station.queue(one.lane)[0].delivery.id)
+                self._sent(one, station.queue(one.lane)[0].delivery.id, now)
                 dispatcher.start(station, one.lane, now)
 
     async def _choose(self, stations: list[Station]) -> list[Candidate]:
@@ -94,6 +100,7 @@ class Canaries:
         flying = {id_: it for id_, it in self._flying.items() if id_ in it[0].in_flight}
         self._flying = flying
         busy = {host for _, host in flying.values()}
+        busy |= {host for host, (_, next_at) in self._tries.items() if next_at > now}
         waiting = Waiting(busy)
         for number, station in enumerate(stations, 1):
             if station.fresh or station.retry:
@@ -128,8 +135,11 @@ class Canaries:
                     yield queues[tenant].pop()
             order = [tenant for tenant in order if queues[tenant]]
 
-    def _sent(self, one: Candidate, delivery_id: int) -> None:
+    def _sent(self, one: Candidate, delivery_id: int, now: int) -> None:
         """Its tenant, its host and its endpoint have had their turn."""
+        tries = self._tries.get(one.host, (0, 0))[0] + 1
+        wait_ms = policy.canary_wait_ms(tries, hosts=len(self._tries), rules=self._rules)
+        self._tries[one.host] = tries, now + wait_ms
         self.count += 1
         self._tenants[one.host[0]] = self._hosts[one.host] = self.count
         self._endpoints[one.station.endpoint.id] = self.count

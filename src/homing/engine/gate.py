@@ -162,7 +162,8 @@ class Gate:
         late = self.closed_at is None and made.started_at <= (self.opened_at or 0)
         fall = Fall.NONE if late else self._fall(made)
         if late or self.closed_at is not None:
-            # It was sent while the gate was closed, which paces what it lets out: no doubling.
+            # Sent while the gate was closed: canaries have their own pace, and when the gate
+            # opens, what waits should go soon.
             self.settle(as_ours(rested(made)))
             return
         station = self._dispatcher.stations.get(made.endpoint_id)

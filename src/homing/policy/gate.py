@@ -36,6 +36,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from homing.model import Failure
+from homing.policy.retry import OURS_FIRST_MS, OURS_MOST_MS
 
 HOST_AFTER_MS = 600_000
 HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
@@ -165,6 +166,16 @@ def canaries(waiting: int, rules: GateRules) -> int:
     """How many go out in a round, when so many hosts have something to send."""
     rounds = rules.canary_turn_ms // rules.canary_every_ms
     return max(rules.canaries, -(-waiting // rounds))
+
+
+def canary_wait_ms(tries: int, *, hosts: int, rules: GateRules) -> int:
+    """How long a host waits for its next canary, after so many that failed.
+
+    5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
+    """
+    turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
+    most_ms = max(OURS_MOST_MS - turn_ms, OURS_FIRST_MS)
+    return min(OURS_FIRST_MS << min(tries - 1, 8), most_ms)
 
 
 def could_be_hosts(failure: Failure | None) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from operator import sub
 
 from homing.errors import HomingError
-from homing.model import Endpoint, Status
+from homing.model import Endpoint, Outcome, Status
 from homing.ports import DeliveryRow
 from homing.sim.accounts import ENABLES, Accounts
 from homing.sim.books import Books, name
@@ -17,10 +18,10 @@ from homing.sim.settlements import compare_delivery, compare_endpoint, recorded_
 from homing.sim.world import Crashed
 from homing.store.admin import Admin
 from homing.store.migrate import Execute
-from homing.store.views import ATTEMPTS_MAX
 
 SLACK_MS = 300_000  # for what is due to be done, once nothing stands in its way
 ROUNDS = 4
+OURS_MOST, OURS_WITHIN_MS = 36, 600_000  # attempts of one delivery in a long trouble of ours
 
 
 class Healing:
@@ -124,12 +125,21 @@ class Balance:
     async def _attempts(self, row: DeliveryRow) -> None:
         attempts = await self._world.views.attempts(row.delivery.id)
         numbers = sorted(it.number for it in attempts)
-        made = min(row.delivery.attempts, ATTEMPTS_MAX)  # The list shows no more.
+        made = row.delivery.attempts
         right = numbers == list(range(1, len(numbers) + 1))
         # What was cancelled in flight has one more in the log than its row knew of.
         right = right and len(numbers) - made in ({0, 1} if row.status == "cancelled" else {0})
         self._books.must(
             right, "S7", lambda: f"{name(row.delivery.id)}: {made} attempts, logged {len(numbers)}"
+        )
+        ours = sorted(it.started_at for it in attempts if it.outcome is Outcome.OURS)
+        soonest = min(map(sub, ours[OURS_MOST:], ours), default=OURS_WITHIN_MS)
+        self._books.must(
+            soonest >= OURS_WITHIN_MS or self._books.clock_jumped,
+            "S14",
+            lambda: (
+                f"{name(row.delivery.id)}: {OURS_MOST + 1} attempts by our trouble in {soonest} ms"
+            ),
         )
 
     async def _ledger(self, rows: list[DeliveryRow]) -> None:

@@ -15,7 +15,9 @@ from homing.store.tx import Db, Row, Tx
 TOP_ID = (1 << 63) - 1  # above every id
 LEDGER_ROWS_MAX = 100_000  # pending rows counted for the ledger
 PAGE_BYTES_MAX = 4 * 1024 * 1024  # of event data on one page, unless a single event has more
-ATTEMPTS_MAX = 1_000  # of one delivery; the longest life has some 300, nearly all probes
+ATTEMPTS_MAX = (
+    1_000  # of one delivery; a life has some 300, and about 90 for each hour of our outage
+)
 
 
 def _page(
