@@ -125,6 +125,6 @@ def test_no_byte_of_a_long_number_is_changed() -> None:
 
 def test_collapsing_never_looks_at_the_same_twice() -> None:
     """Nothing after the last bracket, and much of everything before it."""
-    for rest in (" " * 50_000, '"' + "a " * 20_000 + '"', ",1" * 20_000, "[[]]" * 5_000):
+    for rest in (" " * 50_000, '"' + "a " * 20_000 + '"', ",1" * 20_000, "[[]]" * 3_500):
         state = f'{{"a":["x"],"b":{rest}'.encode()
         assert collapse(state) == state.replace(b'["x"]', b'"x"')

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -99,6 +100,7 @@ class WallClock:
             "FAKETIME_TIMESTAMP_FILE": str(file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
 
     def step(self, by_s: int) -> None:

@@ -94,6 +94,8 @@ class Gate:
             self._answered(made)
         if made.outcome is _DELIVERED:
             self._succeeded(made)
+        if made.answer.remembered:
+            self._witnesses.abstain(made.endpoint_id, made.finished_at)
         self.settle(made)
 
     def _succeeded(self, made: Made) -> None:
@@ -223,8 +225,9 @@ class Gate:
         """How many must have fallen; None: too few were healthy, nobody can tell."""
         self._witnesses.expire(self._healthy_since(now))
         healthy = self._witnesses.healthy
+        silent = self._witnesses.abstained(since=now - self._rules.judge_ms)
         return policy.needed(
-            healthy=healthy.endpoints,
+            healthy=healthy.endpoints - silent,
             hosts=healthy.hosts,
             tenants=healthy.tenants,
             rules=self._rules,

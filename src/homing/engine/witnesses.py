@@ -78,6 +78,8 @@ class Witnesses:
         self.fallen_since = 0  # the first of the fallen fell
         self._silent: set[int] = set()  # of the fallen: a kept connection broke, no more
         self._read: list[tuple[int, int]] = []  # (last success, id) of those read from the store
+        # Answered without a look-up, and when: they cannot tell whether names can be looked up.
+        self._abstained: OrderedDict[int, int] = OrderedDict()
 
     # --- successes ---------------------------------------------------------------------------
 
@@ -98,6 +100,19 @@ class Witnesses:
         self.healthy.add(endpoint_id, witness)
         if read:
             heapq.heappush(self._read, (witness.at, endpoint_id))
+
+    def abstain(self, endpoint_id: int, at: int) -> None:
+        """A remembered address was used: this endpoint does not vote for a while."""
+        if endpoint_id in self.healthy.members:
+            self._abstained[endpoint_id] = at
+            self._abstained.move_to_end(endpoint_id)
+
+    def abstained(self, *, since: int) -> int:
+        """How many of the healthy endpoints do not vote."""
+        there = self._abstained
+        while there and next(iter(there.values())) < since:
+            there.popitem(last=False)
+        return len(there)
 
     def standing(self, endpoint_id: int) -> tuple[int, int]:
         """What sorts endpoints: the healthy, the latest success first; the unknown; the fallen."""
@@ -120,6 +135,7 @@ class Witnesses:
         if not self.fallen.members:
             self.fallen_since = now
         self.fallen.add(endpoint_id, witness)
+        self._abstained.pop(endpoint_id, None)
         if silent:
             self._silent.add(endpoint_id)
         return Fall.NEW
@@ -145,6 +161,7 @@ class Witnesses:
         """Something got through: the fallen are not healthy until they succeed again."""
         for endpoint_id in self.fallen.members:
             self.healthy.discard(endpoint_id)
+            self._abstained.pop(endpoint_id, None)
         self.rise_all()
 
     # --- time, and endpoints that go -----------------------------------------------------------
@@ -163,4 +180,5 @@ class Witnesses:
     def forget(self, endpoint_id: int) -> None:
         """It belongs to another process now, or its success is too old."""
         self.healthy.discard(endpoint_id)
+        self._abstained.pop(endpoint_id, None)
         self.rise(endpoint_id)
