@@ -26,7 +26,7 @@ lint: setup  ## style, types, layers
 	$(BIN)/lint-imports
 
 unit: setup chromium pgbouncer libfaketime
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # The dashboard is looked at in a real browser, where the machine lets us have one.
 chromium:

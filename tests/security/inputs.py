@@ -216,6 +216,7 @@ INPUTS = (
     Input("URLs", parse_url, lambda n: URL + "%2f" * n),
     Input("hosts of URLs", parse_url, lambda n: "https://" + "a." * n),
     Input("international hosts", parse_url, lambda n: "https://" + "é" * n + ".example", 100),
+    Input("international labels", parse_url, lambda n: "https://" + "éééé." * n + "example", 10),
     Input("addresses in URLs", parse_url, lambda n: "https://[" + "1:" * n + "]"),
     Input("patterns", _subscribed, lambda n: {"types": tuple(f"a.b{k}.*" for k in range(n))}),
     Input("a long pattern", _subscribed, lambda n: {"types": ("a." * n + "*",)}),

@@ -20,23 +20,16 @@ REGRESSIONS = {
     483: "a frozen endpoint that was being read for the first time was attempted once",
 }
 LARGE_DELIVERIES = 1_000
-LARGE_REGRESSIONS = {  # with so many
-    16: "of two groups of publishers at the store the second was handed on after the first, which "
-    "had been staged anew",
+LARGE_REGRESSIONS = {  # with so many; `make simulate` runs every seed below 1,000 so
     51: "the watch took a notice that was as old as the settle it waited with for a wrong one",
     79: "the watch took an answer that was asked for before our outage as the end of the doubt",
-    124: "the watch took an answer that was asked for before the gate closed as its opening",
     166: "a process that died in its first moment was taken to be up",
     182: "a delivery that was in flight while expired ones were read was dropped as one of them",
     307: "a first attempt that an enable made fresh, by a clock that was ahead, broke the order",
     416: "an idle endpoint was forgotten while an older row of it was on its way; an attempt that "
     "was settled in between was not counted",
     420: "what an endpoint had queued when it asked for a pause kept the others from being read",
-    476: "a delivery that was read before its publisher was answered, by a station that was then "
-    "forgotten, went twice",
     501: "what an endpoint had queued when it asked for a pause kept the others from being read",
-    503: "after an enable during a load, a first attempt went after one that was accepted later",
     671: "a pause that was asked for while rows were being read never ended",
-    672: "the watch took an endpoint that was read before it was frozen for one that is known",
     808: "a delivery whose window ended after its endpoint was enabled was dropped as held back",
 }

@@ -18,6 +18,7 @@ from homing.errors import FieldProblem, Invalid
 from homing.model import Target
 
 URL_CHARS_MOST = 2048
+LABEL_CHARS_MOST = 63
 HOST_CHARS_MOST = 253
 
 _PORTS = {"http": 80, "https": 443}
@@ -130,11 +131,17 @@ def _to_ascii(text: str) -> str:
     try:
         mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
         return ".".join(
-            label if label.isascii() else idna.alabel(label).decode("ascii")
-            for label in mapped.split(".")
+            label if label.isascii() else _label_to_ascii(label) for label in mapped.split(".")
         )
     except UnicodeError:
         raise _refused("must have a host that is a valid international name") from None
+
+
+def _label_to_ascii(label: str) -> str:
+    """Every character needs one or more in ASCII; the cost is their square, so long ones end here."""
+    if len(label) > LABEL_CHARS_MOST:
+        raise UnicodeError
+    return idna.alabel(label).decode("ascii")
 
 
 def _refused(reason: str) -> Invalid:
