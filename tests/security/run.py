@@ -81,18 +81,22 @@ def _commit() -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def _is_asked_for(part: Part, only: set[str]) -> bool:
+    return part.line in only or any(word in part.name for word in only if not word.isdigit())
+
+
 def main() -> int:
     asked = argparse.ArgumentParser(prog="make security", description=__doc__)
     asked.add_argument("--quick", action="store_true", help="a few minutes in all")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--only", default="", help="numbers of the scoreboard, like 13,14")
+    asked.add_argument("--only", default="", help="scoreboard numbers or words of a part's name, like 13,refusing")
     given = asked.parse_args()
     only = set(filter(None, given.only.split(",")))
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     print(f"commit {_commit()}, seed {given.seed}")
     parts = [part for make in PARTS for part in make(quick=given.quick, seed=given.seed)]
-    results = [(part, *_do(part)) for part in parts if not only or part.line in only]
+    results = [(part, *_do(part)) for part in parts if not only or _is_asked_for(part, only)]
     print(f"\n{'#':>3}  {'run':30}{'result':9}{'control':38}{'took':>8}")
     for part, passed, control, took_s in results:
         verdict = "ok" if passed else "FAILED"
