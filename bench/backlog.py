@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from bench import letter
 from bench.processes import SEAL
-from homing.config import DATABASE_FILE
 from homing.model import (
     Delivery,
     Endpoint,
@@ -35,6 +34,7 @@ from homing.model import (
 from homing.policy.seal import Sealer
 from homing.policy.seal_keys import read_keys
 from homing.ports import NewEvent
+from homing.server.settings import DATABASE_FILE
 from homing.store import rows
 from homing.store.sealed import Envelopes
 from homing.store.seals import Seals

@@ -24,11 +24,11 @@ import structlog
 import uvloop
 
 from homing.client import Homing
-from homing.config import Settings
 from homing.engine.engine import Engine
 from homing.net.clock import SystemClock
 from homing.ports import ClockState
-from homing.wiring import serving
+from homing.server.settings import Settings
+from homing.server.wiring import serving
 
 KEY = "hk_key-of-a-server-for-tests"
 SETTLE_TIMEOUT_S = 30.0

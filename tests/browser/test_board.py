@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from browser.person import Person
 from client.hooks import Hook, hook
-from homing.config import Settings
 from homing.policy.health import HealthRules
+from homing.server.settings import Settings
 from homing.testing import HomingServer, running_server
 
 PAYLOAD = "<img src=x onerror=alert(1)><script>alert(2)</script>"

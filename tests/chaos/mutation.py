@@ -44,10 +44,10 @@ ELSEWHERE = {  # tests that know a module, outside tests/policy; those there bea
     "quota": ("tests/web/test_quotas.py",),
     "rotation": ("tests/web/test_rotation.py",),
     "seal": ("tests/store/test_sealed.py",),
-    "seal_keys": ("tests/store/test_sealed.py", "tests/cli/test_sealkey.py"),
+    "seal_keys": ("tests/store/test_sealed.py", "tests/server/test_encryption_key.py"),
     "settle": ("tests/engine",),
     "decide": ("tests/engine",),
-    "tables": ("tests/test_config.py",),
+    "tables": ("tests/server/test_settings.py",),
     "wants": ("tests/engine/test_filters.py",),
 }
 TESTS = sorted(

@@ -6,7 +6,7 @@ import asyncio
 
 from homing.cli.checks import Verdict
 from homing.cli.checks_fleet import check_fleet
-from homing.config import Settings
+from homing.server.settings import Settings
 from homing.store.leases import Leases
 from homing.store.postgres import PostgresDb
 from postgres import Server

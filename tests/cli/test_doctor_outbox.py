@@ -8,7 +8,7 @@ from pathlib import Path
 from homing.cli.checks import Verdict
 from homing.cli.checks_outbox import check_outbox
 from homing.client import outbox
-from homing.config import Settings
+from homing.server.settings import Settings
 from homing.store.outbox import install_sqlite
 
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlencode
 
-from homing.config import Settings
-from homing.wiring import serving
+from homing.server.settings import Settings
+from homing.server.wiring import serving
 from postgres import Server
 
 KEY = "hk_fleet-sessions-key-0123"

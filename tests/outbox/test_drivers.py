@@ -183,7 +183,7 @@ def test_importing_it_imports_no_driver_and_nothing_of_the_server(tmp_path: Path
     code = (
         "import sys, homing.client.outbox;"
         "print([it for it in ('sqlalchemy','django','psycopg','asyncpg','apsw','sqlite3',"
-        "'homing.store','homing.engine','homing.config') if it in sys.modules])"
+        "'homing.store','homing.engine','homing.server') if it in sys.modules])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -10,13 +10,13 @@ import pytest
 
 from homing.cli.relaying import publish_by
 from homing.client import AsyncHoming
-from homing.config import Settings
 from homing.engine.relay import NotNow, PublishRows, Relay, RelayOptions
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow, ViewStore
+from homing.server.settings import Settings
+from homing.server.wiring import serving
 from homing.store.outbox import open_outbox
 from homing.web.relay import publish_here
-from homing.wiring import serving
 from outbox.application import Application, application
 
 KEY = "hk_same-id-test-key-0123"

@@ -89,7 +89,9 @@ def main() -> int:
     asked = argparse.ArgumentParser(prog="make security", description=__doc__)
     asked.add_argument("--quick", action="store_true", help="a few minutes in all")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--only", default="", help="scoreboard numbers or words of a part's name, like 13,refusing")
+    asked.add_argument(
+        "--only", default="", help="scoreboard numbers or words of a part's name, like 13,refusing"
+    )
     given = asked.parse_args()
     only = set(filter(None, given.only.split(",")))
     logging.disable(logging.CRITICAL)

@@ -9,9 +9,9 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from homing.config import Settings
+from homing.server.settings import Settings
+from homing.server.wiring import Running, running
 from homing.web.limits import WatchedServer
-from homing.wiring import Running, running
 from security.framing import KEY
 
 ANSWER_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from homing import wiring
-from homing.config import Settings
 from homing.model import Failure
 from homing.net import dial
 from homing.net.guard import REFUSAL
@@ -21,6 +19,8 @@ from homing.net.resolver import Address, Resolver
 from homing.net.sender import HttpSender
 from homing.net.trouble import Trouble
 from homing.policy.reach import REFUSED
+from homing.server import wiring
+from homing.server.settings import Settings
 from policy.test_reach import FORBIDDEN, SPELLINGS
 from security.framing import KEY
 from web.asgi import Client
@@ -86,7 +86,7 @@ async def world(patch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[World]:
 
 
 def _schedule(table: dict[str, Any]) -> Any:
-    from homing.config_tables import read_policies
+    from homing.server.settings.tables import read_policies
 
     return read_policies({"quick": {**table, "delays_ms": list(table["delays_ms"])}}, "here")[
         "quick"

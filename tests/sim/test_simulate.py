@@ -86,7 +86,9 @@ def test_nothing_is_imported_that_serving_needs(scenario: Path) -> None:
     assert done.returncode == 0
     imported = set(done.stderr.split())
     assert "homing.sim.play" in imported
-    assert imported.isdisjoint({"uvicorn", "starlette", "asyncpg", "homing.wiring", "homing.web"})
+    assert imported.isdisjoint(
+        {"uvicorn", "starlette", "asyncpg", "homing.server.wiring", "homing.web"}
+    )
 
 
 def _homing(*arguments: str) -> subprocess.CompletedProcess[str]:

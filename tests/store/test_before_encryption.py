@@ -17,9 +17,10 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from homing.config import Settings
 from homing.policy.seal import Sealer
-from homing.sealkey import claim
+from homing.server.database import open_stores
+from homing.server.encryption_key import claim
+from homing.server.settings import Settings
 from homing.store import migrate as migrating
 from homing.store import rewrite
 from homing.store.admin import Admin
@@ -27,7 +28,6 @@ from homing.store.migrate import migrate, migrations
 from homing.store.sealed import Envelopes, SealedAdmin
 from homing.store.seals import Seals
 from homing.store.tx import Db, Dialect
-from homing.stores import open_stores
 from postgres import Server
 from store.before_encryption import (
     COUNT,

@@ -17,14 +17,14 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from homing.config import Settings
 from homing.errors import HomingError, LostLeases, StaleCatalog, StaleEndpoints, StoreUnavailable
 from homing.model import State
 from homing.ports import Receipt, SettleBatch
+from homing.server.database import open_stores
+from homing.server.settings import Settings
 from homing.store.postgres import Place, PostgresDb
 from homing.store.scribe import Scribe, ScribedFlow
 from homing.store.tx import AlreadyWritten
-from homing.stores import open_stores
 from postgres import Server
 from store.build import NOW
 from store.scene import Scene, count, every

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from homing.config import Settings
+from homing.server.settings import Settings
 from homing.testing import running_server
 from net.certificates import Authority
 

@@ -15,8 +15,8 @@ import structlog
 
 from homing.cli.adminkey import admin_key
 from homing.cli.logs import configure_logs, console_line
-from homing.config import Settings
 from homing.errors import BadSetting
+from homing.server.settings import Settings
 
 
 def run(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from homing.config import Settings
+from homing.server.settings import Settings
+from homing.server.wiring import serving
 from homing.web.connections import ConnectionLimit, source_of
-from homing.wiring import serving
 from security.framing import HOST, KEY
 
 MOST = 64

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.world import always
-from homing.config import load_settings
 from homing.engine.keys import KeyRing
 from homing.errors import BadSetting
 from homing.policy.quota import BURST_MS, Quota, use_rate
+from homing.server.settings import load_settings
 from homing.store.keys import Keys
 from homing.web.app import create_app
 from homing.web.options import WebOptions

@@ -9,8 +9,8 @@ import pytest
 
 from cli.terminal import Terminal
 from homing.client import Homing, Invalid
-from homing.config import Settings, load_settings
 from homing.errors import BadSetting
+from homing.server.settings import Settings, load_settings
 from homing.testing import KEY, HomingServer, running_server
 from web.house import URL, House, live
 from web.outage import receivers

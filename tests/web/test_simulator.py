@@ -13,13 +13,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from homing.config import Settings
 from homing.errors import TooMany, Unavailable
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
 from homing.policy.retry import Anchor, Schedule
+from homing.server.settings import Settings
+from homing.server.simulator import Simulator, scenario_text
 from homing.sim.read import read_scenario
-from homing.simulating import Simulator, scenario_text
 from homing.testing import HomingServer, running_server
 from homing.web.dashboard.pages.simulator import DEFAULTS
 from homing.web.simulation import SimulationAsked

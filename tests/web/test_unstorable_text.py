@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 from starlette.types import ASGIApp
 
-from homing.config import Settings
-from homing.wiring import running
+from homing.server.settings import Settings
+from homing.server.wiring import running
 from postgres import Server
 from web.asgi import KEY, Client, Got
 from web.browse import Browser, text

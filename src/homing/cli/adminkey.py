@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from homing.config import Settings
 from homing.errors import BadSetting
+from homing.server.settings import Settings
 
 KEY_FILE = "admin.key"
 KEY_PREFIX = "hk_"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from homing.cli.output import clock_ms, console, plain, say_json, span
 from homing.cli.trouble import Usage
-from homing.config import DATABASE_FILE, Settings, load_settings
-from homing.config_guard import SEAL_FILE
 from homing.errors import DataInUse
+from homing.server.settings import DATABASE_FILE, SEAL_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     from homing.store.backup import Copied, Progress

@@ -6,8 +6,8 @@ import asyncio
 
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import clock_ms, span
-from homing.config import Settings
 from homing.errors import StoreUnavailable
+from homing.server.settings import Settings
 from homing.store.inspect_fleet import FleetFacts, look_at_fleet
 
 DEAD_LEAST = 10_000  # rows: fewer cost nothing

@@ -13,11 +13,10 @@ from homing.cli.adminkey import KEY_FILE
 from homing.cli.backup import size
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import clock_ms, span
-from homing.config import DATABASE_FILE, Settings
-from homing.config_guard import SEAL_FILE
 from homing.errors import StoreUnavailable
 from homing.model import id_time
 from homing.policy.seal_keys import key_id, read_keys
+from homing.server.settings import DATABASE_FILE, SEAL_FILE, Settings
 from homing.store.inspect import StoreFacts, holder, look_at_postgres, look_at_sqlite
 
 GB = 1_000_000_000

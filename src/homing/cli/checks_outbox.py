@@ -6,9 +6,9 @@ import asyncio
 
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import span
-from homing.config import Settings
 from homing.errors import HomingError
 from homing.ports import OutboxLook
+from homing.server.settings import Settings
 from homing.store.outbox import open_outbox
 
 LATE_MS = 60_000

@@ -12,7 +12,7 @@ from homing.cli.trouble import Usage
 from homing.cli.where import Where, find, local_address
 from homing.client import Homing, NotAuthorized
 from homing.client.errors import HomingClientError
-from homing.config import DATABASE_FILE, Settings
+from homing.server.settings import DATABASE_FILE, Settings
 from homing.store.inspect import holder
 
 PATIENCE_S = 5.0

@@ -10,8 +10,8 @@ from homing.cli.checks_here import check_here, check_settings
 from homing.cli.checks_outbox import check_outbox
 from homing.cli.checks_server import check_server
 from homing.cli.output import console, dim, plain, row, say_json, table
-from homing.config import Settings, settings_and_sources, settings_table
 from homing.errors import BadSetting
+from homing.server.settings import Settings, settings_and_sources, settings_table
 
 _MARKS = {
     Verdict.WELL: ("✓", "green"),

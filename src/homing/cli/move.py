@@ -11,7 +11,7 @@ from homing.cli.output import console, plain, say_json
 from homing.cli.serve import ConfigFlag
 from homing.cli.trouble import Usage
 from homing.cli.where import JsonFlag
-from homing.config import DATABASE_FILE, Settings, load_settings
+from homing.server.settings import DATABASE_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     from homing.store.move import Moved

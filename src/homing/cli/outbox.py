@@ -11,7 +11,7 @@ from homing.cli.output import console, plain, say_json, span, table
 from homing.cli.serve import ConfigFlag
 from homing.cli.trouble import Usage
 from homing.cli.where import JsonFlag
-from homing.config import load_settings
+from homing.server.settings import load_settings
 
 if TYPE_CHECKING:
     from homing.ports import OutboxLook, OutboxStore, RefusedRow

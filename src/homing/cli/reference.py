@@ -12,12 +12,12 @@ import typer
 from homing import errors as error_tree
 from homing.cli.reference_told import events_page, metrics_page
 from homing.cli.where import JsonFlag, KeyFlag, ServerFlag
-from homing.config import ENV_CONFIG, settings_table
 from homing.errors import HomingError
 from homing.policy.health import HealthRules
 from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
 from homing.policy.tables import HEALTH_RANGES, PolicyTable
+from homing.server.settings import ENV_CONFIG, settings_table
 from homing.web import problems
 from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS

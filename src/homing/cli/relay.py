@@ -9,7 +9,7 @@ import typer
 from homing.cli.outbox import DatabaseFlag, wanted
 from homing.cli.serve import ConfigFlag
 from homing.cli.where import KeyFlag, ServerFlag, find
-from homing.config import load_settings
+from homing.server.settings import load_settings
 
 
 def relay(

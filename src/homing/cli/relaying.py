@@ -30,7 +30,7 @@ from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOpt
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow
-from homing.stopping import Stopping
+from homing.server.shutdown import Stopping
 from homing.store.outbox import open_outbox
 from homing.web.relay_metrics import relay_metrics
 

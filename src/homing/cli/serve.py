@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homing import __version__
-from homing.config import settings_and_sources, settings_table
+from homing.server.settings import settings_and_sources, settings_table
 
 if TYPE_CHECKING:
     from homing.cli.adminkey import AdminKey
@@ -66,7 +66,7 @@ def serve(
     configure_logs(level=settings.log_level, form=settings.log_format)
     key = admin_key(settings)
 
-    from homing import wiring
+    from homing.server import wiring
 
     wiring.serve(
         settings,

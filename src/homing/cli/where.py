@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from homing.cli.adminkey import KEY_FILE
 from homing.cli.trouble import NoServer, Usage
-from homing.config import ENV_SERVER, Settings, load_settings
+from homing.server.settings import ENV_SERVER, Settings, load_settings
 
 if TYPE_CHECKING:
     from homing.client import Homing

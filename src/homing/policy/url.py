@@ -138,7 +138,7 @@ def _to_ascii(text: str) -> str:
 
 
 def _label_to_ascii(label: str) -> str:
-    """Every character needs one or more in ASCII; the cost is their square, so long ones end here."""
+    """Encode a label; that costs the square of its length, so long labels are refused first."""
     if len(label) > LABEL_CHARS_MOST:
         raise UnicodeError
     return idna.alabel(label).decode("ascii")

@@ -21,8 +21,8 @@ from homing.cli.demo.world import World
 from homing.cli.logs import configure_logs
 from homing.cli.output import console, row, say_json, table, word
 from homing.client import AsyncHoming
-from homing.config import Settings
-from homing.wiring import serving
+from homing.server.settings import Settings
+from homing.server.wiring import serving
 
 FRAME_S = 0.1
 READ_IT_S = 4.0  # the policy is read before the picture covers it

@@ -16,7 +16,7 @@ from homing.model import Attempt, Endpoint, Outcome, State, Transition, read_id
 from homing.policy.explain import explain_change
 from homing.policy.health import HealthRules
 from homing.ports import Ledger
-from homing.wiring import Running
+from homing.server.wiring import Running
 
 HOST = "127.0.0.1"
 TYPES = ("order.placed", "order.paid", "order.packed", "order.sent")

@@ -17,13 +17,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from homing.config import DATABASE_FILE, Settings, environ_of_children
 from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet import FleetParts
 from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
 from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore
-from homing.sealkey import any_sealer, claim, new_key_only_if_taken, sealer_of
+from homing.server.encryption_key import any_sealer, claim, new_key_only_if_taken, sealer_of
+from homing.server.settings import DATABASE_FILE, Settings, environ_of_children
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
 from homing.store.flow import Flow

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import structlog
 
-from homing.config import Settings
-from homing.config_guard import SEAL_FILE
 from homing.errors import BadSetting, StoreUnavailable
 from homing.policy.seal import Sealer
 from homing.policy.seal_keys import KEY_BYTES, read_keys
 from homing.ports import SealStore
+from homing.server.settings import SEAL_FILE, Settings
 from homing.store.sealed import seal_what_is_open
 
 _OWNER_ONLY = 0o600

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from homing.config_fleet import FleetSettings
 from homing.policy.quota import Quota
+from homing.server.settings.fleet import FleetSettings
 
 SEAL_FILE = "secret.key"  # in the data directory
 MOST = 1_000_000_000

@@ -23,7 +23,6 @@ import uvloop
 from msgspec import Struct
 from prometheus_client.core import Metric
 
-from homing.config import Settings, settings_table, shown_value
 from homing.engine.engine import Engine
 from homing.engine.fleet import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
@@ -34,14 +33,15 @@ from homing.errors import BadSetting
 from homing.net.clock import SystemClock, monotonic
 from homing.net.descriptors import raise_limit
 from homing.net.sender import HttpSender, SenderOptions
-from homing.open_files import share_descriptors, within
-from homing.patience import until_there
 from homing.policy.quota import Quota
 from homing.ports import Clock
-from homing.relaying import relay_of, relaying
-from homing.simulating import Simulator
-from homing.stopping import EXIT_UNSETTLED, Stopping
-from homing.stores import Stores, left_unless_started, open_stores
+from homing.server.database import Stores, left_unless_started, open_stores
+from homing.server.open_files import share_descriptors, within
+from homing.server.outbox_relay import relay_of, relaying
+from homing.server.settings import Settings, settings_table, shown_value
+from homing.server.shutdown import EXIT_UNSETTLED, Stopping
+from homing.server.simulator import Simulator
+from homing.server.wait_for_database import until_there
 from homing.web.app import create_app
 from homing.web.connections import ConnectionLimit
 from homing.web.cork import CorkedProtocol

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from homing.config import Settings, load_settings, settings_table
 from homing.errors import BadSetting
 from homing.policy.health import HealthRules
 from homing.policy.retry import Anchor
+from homing.server.settings import Settings, load_settings, settings_table
 
 
 @pytest.fixture(autouse=True)

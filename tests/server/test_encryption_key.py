@@ -10,12 +10,11 @@ import pytest
 
 from homing.cli.checks import Verdict
 from homing.cli.checks_here import check_here
-from homing.config import Settings, load_settings
-from homing.config_guard import SEAL_FILE
 from homing.errors import BadSetting
 from homing.policy.seal_keys import key_id
-from homing.sealkey import sealer_of
-from homing.stores import open_stores
+from homing.server.database import open_stores
+from homing.server.encryption_key import sealer_of
+from homing.server.settings import SEAL_FILE, Settings, load_settings
 
 KEYS = [b64encode(bytes([fill]) * 32).decode() for fill in (1, 2)]
 

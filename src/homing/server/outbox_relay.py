@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from homing.config import Settings
 from homing.engine.engine import Engine
 from homing.engine.relay import Relay, RelayOptions
 from homing.ports import Clock
+from homing.server.settings import Settings
 from homing.store.outbox import open_outbox
 from homing.web.relay import publish_here
 

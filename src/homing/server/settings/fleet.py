@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from homing.config_reach import ReachSettings
+from homing.server.settings.reach import ReachSettings
 
 
 class FleetSettings(ReachSettings, frozen=True, kw_only=True):

@@ -17,20 +17,20 @@ from typing import Annotated, Any, Literal, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from homing.config_guard import GuardSettings
-from homing.config_reach import WrongReach, read_list
-from homing.config_tables import (
+from homing.errors import BadSetting
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.retry import Schedule
+from homing.policy.tables import DAY_MS
+from homing.server.settings.guard import GuardSettings
+from homing.server.settings.reach import WrongReach, read_list
+from homing.server.settings.tables import (
     TenantSettings,
     read_health,
     read_policies,
     read_tenants,
     read_toml,
 )
-from homing.errors import BadSetting
-from homing.policy.health import HealthRules
-from homing.policy.presets import PRESETS, WORKFRONT
-from homing.policy.retry import Schedule
-from homing.policy.tables import DAY_MS
 
 ENV_PREFIX = "HOMING_"
 ENV_CONFIG = "HOMING_CONFIG"
