@@ -39,7 +39,10 @@ def test_a_process_says_the_same(terminal: Terminal) -> None:
     assert done.err.startswith("homing: There is nothing with this id.")
     assert len(done.err.splitlines()) == 1
     well = terminal.process("publish", "a.b", "-", "--id", "by-process", "--json", given="[1]")
-    assert (well.code, well.document) == (0, {"id": "by-process", "deliveries": 0})
+    assert (well.code, well.document) == (
+        0,
+        {"id": "by-process", "deliveries": 0, "duplicate": False},
+    )
 
 
 def test_without_a_server_it_is_said_how_to_get_one(terminal: Terminal) -> None:

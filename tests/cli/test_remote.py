@@ -11,9 +11,10 @@ def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> Non
     made = terminal.well("subscribe", f"{NOWHERE}found", "order.*", "--json").document
     assert made["secret"].startswith("whsec_")
     told = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1", "--json")
-    assert told.document == {"id": "found-1", "deliveries": 1}
+    assert told.document == {"id": "found-1", "deliveries": 1, "duplicate": False}
     again = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1")
-    assert "Published found-1: it goes to 1 subscription." in again.out
+    assert again.out.startswith("found-1 was published before: nothing new is sent.\n")
+    assert "homing deliveries --event found-1" in again.out
     (listed,) = terminal.well("deliveries", "--event", "found-1", "--json").lines
     assert listed["subscription"] == made["id"]
     shown = terminal.well("deliveries", "show", "found-1", "--json").document
@@ -27,8 +28,13 @@ def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> Non
 def test_many_events_come_from_a_file_or_a_pipe(terminal: Terminal) -> None:
     lines = '{"type": "a.b", "data": 1, "id": "pipe-1"}\n\n{"type": "a.c", "data": {"x": []}}\n'
     first, second = terminal.well("publish", "--file", "-", "--json", given=lines).lines
-    assert first == {"id": "pipe-1", "deliveries": 0}
+    assert first == {"id": "pipe-1", "deliveries": 0, "duplicate": False}
     assert second["id"]
+    again = terminal.well("publish", "--file", "-", given=lines)
+    assert again.out == (
+        "Published 1 event: 0 deliveries.\n"
+        "Not sent again: 1 event with an id that was published before.\n"
+    )
     bad = terminal.run("publish", "--file", "-", given='{"type": "a.b"}')
     assert bad.code == 2
     assert "line 1 is not an event: it has no data" in bad.err

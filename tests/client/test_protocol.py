@@ -127,6 +127,12 @@ def test_an_answer_with_fields_that_are_not_known_yet_is_read() -> None:
     assert read(call, 202, document) == Receipt("i", 2)
 
 
+def test_a_receipt_says_whether_the_id_was_published_before() -> None:
+    call = p.publish(Event(type="a", data=1), ids())
+    document = {"events": [{"id": "i", "deliveries": 2, "duplicate": True}]}
+    assert read(call, 202, document).duplicate is True
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"events": [{}]}', b'{"events": []}', b"\xff"])
 def test_an_answer_that_is_not_homings_is_told_as_such(body: bytes) -> None:
     with pytest.raises(BadAnswer):

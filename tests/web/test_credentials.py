@@ -287,7 +287,7 @@ def test_what_a_key_leaves_out_is_its_own_tenant() -> None:
         made = await manager.post("/v1/subscriptions", {"url": "https://z.example", "types": ["*"]})
         assert made.json["tenant"] == OTHER
         got = await publisher.post("/v1/events", {"type": "a", "data": 1, "id": "e1"})
-        assert got.json["events"] == [{"id": "e1", "deliveries": 1}]
+        assert got.json["events"] == [{"id": "e1", "deliveries": 1, "duplicate": False}]
         assert (await manager.get("/v1/events/e1")).json["tenant"] == OTHER
         await scene.house.settled()
         (delivery,) = (await manager.get("/v1/deliveries?event=e1")).json["items"]

@@ -110,6 +110,17 @@ def test_the_dashboard_publishes_within_the_rate_of_the_tenant() -> None:
     live(story)
 
 
+def test_the_dashboard_tells_a_repeated_id_apart() -> None:
+    async def story(house: House) -> None:
+        browser = await Limited(house, Quota()).sign_in()
+        for said in ("Published: 0 deliveries.", "Published before: nothing new is sent."):
+            got = await browser.form("/events", "/events", type="a.b", data="1", id="by-hand-1")
+            assert (got.status, got.headers["location"]) == (303, "/events/default/by-hand-1")
+            assert said.encode().hex() in got.headers["set-cookie"]
+
+    live(story)
+
+
 def test_what_the_dashboard_published_counts_as_pending_at_once() -> None:
     async def story(house: House) -> None:
         made = await house.subscribe()

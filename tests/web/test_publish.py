@@ -18,7 +18,7 @@ def test_one_event_is_answered_with_its_id_and_the_number_of_its_deliveries() ->
         await house.subscribe("https://other.example/")
         got = await house.client.post("/v1/events", {"type": "a.b", "data": {}, "id": "k1"})
         assert got.status == 202
-        assert got.json == {"events": [{"id": "k1", "deliveries": 2}]}
+        assert got.json == {"events": [{"id": "k1", "deliveries": 2, "duplicate": False}]}
         made = await house.client.post("/v1/events", {"type": "a.b", "data": {}})
         assert made.json["events"][0]["id"].startswith("evt_")
 
@@ -68,13 +68,14 @@ def test_a_body_may_arrive_in_pieces() -> None:
     live(story)
 
 
-def test_the_same_id_again_gets_the_first_answer_and_another_content_a_409() -> None:
+def test_the_same_id_again_is_told_to_be_a_duplicate_and_another_content_gets_a_409() -> None:
     async def story(house: House) -> None:
         event = {"type": "a", "data": 1, "id": "k"}
         first = await house.client.post("/v1/events", event)
         await house.subscribe()
         again = await house.client.post("/v1/events", event)
-        assert again.body == first.body
+        assert first.json["events"] == [{"id": "k", "deliveries": 0, "duplicate": False}]
+        assert again.json["events"] == [{"id": "k", "deliveries": 0, "duplicate": True}]
         other = await house.client.post("/v1/events", [event | {"id": "new"}, event | {"data": 2}])
         assert (other.status, other.problem.code) == (409, "event_conflict")
         assert other.fields == ["events[1].id"]
@@ -87,8 +88,11 @@ def test_the_same_id_twice_in_one_batch_is_one_event_or_a_conflict_that_names_bo
     async def story(house: House) -> None:
         event = {"type": "a", "data": 1, "id": "k"}
         got = await house.client.post("/v1/events", [event, {"type": "b", "data": 1}, event])
+        assert [it["duplicate"] for it in got.json["events"]] == [False, False, True]
         first, _, third = got.json["events"]
-        assert first == third
+        assert (first["id"], first["deliveries"]) == (third["id"], third["deliveries"])
+        got = await house.client.post("/v1/events", [event, event])
+        assert [it["duplicate"] for it in got.json["events"]] == [True, True]
         got = await house.client.post(
             "/v1/events", [event | {"id": "x"}, event | {"id": "x", "type": "c"}]
         )

@@ -108,10 +108,21 @@ def test_both_ways_give_the_same_bytes(
     assert went == answer(server, post(body, key=key, more=LONG))
 
 
+@pytest.mark.parametrize("more", ["", LONG])
+def test_both_ways_tell_a_repeated_id_apart(
+    server: HomingServer, shorts: list[bool], more: str
+) -> None:
+    request = post(GOOD.replace("one", f"twice{len(more)}"), more=more)
+    assert answer(server, request).endswith(b'"deliveries":0,"duplicate":false}]}')
+    assert answer(server, request).endswith(b'"deliveries":0,"duplicate":true}]}')
+    assert shorts == ([] if more else [True, True])
+
+
 def test_a_request_that_comes_in_pieces_goes_the_long_way(
     server: HomingServer, shorts: list[bool]
 ) -> None:
     request = post(GOOD)
+    answer(server, request)
     whole = answer(server, request)
     shorts.clear()
     for cut in (5, 20, len(request) - len(GOOD), len(request) - 1):
@@ -200,6 +211,7 @@ def test_the_same_head_again_is_not_read_again(server: HomingServer, agains: lis
     bodies = [GOOD.replace("one", name) for name in ("a", "bb" * 40, "c")]
     with connect(server) as line:
         for body in bodies:
+            answer(server, post(body))
             line.sendall(post(body))
             assert read_one(line) == answer(server, post(body))
     assert agains == [True, True]

@@ -111,8 +111,18 @@ def _many(client: Homing, events: list[Event], *, json: bool) -> None:
             say_json(receipt)
         return
     made = list(receipts)
-    total = sum(receipt.deliveries for receipt in made)
-    console().print(f"Published {len(made):,} events: {total:,} deliveries.")
+    new = [receipt for receipt in made if not receipt.duplicate]
+    total = sum(receipt.deliveries for receipt in new)
+    out = console()
+    out.print(f"Published {_count(len(new), 'event')}: {_count(total, 'delivery')}.")
+    if len(new) < len(made):
+        repeated = _count(len(made) - len(new), "event")
+        out.print(f"Not sent again: {repeated} with an id that was published before.")
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _say(receipt: Receipt, *, json: bool) -> None:
@@ -127,6 +137,10 @@ def _say(receipt: Receipt, *, json: bool) -> None:
             where = "it goes to 1 subscription"
         case count:
             where = f"it goes to {count:,} subscriptions"
-    out.print(f"Published {plain(receipt.id)}: {where}.", soft_wrap=True)
+    if receipt.duplicate:
+        said = f"{plain(receipt.id)} was published before: nothing new is sent."
+    else:
+        said = f"Published {plain(receipt.id)}: {where}."
+    out.print(said, soft_wrap=True)
     if receipt.deliveries:
         out.print(f"  homing deliveries --event {plain(receipt.id)}", style="dim", soft_wrap=True)

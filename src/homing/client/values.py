@@ -44,10 +44,15 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Struct, frozen=True):
-    """An event that was accepted, and to how many subscriptions it goes."""
+    """An event that was accepted, and to how many subscriptions it goes.
+
+    ``duplicate`` is True if an event with this id was published before: nothing new is sent. It is
+    also True if the response to an earlier attempt of the same call was lost on its way.
+    """
 
     id: str
     deliveries: int
+    duplicate: bool = False
 
 
 class EventSummary(Struct, frozen=True, kw_only=True):

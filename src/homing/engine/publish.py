@@ -232,7 +232,7 @@ class Publisher:
                     self.published += 1
                     self.accepted += receipt.deliveries
                     works.extend(Work(delivery, new.event) for delivery in new.deliveries)
-            _tell(waiting, [answer[place] for place in waiting.index])
+            _tell(waiting, _one_each(answer, waiting.index))
         self.on_accepted(works)
 
     async def _write(
@@ -378,6 +378,19 @@ def _tell(waiting: _Waiting, told: Told) -> None:
         waiting.tell(told)
     except Exception:
         log.exception("a publisher could not be told")
+
+
+def _one_each(receipts: list[Receipt], index: list[int]) -> list[Receipt]:
+    """A receipt for each draft of a call; an id that came twice in it is new only once."""
+    if len(index) == len(receipts):
+        return receipts
+    seen: set[int] = set()
+    each: list[Receipt] = []
+    for place in index:
+        receipt = receipts[place]
+        each.append(Receipt(receipt.key, receipt.deliveries, receipt.new and place not in seen))
+        seen.add(place)
+    return each
 
 
 def _conflict(waiting: _Waiting, refusal: Refusal) -> EventConflict:

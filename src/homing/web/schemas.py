@@ -56,6 +56,9 @@ class EventReceipt(Struct, frozen=True, gc=False):
 
     id: str
     deliveries: int
+    duplicate: Annotated[
+        bool, Meta(description="True: this id was published before, and nothing new is sent.")
+    ]
 
 
 class Published(Struct, frozen=True, gc=False):

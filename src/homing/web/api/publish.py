@@ -143,10 +143,8 @@ class Publish:
 
 
 def published(receipts: Sequence[Receipt]) -> bytes:
-    """What the publisher is told."""
-    return _encode(
-        Published([EventReceipt(receipt.key, receipt.deliveries) for receipt in receipts])
-    )
+    """The body of the response to a publish."""
+    return _encode(Published([EventReceipt(it.key, it.deliveries, not it.new) for it in receipts]))
 
 
 def _read(body: bytes, who: Caller, *, lines: bool) -> list[EventDraft]:

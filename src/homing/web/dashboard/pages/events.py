@@ -71,7 +71,8 @@ async def publish(visit: Visit) -> Answer:
     event_type, data = visit.field("type"), visit.field("data") or "{}"
     body = b'{"type":"","data":%b}' % data.encode()
     draft = read_drafts(body, tenant, lines=False)[0]
-    draft = EventDraft(tenant=tenant, type=event_type, data=draft.data)
+    key = visit.field("id") or None
+    draft = EventDraft(tenant=tenant, type=event_type, data=draft.data, key=key)
     try:
         check_events([draft])
     except Invalid as error:
@@ -82,7 +83,8 @@ async def publish(visit: Visit) -> Answer:
         ) from None
     receipt = (await commands.publish(visit.parts, visit.who.caller, [draft]))[0]
     many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
-    return visit.done(f"Published: {many}.", to=path(tenant, receipt.key))
+    said = f"Published: {many}." if receipt.new else "Published before: nothing new is sent."
+    return visit.done(said, to=path(tenant, receipt.key))
 
 
 PAGES = (
