@@ -1,79 +1,98 @@
-# Everything a newcomer needs: `make run` serves, `make test` proves. Both set up .venv by themselves.
-PYTHON ?= python3.11
+# `make run` starts a server; `make test` runs all tests. Both set up .venv first, with the packages and hashes of a
+# lock file: requirements.lock for the server alone, requirements-dev.lock for everything else.
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SERVE := $(VENV)/.serve.ready
+DEVELOP := $(VENV)/.develop.ready
+export PYTHON
 
-.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet docs clean
+.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet docs lock clean
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@echo
+	@echo "ARGS='...' passes options on, as in: make run ARGS=--allow-loopback"
+	@echo "PYTHON=/path/to/python chooses the Python for .venv; the default is the newest one of 3.11 to 3.13."
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
-	touch $(STAMP)
+# Runs where .venv is missing, and where the Python that it was made with is gone.
+$(BIN)/python:
+	@python=$$(tools/find_python.sh) && echo "Making $(VENV) with $$($$python --version) ($$python)" \
+	&& $$python -m venv --clear $(VENV)
 
-setup: $(STAMP)  ## make .venv with all that is needed
+$(SERVE): requirements.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the packages that the server needs (requirements.lock)"
+	@$(PIP) install --require-hashes --no-deps --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
-run: setup  ## serve on SQLite at http://127.0.0.1:8700
+$(DEVELOP): requirements-dev.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the packages for tests, benchmarks and development (requirements-dev.lock)"
+	@$(PIP) install --require-hashes --no-deps --requirement requirements-dev.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(SERVE) $@
+
+run: $(SERVE)  ## start a server with SQLite at http://127.0.0.1:8700
 	$(BIN)/homing serve $(ARGS)
 
-lint: setup  ## style, types, layers
+test: lint unit  ## run all checks and tests, as CI does
+
+setup: $(DEVELOP)  ## make .venv for development, with the server, the tests and the benchmarks
+
+lint: setup  ## check style, types and the order of imports between packages
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup chromium pgbouncer libfaketime
+unit: setup chromium pgbouncer libfaketime  ## run the tests without the checks
 	$(BIN)/pytest -n 3 --dist worksteal
 
-# The dashboard is looked at in a real browser, where the machine lets us have one.
+# Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y chromium >/dev/null 2>&1; } \
-	|| echo "NO CHROMIUM: the browser tests will be skipped"
+	|| echo "Chromium is not installed: the browser tests are skipped"
 
-# So is a real PgBouncer put in front of a fleet.
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y pgbouncer >/dev/null 2>&1; } \
-	|| echo "NO PGBOUNCER: the tests behind a pooler will be skipped"
+	|| echo "PgBouncer is not installed: the tests with PgBouncer are skipped"
 
-# And the wall clock of a real server is stepped while it runs.
 libfaketime:
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y libfaketime >/dev/null 2>&1; } \
-	|| echo "NO LIBFAKETIME: the tests with a stepped clock will be skipped"
+	|| echo "libfaketime is not installed: the tests that change a server's clock are skipped"
 
-test: lint unit  ## all of it, as CI runs it
-
-bench: setup  ## what it can carry, in about ten minutes; ARGS=--quick in one
+bench: setup  ## measure throughput and latency, about ten minutes; ARGS=--quick takes one
 	$(BIN)/python -m bench.run $(ARGS)
 
-profile: setup  ## where the CPU goes in parts c and d of the bench
+profile: setup  ## show which functions use the CPU in parts c and d of the benchmark
 	$(BIN)/python -m bench.profiling $(ARGS)
 
-chaos: setup  ## killed, cut off, filled up: every fault for real; ARGS=--quick in a few minutes
+chaos: setup  ## kill servers, cut networks, fill disks, and check that nothing is lost; ARGS=--quick takes a few minutes
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.run $(ARGS)
 
-security: setup  ## hostile receivers, doors and input in their long forms; ARGS=--quick in a few minutes
+security: setup  ## test with hostile receivers, callers and input; ARGS=--quick takes a few minutes
 	PYTHONPATH=src:tests $(BIN)/python -m security.run $(ARGS)
 
-mutation: setup  ## does a test fail for every small change of policy and settle?
+mutation: setup  ## change the code of policy and settle in small ways, and check that a test fails each time
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.mutation $(ARGS)
 
-simulate: setup  ## 1,000 seeds of faults, then every planted bug; about an hour on two cores
+simulate: setup  ## run 1,000 seeds of simulated faults, then find every planted bug; about an hour on two cores
 	$(BIN)/python -m homing.sim.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m sim.find_planted
 
-fleet: setup  ## many processes on one PostgreSQL, killed and stopped; ARGS=--quick in a minute
+fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=--quick takes a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --controls
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --measure
 
-docs: setup  ## write the reference pages that are made from the code
+docs: setup  ## generate the reference pages in docs/reference from the code
 	$(BIN)/homing reference docs/reference
 
-clean:  ## remove what was set up
+lock: $(BIN)/python  ## renew both lock files with the newest versions that pyproject.toml allows
+	@tools/lock.sh $(BIN)/python $(ARGS)
+
+clean:  ## remove .venv
 	rm -rf $(VENV)
