@@ -1,4 +1,4 @@
-"""The page of speed, made from a full run, which writes it; so does ``python -m bench.page``."""
+"""Writes the performance page from the results of a full run; also ``python -m bench.page``."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LATEST = ROOT / "bench" / "latest.json"
-PAGE = ROOT / "docs" / "explanation" / "speed.md"
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
 
-_HEAD = """# Speed
+_HEAD = """# Performance
 
-What one process carries, by `make bench` on {machine}.
-The server, its receiver and its publisher share these processors. All figures are of one full run
-(commit `{commit}`); [bench/latest.json](../../bench/latest.json) has every one of them.
+The throughput and latency of one server process, measured by `make bench` on {machine}.
+The server, its receiver and its publisher share these processors. All figures are from one full run
+(commit `{commit}`); [bench/latest.json](../../bench/latest.json) has all of them.
 
-Your machine will have others. So look at the right column, multiples of a yardstick: a bare
-aiohttp loop that posts 1 KiB with a signature and keeps nothing. It is measured again before and
-after each part, as machines drift, and a ratio is the median of {rounds} rounds.
+Your machine will give other figures, so compare the right column. It is relative to a yardstick: a
+plain aiohttp loop that posts 1 KiB with a signature and stores nothing. The yardstick is measured
+again before and after each part, because machines drift, and each ratio is the median of {rounds}
+rounds.
 
-| what | measured | against the yardstick |
+| what is measured | result | relative to the yardstick |
 |---|---|---|
 """
 _ROWS = {
-    "a": ("the yardstick: a bare aiohttp loop, 64 requests in flight", ""),
-    "b": ("our sender in the same loop", "b/a"),
+    "a": ("the yardstick: a plain aiohttp loop, 64 requests in flight", ""),
+    "b": ("Homing's sender in the same loop", "b/a"),
     "c": (
         "events published in batches of 100, durable on SQLite, delivered to 50 URLs, settled",
         "c/a",
@@ -37,13 +38,13 @@ _ROWS = {
     "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
 }
 _TAIL = """
-At 500 events a second an event is at its receiver {p50:.1f} ms after its publisher wrote it, and
-99 of 100 within {p99:.0f} ms. With a million deliveries pending a process takes {rss:.0f} MB more
-memory than with ten thousand.
+At 500 events per second, half of the events arrive at their receiver within {p50:.1f} ms of the
+publisher's request, and 99 of 100 within {p99:.0f} ms. With a million pending deliveries a process
+uses {rss:.0f} MB more memory than with ten thousand.
 
 An event counts when its receiver has it, its attempt is logged and its outcome is on disk: SQLite
-with `synchronous=FULL`, PostgreSQL with `synchronous_commit=on`. `make profile` shows where the
-processor's time goes.
+with `synchronous=FULL`, PostgreSQL with `synchronous_commit=on`. `make profile` shows which
+functions use the CPU.
 """
 
 

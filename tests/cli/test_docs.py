@@ -87,9 +87,10 @@ class Reader:
     ("page", "told"),
     [
         (
-            "tutorial/first-delivery.md",
+            "tutorial/your-first-delivery.md",
             (
                 "Published invoice-17-paid: it goes to 1 subscription.",
+                "invoice-17-paid was published before: nothing new is sent.",
                 "its first attempt was answered with success",
                 "Waiting: not delivered by 1 attempt so far; retry 1 of 11 is due",
                 "✗ 503",
@@ -97,7 +98,7 @@ class Reader:
             ),
         ),
         (
-            "tutorial/outbox.md",
+            "tutorial/transactional-outbox.md",
             (
                 "The outbox is installed.",
                 "paid 17: published",
@@ -114,7 +115,7 @@ class Reader:
             ("Backed up homing-data/homing.db to homing-backup.db", "to restored/homing.db"),
         ),
         (
-            "howto/wait-out-a-maintenance.md",
+            "howto/pause-deliveries-during-maintenance.md",
             (
                 "by a person; nothing is attempted until a person enables it",
                 "Enabled (was frozen)",
@@ -122,7 +123,7 @@ class Reader:
             ),
         ),
         (
-            "howto/develop-for-workfront.md",
+            "howto/develop-a-workfront-integration.md",
             (
                 '"version":"v2"}',
                 "Published launch-1: it goes to 1 subscription.",

@@ -91,7 +91,7 @@ def test_a_recipe_verifies_handles_once_and_lets_a_failure_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOMING_SECRETS", f"{OLD} {NEW}")
-    page = f"receive-with-{serve.__name__}.md"
+    page = f"receive-webhooks-with-{serve.__name__}.md"
     (code,) = blocks(page)
     names = run(code, page)
     handled: list[tuple[str | None, bytes]] = []
@@ -130,13 +130,13 @@ def test_a_recipe_verifies_handles_once_and_lets_a_failure_come_again(
 
 
 def test_the_pattern_for_a_database_pays_once() -> None:
-    in_memory, in_database = blocks("receive-in-python.md")
-    receive = run(in_memory, "receive-in-python.md")["receive"]
+    in_memory, in_database = blocks("receive-webhooks-in-python.md")
+    receive = run(in_memory, "receive-webhooks-in-python.md")["receive"]
     order: list[str] = []
     for webhook_id in ("a", "b", "a"):
         receive(webhook_id, order)
     assert order == ["a", "b"]
-    names = run(in_database, "receive-in-python.md")
+    names = run(in_database, "receive-webhooks-in-python.md")
     db = sqlite3.connect(":memory:")
     db.executescript(names["SCHEMA"])
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_the_pattern_for_a_database_pays_once() -> None:
 async def test_the_page_about_publishing_publishes(
     homing_server: HomingServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = "publish-from-python.md"
+    page = "publish-events-from-python.md"
     *codes, with_fixture = [
         block.replace("http://127.0.0.1:8700", homing_server.url).replace("hk_…", homing_server.key)
         for block in blocks(page)
@@ -174,5 +174,5 @@ async def test_the_page_about_publishing_publishes(
 
 
 def test_the_page_about_publishing_shows_a_test_that_passes(homing_server: HomingServer) -> None:
-    page = "publish-from-python.md"
+    page = "publish-events-from-python.md"
     run(blocks(page)[-1], page)["test_an_invoice_is_announced"](homing_server)

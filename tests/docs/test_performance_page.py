@@ -1,4 +1,4 @@
-"""The page of speed says what the last full run measured."""
+"""The performance page says what the last full run measured."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def test_the_page_says_what_was_measured() -> None:
     made = subprocess.run(
         [sys.executable, "-m", "bench.page", "--show"], cwd=ROOT, capture_output=True, check=True
     )
-    assert made.stdout == (ROOT / "docs" / "explanation" / "speed.md").read_bytes()
+    assert made.stdout == (ROOT / "docs" / "explanation" / "performance.md").read_bytes()

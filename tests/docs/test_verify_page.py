@@ -13,7 +13,7 @@ import pytest
 
 from homing.policy.signature import Signer
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "verify-a-signature.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "verify-a-webhook-signature.md"
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 BODY = '{"id":"evt_1","data":"ümlaut"}'.encode()
 HOW = {  # language → file name, what builds it, what runs it

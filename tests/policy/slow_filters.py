@@ -1,7 +1,7 @@
 """A second evaluator of filters, slow and plain, from Adobe's published rules and our table.
 
 It shares nothing with ``homing.policy``: no compiling, no precomputing, another way to read dates
-and numbers. The table of docs/explanation/filters.md is what both must follow.
+and numbers. The table of docs/explanation/event-filters.md is what both must follow.
 """
 
 from __future__ import annotations

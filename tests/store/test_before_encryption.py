@@ -304,7 +304,7 @@ def test_a_file_that_is_too_large_for_a_start_is_left_and_the_operator_is_told(
     before = (tmp_path / "homing.db").read_bytes()
     done, reason = rewrite.rewrite_file(place, bytes_max=1)
     assert not done
-    assert "encryption-key.md" in reason
+    assert "encryption-keys.md" in reason
     assert (tmp_path / "homing.db").read_bytes() == before
 
 

@@ -67,3 +67,12 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+TITLED = [path for path in PAGES if path.parent.name in {"tutorial", "howto", "explanation"}]
+
+
+@pytest.mark.parametrize("path", TITLED, ids=name)
+def test_the_file_name_of_a_page_follows_its_title(path: Path) -> None:
+    title = path.read_text().split("\n")[0].removeprefix("# ").partition(":")[0]
+    assert path.stem == re.sub(r"[^a-z0-9]+", "-", title.lower())

@@ -127,7 +127,7 @@ def api_page() -> str:
         "",
         "The same subscriptions in the words of Adobe Workfront's event subscription API. The key "
         "may come as `sessionID`, `X-User-Token` or bare `Authorization`; a wrong field is `400`. "
-        "See [develop for Workfront](../howto/develop-for-workfront.md).",
+        "See [develop for Workfront](../howto/develop-a-workfront-integration.md).",
     ]
     for operation in DOOR:
         lines += ["", *_operation(operation)]

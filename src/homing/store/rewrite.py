@@ -25,7 +25,7 @@ LOCK_TIMEOUT = "3s"  # Other processes wait behind the lock that a rewrite waits
 
 _DONE = "DELETE FROM plaintext_removal"
 _TEMP_IN_FILE = 1
-_HOWTO = "Follow docs/howto/encryption-key.md, section Plaintext from before encryption."
+_HOWTO = "Follow docs/howto/encryption-keys.md, section Plaintext from before encryption."
 
 
 def rewrite_file(path: str, *, bytes_max: int = REWRITE_BYTES_MAX) -> Rewrite:

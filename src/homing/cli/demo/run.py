@@ -156,7 +156,7 @@ class _Demo:
             f"{ledger.delivered:,} delivered + {ledger.pending:,} pending + "
             f"{ledger.dropped:,} dropped + {ledger.cancelled:,} cancelled.\n"
             f"{_moral(world)}"
-            "The same in earnest: homing serve, and docs/tutorial/first-delivery.md.",
+            "The same in earnest: homing serve, and docs/tutorial/your-first-delivery.md.",
             soft_wrap=True,
         )
 

@@ -1,7 +1,7 @@
 """``/attask/eventsubscription/api/v1/subscriptions``: every operation of the Workfront door.
 
 Only subscriptions that were made here are seen here. What Adobe leaves open was chosen so that no
-client breaks; docs/howto/develop-for-workfront.md lists the choices.
+client breaks; docs/howto/develop-a-workfront-integration.md lists the choices.
 """
 
 from __future__ import annotations
