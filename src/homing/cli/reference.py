@@ -1,10 +1,11 @@
-"""The reference pages that are made from the code; a test fails when they are stale."""
+"""Generates the reference pages from the code; a test fails while they are out of date."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import isclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 import typer
@@ -23,7 +24,7 @@ from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.door import OPERATIONS as DOOR
 
-_MADE = "<!-- Made from the code by `make docs`; change it there. -->\n"
+_MADE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
 
 
 def write_pages(directory: Path) -> Iterator[Path]:
@@ -43,9 +44,9 @@ def settings_page() -> str:
         _MADE,
         "# Settings",
         "",
-        "They come from `homing.toml` (or the file that `--config` or "
-        f"`{ENV_CONFIG}` names), then the environment, then flags; the later wins. What is "
-        "unknown or out of range stops the start.",
+        "Settings are read from `homing.toml` (or the file that `--config` or "
+        f"`{ENV_CONFIG}` names), then from the environment, then from command line options; the "
+        "last one wins. If a setting is unknown or out of range, the server does not start.",
         "",
         "| setting | environment | default | allowed | meaning |",
         "|---|---|---|---|---|",
@@ -64,10 +65,10 @@ def _policies() -> Iterator[str]:
     yield "## `[policies.NAME]`"
     yield ""
     yield (
-        f"A retry policy of your own: {fields}. Give either `base_ms` and `retries` "
-        "(retry n is due after (2ⁿ − 1) × base) or `delays_ms`. `anchor` is `first_failure` "
-        "(offsets from the first failure) or `previous_failure` (delays from one to the next). "
-        "Presets:"
+        f"Your own retry policy, with the fields {fields}. Give either `base_ms` and `retries` "
+        "(retry n is due after (2ⁿ − 1) × `base_ms`) or `delays_ms`. `anchor` is `first_failure` "
+        "(all delays count from the first failure) or `previous_failure` (each delay counts from "
+        "the failure before it). These presets are built in:"
     )
     yield ""
     yield "| name | retries | anchor | window | deadline |"
@@ -83,7 +84,7 @@ def _health() -> Iterator[str]:
     rules = HealthRules()
     yield "## `[health]`"
     yield ""
-    yield "The numbers of the rules that disable and freeze an endpoint."
+    yield "The limits of the rules that disable and freeze an endpoint."
     yield ""
     yield "| setting | default | range |"
     yield "|---|---|---|"
@@ -95,8 +96,8 @@ def _tenants() -> Iterator[str]:
     yield "## `[tenants.NAME]`"
     yield ""
     yield (
-        "What a tenant has of its own: `policy` (a name), its quotas (`publish_per_second`, "
-        "`pending_max`, `subscriptions_max`), and a table `health` with those numbers that differ "
+        "Settings of one tenant: `policy` (a name), its quotas (`publish_per_second`, "
+        "`pending_max`, `subscriptions_max`), and a table `health` with the limits that differ "
         "from the installation's."
     )
 
@@ -109,25 +110,27 @@ def api_page() -> str:
         _MADE,
         "# API",
         "",
-        "JSON over HTTP; the same as OpenAPI 3.1 is served at `/openapi.json`. Every request "
-        "carries `Authorization: Bearer <key>`, except where it says *open*; whose keys an "
-        "operation takes stands with it (`403` for others). To a key of one tenant, what is of "
-        "another is not there. Too much at a time is `429` with `Retry-After`. Unknown fields and "
-        "parameters are refused. Errors are problem documents (RFC 9457), see "
-        "[errors](errors.md).",
+        "The API is JSON over HTTP. The server has the same description as OpenAPI 3.1 at "
+        "`/openapi.json`. Every request needs `Authorization: Bearer <key>`, unless the operation "
+        "is *open*. Each operation lists the roles whose keys it accepts; other keys get `403`. "
+        "For a key of one tenant, objects of other tenants do not exist. Too many requests get "
+        "`429` with `Retry-After`. Unknown fields and parameters are refused. Errors are problem "
+        "documents (RFC 9457), see [errors](errors.md).",
         "",
-        "Lists answer `{items, next_cursor}`, newest first. A page may hold fewer items than "
-        "asked for; the end is where `next_cursor` is null.",
+        "Lists return `{items, next_cursor}`, newest first. A page may have fewer items than "
+        "`limit`; the last page is the one whose `next_cursor` is null. A `?` marks an optional "
+        "field.",
     ]
     for operation in OPERATIONS:
         lines += ["", *_operation(operation)]
     lines += [
         "",
-        "# The Workfront door",
+        "# Workfront-compatible API",
         "",
-        "The same subscriptions in the words of Adobe Workfront's event subscription API. The key "
-        "may come as `sessionID`, `X-User-Token` or bare `Authorization`; a wrong field is `400`. "
-        "See [develop for Workfront](../howto/develop-a-workfront-integration.md).",
+        "The same subscriptions through the event subscription API of Adobe Workfront. The key is "
+        "in `sessionID`, in `X-User-Token`, or in `Authorization` without a scheme. An invalid "
+        "field gets `400`. See [Develop a Workfront integration]"
+        "(../howto/develop-a-workfront-integration.md).",
     ]
     for operation in DOOR:
         lines += ["", *_operation(operation)]
@@ -160,10 +163,17 @@ def _operation(operation: Operation) -> Iterator[str]:
 
 
 def _fields(kind: type[msgspec.Struct]) -> str:
-    return ", ".join(
-        f"`{field.encode_name}`" + ("" if field.required else "?")
-        for field in msgspec.structs.fields(kind)
-    )
+    """The names of a structure's fields, with those of the items of its lists."""
+    names = []
+    for field in msgspec.structs.fields(kind):
+        name = f"`{field.encode_name}`" + ("" if field.required else "?")
+        items = [
+            it for it in get_args(field.type) if isclass(it) and issubclass(it, msgspec.Struct)
+        ]
+        if get_origin(field.type) is list and items:
+            name += f" (each: {_fields(items[0])})"
+        names.append(name)
+    return ", ".join(names)
 
 
 # --- errors ---------------------------------------------------------------------------------
@@ -174,10 +184,10 @@ def errors_page() -> str:
         _MADE,
         "# Errors",
         "",
-        "A refusal is a problem document (RFC 9457, `application/problem+json`) with `type`, "
-        "`title`, `status`, `detail`, `code` and `problems`: a list of `{field, reason}`. "
-        f"`type` is `{problems.TYPE_PREFIX}` and the code. A `503` carries `Retry-After`; after "
-        "one an event may exist, so publish it again with the same id.",
+        "An error is a problem document (RFC 9457, `application/problem+json`) with `type`, "
+        "`title`, `status`, `detail`, `code` and `problems`, a list of `{field, reason}`. "
+        f"`type` is `{problems.TYPE_PREFIX}` followed by the code. A `503` has `Retry-After`. "
+        "After a `503` to a publish the event may exist, so publish it again with the same id.",
         "",
         "| status | code | meaning |",
         "|---|---|---|",
@@ -217,27 +227,28 @@ def cli_page() -> str:
         _MADE,
         "# Command line",
         "",
-        "`homing COMMAND --help` says the same. Commands that speak to a server take these:",
+        "`homing COMMAND --help` prints the same. Commands that call a server take these options:",
         "",
         "| flag | meaning |",
         "|---|---|",
         *dict.fromkeys(_shared(root)),
         "",
-        "The server that runs on this machine is found by itself: its address is the setting "
-        "`listen`, its key lies in the data directory. With `--json` a list is one line of JSON "
-        "per item, and everything else one document. Colours are left out where output is no "
-        "terminal or `NO_COLOR` is set.",
+        "The commands find a server on this machine by themselves: its address is the setting "
+        "`listen`, and its key is in the data directory. With `--json`, a list is one line of JSON "
+        "per item, and all other output is one document. There are no colours if the output is "
+        "not a terminal or `NO_COLOR` is set.",
         "",
         "| exit code | meaning |",
         "|---|---|",
-        "| 0 | It is done; also after a stop by SIGTERM or SIGINT. |",
-        "| 1 | The server refused it, a check failed, or a stop left outcomes unwritten. |",
-        "| 2 | The command or a setting is wrong, or another process holds the address or the "
+        "| 0 | Success; also after SIGTERM or SIGINT. |",
+        "| 1 | The server refused the command, a check failed, or outcomes could not be written "
+        "before the stop. |",
+        "| 2 | The command or a setting is invalid, or another process uses the address or the "
         "data. |",
-        "| 3 | No server answers. |",
+        "| 3 | No server responds. |",
         "",
-        "`homing --version` shows the version; `homing --install-completion` teaches your shell "
-        "to complete commands and flags.",
+        "`homing --version` prints the version. `homing --install-completion` installs completion "
+        "of commands and options for your shell.",
     ]
     for command, path in _commands(root, ()):
         lines += ["", *_command(command, path)]

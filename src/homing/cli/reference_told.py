@@ -1,7 +1,7 @@
-"""Two more reference pages from the code: what Homing tells by events, and by metrics.
+"""Generates two more reference pages from the code: Homing's own events, and the metrics.
 
-The events are written by the engine's own ``Notices`` about an endpoint that is made up here, so
-the examples are what subscribers get.
+The engine's own ``Notices`` writes the events, for an endpoint that exists only here, so the
+examples are what subscribers get.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class _Desk:
 def events_page(made: str) -> str:
     lines = [
         made,
-        "# Events of Homing itself",
+        "# Homing's own events",
         "",
-        "Homing publishes these as events of the tenant whose endpoint they are about. Subscribe "
-        "to `homing.*` like to any other type. One about an endpoint never goes to that "
-        "endpoint, and is written in the same commit as what it tells of. Times (`at`, `since`) "
-        "are Unix milliseconds.",
+        "Homing publishes these events in the tenant of the endpoint that they are about. "
+        "Subscribe to `homing.*` like to any other type. An event about an endpoint is never sent "
+        "to that endpoint, and is written in the same commit as the change that it reports. Times "
+        "(`at`, `since`) are Unix milliseconds.",
     ]
     for name, meaning, data in _notices():
         lines += ["", f"## `{name}`", "", meaning, "", "```json"]
@@ -76,17 +76,18 @@ def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
     disabled, frozen = State.DISABLED, State.FROZEN
     for meaning, change in (
         (
-            "A rule disabled it: one probe every 10 minutes from now on. `rule` is `failure_rate` "
-            "or `consecutive_failures`, `numbers` are those that the rule saw.",
+            "A rule disabled the endpoint: from now on it gets one probe every 10 minutes. `rule` "
+            "is `failure_rate` or `consecutive_failures`; `numbers` are the counters and limits of "
+            "that rule.",
             Change(State.ENABLED, disabled, "failure_rate", rate),
         ),
         (
             "A rule (`no_success`, `hopeless`) or a person (`frozen_by_person`, named in `by`) "
-            "froze it: nothing is attempted until a person enables it.",
+            "froze the endpoint: there are no attempts until a person enables it.",
             Change(disabled, frozen, "no_success", alone),
         ),
         (
-            "It is sent to again, by a success (`success`) or by a person "
+            "The endpoint was enabled, by a successful probe (`success`) or by a person "
             "(`enabled_by_person`, named in `by`).",
             Change(disabled, State.ENABLED, "success", {"disabled_ms": 10 * _MINUTE}),
         ),
@@ -94,11 +95,14 @@ def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
         notices.changed(endpoint, change, by="", now=_AT)
         yield _told(desk, meaning)
     notices.warning(endpoint, HalfWay("consecutive_failures", row), now=_AT)
-    yield _told(desk, "Half of the limit of a rule is reached; told once, until it is taken back.")
+    yield _told(
+        desk, "Half of a rule's limit is reached. Published once, until the warning is withdrawn."
+    )
     notices.dropped(endpoint, count=12, since=_AT - _MINUTE, now=_AT)
     yield _told(
         desk,
-        "Deliveries to it were dropped: how many since the last such event, at most one a minute.",
+        "Deliveries to the endpoint were dropped. `count` is their number since the last such "
+        "event; there is at most one event a minute.",
     )
 
 
@@ -115,11 +119,11 @@ def metrics_page(made: str) -> str:
         made,
         "# Metrics",
         "",
-        "`GET /metrics` answers in the text format of Prometheus, with the key of the API. No "
-        "label holds a URL, a tenant or an id. Each process of a fleet has its own; those of "
-        "buckets and heartbeats are there on PostgreSQL, those of the outbox where one is relayed "
-        "(`homing relay --metrics PORT` has them alone). Beside these there are the usual "
-        "`process_…` ones.",
+        "`GET /metrics` returns the text format of Prometheus; it needs an API key. No label has a "
+        "URL, a tenant or an id. Each server process has its own metrics. Those of buckets and "
+        "heartbeats exist on PostgreSQL only, those of the outbox only where an outbox is relayed "
+        "(`homing relay --metrics PORT` serves only these). The usual `process_…` metrics are "
+        "there too.",
         "",
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",

@@ -57,7 +57,8 @@ OPERATIONS = (
         path="/v1/events",
         id="publishEvents",
         roles=PUBLISHERS,
-        summary="Publish one event, an array of them, or one per line (NDJSON); all or none.",
+        summary="Publish one event, an array of events, or one per line (NDJSON); all or none. "
+        "An event whose id was published before has `duplicate: true`: nothing new is sent.",
         handler=None,
         status=202,
         request=EventIn,
