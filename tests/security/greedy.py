@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from homing.cli.main import main
-from homing.engine import dispatch, settle, settle_queue
+from homing.engine import dispatch, settle_queue
 
-settle_queue.COMMIT_ROWS_MAX = settle_queue.TURN_ROWS = 1_000
+settle_queue.COMMIT_COST_MAX = settle_queue.TURN_ROWS = 4_000
 settle_queue.SHARED_MS = 0  # no ration
-settle.SLICE = dispatch.STARTS_MOST = 1_000
+dispatch.STARTS_COST_MAX = 4_000
 
 if __name__ == "__main__":
     main()

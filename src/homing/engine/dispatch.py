@@ -40,7 +40,8 @@ from homing.ports import Answer, EndpointStart
 
 log = structlog.get_logger("homing.dispatch")
 
-STARTS_MOST = 64  # attempts that begin in one turn of the event loop
+STARTS_COST_MAX = 256  # of the attempts that begin in one turn of the event loop
+START_COST = (1, 4, 4)  # by rank: an endpoint that did not respond last has no open connection
 # Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
@@ -206,16 +207,17 @@ class Dispatcher(Rated):
         self._wake_due()
         if self.shut:
             return
-        left = STARTS_MOST
+        left = STARTS_COST_MAX
         for lane in LANES:
             turns = self._turns[lane]
             while self.has_slot(lane):
-                if (left := left - 1) < 0:
+                if left <= 0:
                     self._pump_soon()
                     return
                 station, now = turns.next(), self._clock.now()
                 if station is None or now >= self._held.good_until:
                     break  # Looked at each time: we may have been stopped on the way.
+                left -= START_COST[station.rank]
                 self.start(station, lane, now)
         if self._pacer.next_at is not None:
             self._set_timer()

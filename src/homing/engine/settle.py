@@ -5,8 +5,9 @@ it: writing many outcomes together costs far less, and nobody but the log is wai
 What finishes while a commit runs goes into the next. While the store cannot commit, no new attempt
 starts; finished outcomes wait here and are settled first.
 
-Commits are bounded, and tenants have their share of each (``settle_queue``). Deciding a batch and
-applying it are done in slices: the event loop serves others between them.
+Commits are bounded, and tenants have their share of each (``settle_queue``). The bound is also that
+of the event loop's time: a batch is decided in one turn and applied in another. Smaller turns let a
+stream of publishes starve the outcomes, for between two turns all that waits has its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -26,7 +27,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import HomingError, LostLeases, StaleEndpoints
-from homing.model import Attempt, Delivery, Endpoint, Outcome, Work, show_id
+from homing.model import Attempt, Outcome, Work, show_id
 from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.ports import SettleBatch
@@ -35,7 +36,7 @@ log = structlog.get_logger("homing.settle")
 
 ENOUGH = 256  # outcomes that are written without waiting for more …
 SOON_MS = 20  # … or so long after the first
-SLICE = 64  # outcomes that are decided, or applied, in one turn of the event loop
+FEW = 64  # outcomes, of several tenants, that may be written at once
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -89,7 +90,7 @@ class Settler:
             # Rationed outcomes come a ration at a time, however many wait for their slots.
             if self._waiting.light >= ENOUGH:
                 return True
-            if waiting > SLICE:
+            if waiting > FEW:
                 return False
         elif waiting >= ENOUGH or dispatcher.ready_count > 0:
             return True
@@ -164,7 +165,7 @@ class Settler:
             else:
                 self.commits += 1
                 self._worked()
-                await self._apply(items, decision, batch, gone)
+                self._apply(items, decision, batch, gone)
                 return
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
@@ -227,66 +228,43 @@ class Settler:
             self._stale = frozenset()
         endpoints = {id_: stations[id_].endpoint for id_ in wanted if id_ in stations}
         decision = Decision(endpoints, self._core)
-        for part in _slices(items):
-            decision.take(part)
-            if part[-1] is not items[-1]:
-                await asyncio.sleep(0)
+        decision.take(items)
         return decision
 
     # --- after the commit --------------------------------------------------------------------
 
-    async def _apply(
+    def _apply(
         self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
     ) -> None:
-        """Bring what is in memory up to what was written, endpoint by endpoint."""
-        changed = {endpoint.id: endpoint for endpoint in batch.endpoints}
-        waiting = {row.id: row for row in batch.waiting if row.id not in gone}
-        for part in _slices(items):
-            self._apply_part(part, decision.enabled, changed, waiting)
-            if part[-1] is not items[-1]:
-                await asyncio.sleep(0)
-        assert not changed, "an endpoint changed that no outcome is about"
-        for new in batch.notices:
-            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
-        await self._tell(batch, gone)
-
-    def _apply_part(
-        self,
-        items: Sequence[Item],
-        enabled: set[int],
-        changed: dict[int, Endpoint],
-        waiting: dict[int, Delivery],
-    ) -> None:
-        touched = dict.fromkeys([item.endpoint_id for item in items])
-        for endpoint_id in touched:
-            endpoint = changed.pop(endpoint_id, None)
-            if endpoint is not None:
-                self._dispatcher.learn(endpoint, enabled=endpoint_id in enabled)
+        """Bring what is in memory up to what was written."""
+        for endpoint in batch.endpoints:
+            self._dispatcher.learn(endpoint, enabled=endpoint.id in decision.enabled)
         for item in items:
-            self._land(item, just_enabled=item.endpoint_id in enabled)
+            self._land(item, just_enabled=item.endpoint_id in decision.enabled)
             _say_written(item)
         stations = self._dispatcher.stations
+        touched = dict.fromkeys([item.endpoint_id for item in items])
+        touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
         for endpoint_id in touched:
             station = stations.get(endpoint_id)
             if station is not None:
                 self._dispatcher.look(station)
-        if waiting:
-            for item in items:
-                row = waiting.pop(_delivery_of(item) or 0, None)
-                if row is not None:
-                    self._dispatcher.in_store(row)
+        for row in batch.waiting:
+            if row.id not in gone:
+                self._dispatcher.in_store(row)
+        for new in batch.notices:
+            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        self._tell(batch, gone)
 
-    async def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+    def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         """Count it, and log it."""
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
         self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
         self.recent.add(batch.attempts)
-        for number, attempt in enumerate(batch.attempts, 1):
+        for attempt in batch.attempts:
             if attempt.outcome is not _DELIVERED:
                 if self._tells:
                     self._log.info("attempt", **_told(attempt))
-                    if number % SLICE == 0:
-                        await asyncio.sleep(0)
             elif self._tells_all:
                 self._log.debug("attempt", **_told(attempt))
         for change in batch.transitions:
@@ -326,15 +304,6 @@ def _say_written(item: Item) -> None:
         item.written()
 
 
-def _slices(items: list[Item]) -> Iterator[list[Item]]:
-    """Split a batch into what is done in one turn of the event loop."""
-    if len(items) <= SLICE:
-        yield items
-        return
-    for begin in range(0, len(items), SLICE):
-        yield items[begin : begin + SLICE]
-
-
 def _told(attempt: Attempt) -> dict[str, Any]:
     """One wide line with everything decided: what happened to a delivery is one grep."""
     return {
@@ -350,16 +319,6 @@ def _told(attempt: Attempt) -> dict[str, Any]:
         "retry": attempt.retry,
         "due_at": attempt.due_at,
     }
-
-
-def _delivery_of(item: Item) -> int | None:
-    match item:
-        case Made():
-            return item.work.delivery.id
-        case Ended() | Stray() | Later():
-            return item.delivery.id
-        case Report():
-            return None
 
 
 def _bucket_of(item: Item) -> int:

@@ -15,9 +15,10 @@ from homing.engine.attempt import Made
 from homing.engine.decide import Item, Report
 from homing.model import Outcome
 
-COMMIT_ROWS_MAX = 256  # outcomes in one commit: a publish never waits for more than these
+COMMIT_COST_MAX = 1_000  # of the outcomes in one commit: a publish never waits for more
 TURN_ROWS = 16  # of one tenant, before another has its turn
 SHARED_MS = 10_000  # so long after an outcome of another tenant the store is shared
+SUCCESS_COST = 1  # of a delivery that arrived: its row moves to history
 FAILURE_COST = 4  # of a failed attempt: it was dialled, and it is decided, logged and tried again
 TENANT_RATION = 32  # cost of one tenant in one commit, while the store is shared
 COMMIT_RATION = 256  # cost of all tenants in one commit, while the store is shared
@@ -82,7 +83,8 @@ class SettleQueue:
         """Take the outcomes of the next commit off the queue."""
         rationed = rationed and self.shared(now)
         if not rationed and not self._sorted:
-            taken, self._new = self._new[:COMMIT_ROWS_MAX], self._new[COMMIT_ROWS_MAX:]
+            count = _fitting(self._new)
+            taken, self._new = self._new[:count], self._new[count:]
             self.light = len(self._new)
             return taken
         self._sort()
@@ -109,16 +111,18 @@ class SettleQueue:
     def _in_turns(self, ration: int) -> list[Item]:
         """Take some of each tenant in turn, until the commit is full or the ration is used up."""
         taken: list[Item] = []
+        room = COMMIT_COST_MAX
         turns = deque((*it, min(TENANT_RATION, ration)) for it in self._tenants.items())
         if ration == _ENDLESS:
             turns = deque((*it, ration) for it in self._tenants.items())
-        while turns and len(taken) < COMMIT_ROWS_MAX:
+        while turns and room > 0:
             name, tenant, own = turns.popleft()
-            most = min(TURN_ROWS, COMMIT_ROWS_MAX - len(taken))
+            most = min(TURN_ROWS, room)
             costly = len(tenant.costly)
             some, cost = self._turn(tenant, most, min(own, ration))
             taken += some
             ration -= cost
+            room -= cost + len(some) * SUCCESS_COST
             # Others have used up the ration: it keeps its place, so that its turn comes.
             cut_short = tenant.costly and len(tenant.costly) == costly
             if some and not cut_short:
@@ -147,6 +151,18 @@ class SettleQueue:
                 if not self._behind[item.endpoint_id]:
                     del self._behind[item.endpoint_id]
         return some, spent
+
+
+def _fitting(items: list[Item]) -> int:
+    """Return how many outcomes, from the first on, fit into one commit: one or more."""
+    if len(items) * FAILURE_COST <= COMMIT_COST_MAX:
+        return len(items)
+    room = COMMIT_COST_MAX
+    for count, item in enumerate(items[:COMMIT_COST_MAX]):
+        room -= _cost(item) or SUCCESS_COST
+        if room < 0:
+            return count
+    return min(len(items), COMMIT_COST_MAX)
 
 
 def _tenant_of(item: Item) -> str:
