@@ -108,11 +108,18 @@ def part_b(hall: Hall) -> Measured:
 
 
 def _on_new_data(
-    hall: Hall, part: str, *, count: int, batch: int, connections: int, database_url: str = ""
+    hall: Hall,
+    part: str,
+    *,
+    count: int,
+    batch: int,
+    connections: int,
+    database_url: str = "",
+    writer: str = "process",
 ) -> Measured:
     data = hall.folder / hall.name()
     try:
-        with Server(data, database_url=database_url) as server:
+        with Server(data, database_url=database_url, writer=writer) as server:
             server.subscribe(hall.receiver)
             found = flood(hall, server, count=count, batch=batch, connections=connections)
             found["rss_mb"] = server.rss_mb()
@@ -129,16 +136,25 @@ def part_d(hall: Hall) -> Measured:
     return _on_new_data(hall, "d", count=hall.sizes.d, batch=1, connections=SINGLE_CONNECTIONS)
 
 
-def part_e(hall: Hall) -> Measured:
-    url = hall.postgres.database()
+def _on_postgres(hall: Hall, part: str, *, writer: str) -> Measured:
     return _on_new_data(
         hall,
-        "e",
+        part,
         count=hall.sizes.e,
         batch=BATCH,
         connections=BATCH_CONNECTIONS,
-        database_url=url,
+        database_url=hall.postgres.database(),
+        writer=writer,
     )
+
+
+def part_e(hall: Hall) -> Measured:
+    return _on_postgres(hall, "e", writer="process")
+
+
+def part_k(hall: Hall) -> Measured:
+    """Publish and settle run on the event loop's own connections."""
+    return _on_postgres(hall, "k", writer="inline")
 
 
 def part_f(hall: Hall) -> Measured:
@@ -238,4 +254,5 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "h": part_h,
     "i": part_i,
     "j": part_j,
+    "k": part_k,
 }

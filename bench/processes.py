@@ -146,7 +146,12 @@ class Server(Child):
     """``homing serve`` on a port of its own choice."""
 
     def __init__(
-        self, data: Path, *, database_url: str = "", argv: tuple[str, ...] = ("homing.cli.main",)
+        self,
+        data: Path,
+        *,
+        database_url: str = "",
+        writer: str = "process",
+        argv: tuple[str, ...] = ("homing.cli.main",),
     ) -> None:
         super().__init__(
             *("-m", *argv, "serve", "--data", str(data)),
@@ -154,6 +159,7 @@ class Server(Child):
             environ={
                 "HOMING_ADMIN_KEY": KEY,
                 "HOMING_DATABASE_URL": database_url,
+                "HOMING_WRITER": writer,
                 "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
             },
         )

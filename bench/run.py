@@ -35,6 +35,7 @@ from rich.progress import (
 from bench import page
 from bench.measure import (
     FULL,
+    ON_REQUEST,
     ONCE,
     PARTS,
     QUICK,
@@ -71,14 +72,18 @@ class Run(msgspec.Struct):
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, one round, a minute")
-    parser.add_argument("--only", default=",".join(PARTS), help="some parts, like c,d")
+    parser.add_argument(
+        "--only",
+        default=",".join(PARTS),
+        help="some parts, like c,d; e,k measures PostgreSQL with and without the writer process",
+    )
     parser.add_argument("--rounds", type=int, help="how often each ratio is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="sizes times this")
     parser.add_argument("--json", type=Path, help="where the figures go")
     given = parser.parse_args(argv)
     given.only = "".join(sorted(set(given.only.replace(",", "").replace(" ", ""))))
-    if not given.only or set(given.only) - set(PARTS):
-        parser.error(f"--only takes some of {', '.join(PARTS)}")
+    if not given.only or set(given.only) - set(PARTS + ON_REQUEST):
+        parser.error(f"--only takes some of {', '.join(PARTS + ON_REQUEST)}")
     return given
 
 
@@ -95,9 +100,8 @@ def sizes_of(given: argparse.Namespace) -> Sizes:
 def measure_all(hall: Hall, only: str, progress: Progress) -> Run:
     """The ceiling, then round after round, then what is measured once."""
     run, what = Run(), titles(hall.sizes)
-    order = round_order(only)
     once = [part for part in ONCE if part in only]
-    steps = ["ceiling", *order * hall.sizes.rounds, *once]
+    steps = ["ceiling", *round_order(only) * hall.sizes.rounds, *once]
     total = sum(_WEIGHT.get(part, _WEIGHT_ELSE) for part in steps)
     total += 2 * _FIRST_ROUND_ONLY if "g" in only else 0.0
     task = progress.add_task("", total=total)
@@ -114,7 +118,7 @@ def measure_all(hall: Hall, only: str, progress: Progress) -> Run:
     run.before.append(measure("ceiling", "first"))
     for turn in range(hall.sizes.rounds):
         run.rounds.append([])
-        for part in order:
+        for part in round_order(only, turn):
             run.rounds[-1].append(measure(part, f"round {turn + 1}"))
     if "g" in only:
         progress.update(task, description="memory with few others pending")

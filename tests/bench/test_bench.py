@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -54,3 +56,29 @@ def test_it_says_what_was_measured_and_not_where(figures: dict[str, Any]) -> Non
     assert {"processors", "memory_gb", "python", "sqlite"} <= figures["machine"].keys()
     assert "node" not in figures["machine"]
     assert set(figures["medians"]) == {"ceiling", "a", "b", "c"}
+
+
+def _measure() -> ModuleType:
+    """``bench.measure``, which is not on the path of the tests."""
+    spec = importlib.util.spec_from_file_location("bench_measure", ROOT / "bench" / "measure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_e_and_k_change_places_from_round_to_round() -> None:
+    order = _measure().round_order
+    assert ["".join(order("ek", turn)) for turn in range(3)] == ["aeaka", "akaea", "aeaka"]
+
+
+def test_the_gain_of_the_writer_process_is_compared_round_by_round() -> None:
+    measure = _measure()
+    rounds = [
+        [measure.Measured(part, value, "/s") for part, value in zip("aeaka", values, strict=True)]
+        for values in ((10, 30, 10, 20, 10), (20, 44, 20, 40, 20))
+    ]
+    (gain,) = [goal for goal in measure.goals(rounds, None) if goal.name == "e/k"]
+    assert gain.each == pytest.approx((1.5, 1.1))
+    assert gain.met

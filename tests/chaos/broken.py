@@ -18,7 +18,7 @@ from homing.errors import StoreUnavailable, Unavailable
 from homing.policy.admission import EventDraft
 from homing.ports import Receipt
 from homing.store import flow, sqlite
-from homing.store.writer import Writer
+from homing.store.process.worker import WorkerProcess
 
 
 def acks_anyway() -> None:
@@ -71,9 +71,9 @@ def settles_late() -> None:
 
 def gives_outcomes_up() -> None:
     """Takes the outcomes of a writer that ended for written."""
-    honest, ended = Writer.call, False
+    honest, ended = WorkerProcess.call, False
 
-    async def call(self: Writer, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def call(self: WorkerProcess, port: str, method: str, *args: Any, **kwargs: Any) -> Any:
         nonlocal ended
         if ended and method == "settle":
             ended = False
@@ -84,7 +84,7 @@ def gives_outcomes_up() -> None:
             ended = True
             raise
 
-    Writer.call = call  # type: ignore[method-assign]
+    WorkerProcess.call = call  # type: ignore[method-assign]
 
 
 def build(name: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Faults at even times, in full number: kills, stops, restarts of PostgreSQL, killed sessions.
 
-Also of the children that write: their parents live on.
+Also of the writer processes: their servers live on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Scale:
     stops: int
     restarts: int
     backends: int
-    scribes: int
+    writers: int
 
     @property
     def faults(self) -> dict[str, int]:
@@ -55,7 +55,7 @@ class Scale:
             "SIGSTOP": self.stops,
             "restart of PostgreSQL": self.restarts,
             "killed backend": self.backends,
-            "killed scribe": self.scribes,
+            "killed writer": self.writers,
         }
         return {name: count for name, count in every.items() if count}
 
@@ -81,7 +81,7 @@ class Faults:
             (self._stop, scale.stops),
             (self._restart, scale.restarts),
             (self._cut, scale.backends // CUT),
-            (self._orphan, scale.scribes),
+            (self._orphan, scale.writers),
         ]
         plan = [
             (FIRST_S + room * (number + (place + 0.5) / len(kinds)) / count, fault)
@@ -131,7 +131,7 @@ class Faults:
             assert victim.process is not None
             if children := _children(victim.process.pid):
                 os.kill(children[0], signal.SIGKILL)
-                self.fired["killed scribe"] += 1
+                self.fired["killed writer"] += 1
                 return
             await asyncio.sleep(0.05)  # It is being started.
 

@@ -37,9 +37,9 @@ DRAIN_S = 90
 SLOW_S = 0.15
 STALL_S = 5 + LEASE_MS / 1000
 
-SHORT = Scale(2, 2, 60, 12, 20, kills=2, stops=2, restarts=1, backends=5, scribes=2)
-MIDDLE = Scale(2, 3, 200, 20, 50, kills=6, stops=6, restarts=3, backends=20, scribes=6)
-LONG = Scale(3, 4, 500, 60, 200, kills=20, stops=20, restarts=20, backends=200, scribes=20)
+SHORT = Scale(2, 2, 60, 12, 20, kills=2, stops=2, restarts=1, backends=5, writers=2)
+MIDDLE = Scale(2, 3, 200, 20, 50, kills=6, stops=6, restarts=3, backends=20, writers=6)
+LONG = Scale(3, 4, 500, 60, 200, kills=20, stops=20, restarts=20, backends=200, writers=20)
 
 
 @dataclass
@@ -176,7 +176,7 @@ async def run(
 ) -> Count:
     """One run on a place of its own."""
     if build != HONEST:
-        scale = replace(scale, scribes=0)  # Some are broken where they write, and have none.
+        scale = replace(scale, writers=0)  # Some are broken where they write, and have none.
     story = Story(scale, server, await server.make(), folder, seed=seed, build=build)
     return await story.run()
 

@@ -104,7 +104,7 @@ def test_probes_keep_their_distance_from_the_moment_of_disabling_on() -> None:
 
 
 def test_a_run_is_good_only_with_every_fault_fired() -> None:
-    scale = Scale(1, 1, 1, 1, 1, kills=1, stops=0, restarts=0, backends=0, scribes=0)
+    scale = Scale(1, 1, 1, 1, 1, kills=1, stops=0, restarts=0, backends=0, writers=0)
     count = Count(scale, judge(_facts(_arrival(1, "a", 10.1)), probe_every_s=5))
     assert count.wrong == ["not every fault was fired"]
 

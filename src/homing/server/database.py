@@ -31,13 +31,13 @@ from homing.store.keys import Keys
 from homing.store.leases import Leases
 from homing.store.notify import PostgresWire
 from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
-from homing.store.scribe import Scribe, ScribedFlow
+from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
+from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess
 from homing.store.sealed import Envelopes, SealedAdmin, SealedViews
 from homing.store.seals import Seals
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
-from homing.store.writer import Remote, Writer
 
 log = structlog.get_logger("homing")
 
@@ -112,21 +112,21 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
 async def _in_a_fleet(settings: Settings) -> Stores:
     """On PostgreSQL every process is one of many, also when it is the only one."""
     name = f"{socket.gethostname()}:{os.getpid()}"
-    scribed = settings.writer == "process"
+    in_process = settings.writer == "process"
     db = await PostgresDb.open(
         settings.database_url,
         name=f"homing {name}",
         pooled=settings.pooled,
-        hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if scribed else 0),
+        hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if in_process else 0),
     )
     line = settings.listen_url or (None if settings.pooled else settings.database_url)
     beside = db.beside()
     wire, leases = PostgresWire(db, line), Leases(beside)
-    scribe: Scribe | None = None
+    writer: PostgresWriterProcess | None = None
 
     async def close() -> None:
-        if scribe is not None:
-            await scribe.close()
+        if writer is not None:
+            await writer.close()
         await wire.close()
         await beside.close()
         await db.close()
@@ -140,11 +140,11 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         )
         fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
         flow = Flow(db, node=me.node)
-        if scribed:
-            scribe = Scribe(db.place, node=me.node, environ=environ_of_children())
+        if in_process:
+            writer = PostgresWriterProcess(db.place, node=me.node, environ=environ_of_children())
             async with left_unless_started(fleet):
-                await scribe.start()
-            flow = ScribedFlow(db, scribe, node=me.node)
+                await writer.start()
+            flow = OffloadedFlow(db, writer, node=me.node)
     except BaseException:
         await close()
         raise
@@ -154,7 +154,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
 
 
 async def _with_writer_process(file: Path) -> Stores:
-    writer = await Writer.open(file, node=0)
+    writer = await SqliteWriterProcess.open(file, node=0)
     reader = SqliteDb.reader(file)
 
     async def close() -> None:
@@ -163,12 +163,12 @@ async def _with_writer_process(file: Path) -> Stores:
 
     return Stores(
         close,
-        cast("FlowStore", Remote(writer, "flow")),
-        cast("AdminStore", Remote(writer, "admin")),
+        cast("FlowStore", RemoteStore(writer, "flow")),
+        cast("AdminStore", RemoteStore(writer, "admin")),
         Views(reader),
-        cast("KeyStore", Remote(writer, "keys")),
-        cast("SealStore", Remote(writer, "seals")),
-        cast("ClockStore", Remote(writer, "clock")),
+        cast("KeyStore", RemoteStore(writer, "keys")),
+        cast("SealStore", RemoteStore(writer, "seals")),
+        cast("ClockStore", RemoteStore(writer, "clock")),
     )
 
 

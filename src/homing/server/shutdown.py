@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import structlog
 
 from homing.net.clock import monotonic
-from homing.store.child import kill_children
+from homing.store.process.worker import kill_workers
 
 T = TypeVar("T")
 
@@ -97,5 +97,5 @@ class Stopping:
             why=why,
             **self.left(),
         )
-        kill_children()
+        kill_workers()
         os._exit(EXIT_UNSETTLED)

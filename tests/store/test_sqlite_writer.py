@@ -1,4 +1,4 @@
-"""The writer's process: it does what the store does, and its end loses and doubles nothing."""
+"""The SQLite writer process does what the store does; its death loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from homing.errors import (
 from homing.model import Finished, Status
 from homing.policy.keys import ApiKey, Role
 from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
+from homing.store.process.codec import Call
+from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess, take_share
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
-from homing.store.wire import Call
-from homing.store.writer import Remote, Writer, take_share
 from store.build import Maker
 
 
-async def opened(path: Path) -> tuple[Writer, FlowStore, AdminStore]:
-    writer = await Writer.open(path, node=0)
+async def opened(path: Path) -> tuple[SqliteWriterProcess, FlowStore, AdminStore]:
+    writer = await SqliteWriterProcess.open(path, node=0)
     return (
         writer,
-        cast("FlowStore", Remote(writer, "flow")),
-        cast("AdminStore", Remote(writer, "admin")),
+        cast("FlowStore", RemoteStore(writer, "flow")),
+        cast("AdminStore", RemoteStore(writer, "admin")),
     )
 
 
-def kill(writer: Writer) -> None:
+def kill(writer: SqliteWriterProcess) -> None:
     assert writer.process is not None
     os.kill(writer.process.pid, signal.SIGKILL)
     writer.process.wait()
@@ -92,7 +92,7 @@ async def test_a_text_that_cannot_be_stored_is_named_by_the_process(tmp_path: Pa
 async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path) -> None:
     writer, _, _ = await opened(tmp_path / "homing.db")
     with pytest.raises(DataInUse, match=str(os.getpid())):
-        await Writer.open(tmp_path / "homing.db", node=0)
+        await SqliteWriterProcess.open(tmp_path / "homing.db", node=0)
     await writer.close()
     again, _, _ = await opened(tmp_path / "homing.db")
     await again.close()
@@ -106,7 +106,7 @@ async def published(flow: FlowStore, event: NewEvent, number: int, version: int)
     return receipt
 
 
-async def test_when_the_child_alone_is_killed_the_next_call_starts_another(tmp_path: Path) -> None:
+async def test_when_the_worker_alone_is_killed_the_next_call_starts_another(tmp_path: Path) -> None:
     writer, flow, _ = await opened(tmp_path / "homing.db")
     event = Maker().event()
     assert (await published(flow, event, 1, 0)).new
@@ -127,7 +127,7 @@ async def test_closed_it_starts_no_other(tmp_path: Path) -> None:
     assert writer.process is last
 
 
-async def test_a_child_that_does_not_end_in_time_is_ended_and_leaves_the_file(
+async def test_a_worker_that_does_not_end_in_time_is_ended_and_leaves_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, flow, _ = await opened(tmp_path / "homing.db")
@@ -135,7 +135,7 @@ async def test_a_child_that_does_not_end_in_time_is_ended_and_leaves_the_file(
     assert (await published(flow, event, 1, 0)).new
     assert writer.process is not None
     os.kill(writer.process.pid, signal.SIGSTOP)
-    monkeypatch.setattr("homing.store.child.CLOSE_S", 0.01)
+    monkeypatch.setattr("homing.store.process.worker.CLOSE_S", 0.01)
     await writer.close()
     assert writer.process.returncode == -signal.SIGKILL
     again, flow, _ = await opened(tmp_path / "homing.db")
@@ -220,6 +220,10 @@ async def test_a_row_that_is_refused_fails_its_own_call_alone(tmp_path: Path) ->
     await writer.close()
 
 
+def _call(method: str) -> Call:
+    return Call(1, "flow", method, (), {})
+
+
 @pytest.mark.parametrize(
     ("come", "together"),
     [
@@ -237,29 +241,29 @@ def test_publishes_go_first_and_each_large_call_has_its_own_commit(
     come: str, together: list[str]
 ) -> None:
     methods = {"p": "publish", "s": "settle", "d": "due", "l": "last_id"}
-    waiting: list[Call] = [("flow", methods[letter], (), {}) for letter in come]
+    waiting: list[Call] = [_call(methods[letter]) for letter in come]
     shares: list[str] = []
     share: list[Call] = []
     while waiting:
         share = take_share(waiting, share)
-        shares.append("".join(call[1][0] for call in share))
+        shares.append("".join(call.method[0] for call in share))
     assert shares == together
 
 
 def test_publishes_that_never_end_leave_every_other_commit_to_the_rest() -> None:
-    publish: Call = ("flow", "publish", (), {})
-    waiting: list[Call] = [("flow", method, (), {}) for method in ("settle", "due", "last_id")]
+    publish = _call("publish")
+    waiting: list[Call] = [_call(method) for method in ("settle", "due", "last_id")]
     share: list[Call] = []
     written = ""
     for _ in range(6):
         waiting.append(publish)  # The next one is there before the last one is written.
         share = take_share(waiting, share)
-        written += "".join(call[1][0] for call in share)
+        written += "".join(call.method[0] for call in share)
     assert written.replace("pp", "p") == "pspdpl"
 
 
 async def test_a_publish_overtakes_outcomes_that_wait_to_be_written(tmp_path: Path) -> None:
-    """The child is stopped while the calls come, so it finds all of them at once."""
+    """The worker is stopped while the calls come, so it finds all of them at once."""
     writer, flow, admin = await opened(tmp_path / "homing.db")
     make = Maker()
     endpoint = make.endpoint()

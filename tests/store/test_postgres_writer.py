@@ -1,4 +1,4 @@
-"""The scribe: it writes what the store writes, and its end loses and doubles nothing."""
+"""The PostgreSQL writer process writes what the store does; its death loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from homing.ports import Receipt, SettleBatch
 from homing.server.database import open_stores
 from homing.server.settings import Settings
 from homing.store.postgres import Place, PostgresDb
-from homing.store.scribe import Scribe, ScribedFlow
+from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.tx import AlreadyWritten
 from postgres import Server
 from store.build import NOW
@@ -44,18 +44,18 @@ WRITTEN = (
 
 
 class Office:
-    """A scene whose publishes and settles are written by a scribe."""
+    """A scene whose publishes and settles run in the writer process."""
 
     def __init__(self, db: PostgresDb, watcher: Any) -> None:
         self.db, self.watcher = db, watcher
-        self.scribe = Scribe(db.place, node=0)
+        self.writer = PostgresWriterProcess(db.place, node=0)
         self.scene = Scene(db)
-        self.scene.flow = self.flow = ScribedFlow(db, self.scribe, node=0)
+        self.scene.flow = self.flow = OffloadedFlow(db, self.writer, node=0)
 
     @property
     def child(self) -> subprocess.Popen[bytes]:
-        assert self.scribe.process is not None
-        return self.scribe.process
+        assert self.writer.process is not None
+        return self.writer.process
 
     def kill(self) -> None:
         self.child.send_signal(signal.SIGKILL)
@@ -97,7 +97,7 @@ async def office(postgres: Server) -> AsyncIterator[Office]:
     await office.scene.begin()
     yield office
     await watcher.close()
-    await office.scribe.close()
+    await office.writer.close()
     await db.close()
 
 
@@ -171,15 +171,15 @@ def test_errors_survive_the_way_between_processes_word_for_word(error: HomingErr
 
 async def test_a_server_that_is_away_is_told_of_each_call(postgres: Server) -> None:
     place = Place(postgres.dsn("nobody-made-this"), "homing", False, {}, 1)
-    scribe = Scribe(place, node=0)
+    writer = PostgresWriterProcess(place, node=0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
-            await scribe.call("publish", [], catalog_version=0, number=1)
+            await writer.call("flow", "publish", [], catalog_version=0, number=1)
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
-            await scribe.call("settle", SettleBatch(number=1))
-    assert scribe.process is not None
-    assert scribe.process.poll() is None  # It is the same all the time.
-    await scribe.close()
+            await writer.call("flow", "settle", SettleBatch(number=1))
+    assert writer.process is not None
+    assert writer.process.poll() is None  # It is the same all the time.
+    await writer.close()
 
 
 async def test_a_settle_that_is_held_up_holds_up_no_publish(office: Office) -> None:
@@ -259,12 +259,12 @@ async def test_killed_after_the_commit_the_batch_is_known(office: Office) -> Non
     await office.settled_once()
 
 
-async def test_killed_when_idle_both_lines_begin_again(office: Office) -> None:
+async def test_killed_when_idle_the_next_calls_start_one_worker(office: Office) -> None:
     await office.scene.deliver(1)
     first = office.child
     office.kill()
     async with asyncio.timeout(30):
-        while any(line.transport is not None for line in office.scribe._lines.values()):
+        while office.writer._connection.is_open:
             await asyncio.sleep(0)
 
     batch, new = await asyncio.gather(office.batch(), office.batch())  # One child for both.
@@ -281,7 +281,7 @@ async def test_what_was_asked_is_done_before_it_ends(office: Office) -> None:
     await office.holding_commits()
     settling = asyncio.create_task(office.flow.settle(batch))
     await office.waits("advisory")
-    closing = asyncio.create_task(office.scribe.close())
+    closing = asyncio.create_task(office.writer.close())
     await asyncio.sleep(0)
     await office.let_go()
 
@@ -305,13 +305,13 @@ def _state(pid: int) -> str:
 _PARENT = """
 import asyncio, contextlib
 from homing.store.postgres import Place
-from homing.store.scribe import Scribe
+from homing.store.process.postgres_writer import PostgresWriterProcess
 
 async def main():
-    scribe = Scribe(Place("no address", "homing", False, {}, 1), node=0)
+    writer = PostgresWriterProcess(Place("no address", "homing", False, {}, 1), node=0)
     with contextlib.suppress(RuntimeError):
-        await scribe.call("publish", [], catalog_version=0, number=1)
-    print(scribe.process.pid, flush=True)
+        await writer.call("flow", "publish", [], catalog_version=0, number=1)
+    print(writer.process.pid, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -355,12 +355,12 @@ async def test_the_list_of_processes_does_not_show_the_password(
     monkeypatch.setenv("HOMING_DATABASE_URL", dsn)
     stores = await open_stores(Settings(data=str(tmp_path), database_url=dsn))
     try:
-        assert isinstance(stores.flow, ScribedFlow)
+        assert isinstance(stores.flow, OffloadedFlow)
         await stores.flow.publish([], catalog_version=0, number=1)
-        child = stores.flow._scribe.process
+        child = stores.flow._writer.process
         assert child is not None
         shown = _words(child.pid)
-        assert b"homing.store.scribe" in shown
+        assert b"homing.store.process.postgres_writer" in shown
         assert b"PATH=" in shown
         assert b"sesame" not in shown
     finally:
@@ -371,5 +371,5 @@ async def test_the_list_of_processes_does_not_show_the_password(
 async def test_commits_may_stay_in_the_loop(postgres: Server, tmp_path: Path) -> None:
     dsn = await postgres.make()
     stores = await open_stores(Settings(data=str(tmp_path), database_url=dsn, writer="inline"))
-    assert not isinstance(stores.flow, ScribedFlow)
+    assert not isinstance(stores.flow, OffloadedFlow)
     await stores.close()

@@ -1,0 +1,1 @@
+"""Worker processes of the store: ``worker`` is the mechanism, the two writers are its users."""

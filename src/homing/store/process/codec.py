@@ -1,0 +1,127 @@
+"""Calls and replies as bytes, on the connection between the server and a worker process.
+
+A frame is its length, the number of its call, its kind, and its content. Publish and settle, which
+carry nearly all of the data, are msgpack of the model's own structs, several times cheaper than
+pickling them; everything else is pickled. Both ends are the same program.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
+
+START = 0  # the number of the call that starts a worker; calls of the store begin with 1
+
+_HEAD = struct.Struct("!QQB")
+_PICKLED, _PUBLISH, _SETTLE = range(3)
+_KINDS = {("flow", "publish"): _PUBLISH, ("flow", "settle"): _SETTLE}
+
+
+class Call(NamedTuple):
+    """A method of a store port with its arguments."""
+
+    number: int
+    port: str
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Reply(NamedTuple):
+    """What the call of this number returned, or the error that it raised."""
+
+    number: int
+    is_error: bool
+    value: Any
+
+
+class _Publish(Struct, array_like=True):
+    requests: list[list[NewEvent]]
+    catalog_version: int
+    number: int
+
+
+_encode = Encoder().encode
+_decode_publish = Decoder(_Publish).decode
+_decode_settle = Decoder(SettleBatch).decode
+_decode_receipts = Decoder(list[list[Receipt] | Refusal]).decode
+_decode_ids = Decoder(frozenset[int]).decode
+
+
+def _frame(number: int, kind: int, content: bytes) -> bytes:
+    return _HEAD.pack(len(content), number, kind) + content
+
+
+def encode_call(call: Call) -> bytes:
+    number, port, method, args, kwargs = call
+    kind = _KINDS.get((port, method), _PICKLED)
+    if kind == _PUBLISH:
+        return _frame(number, kind, _encode(_Publish(*args, **kwargs)))
+    if kind == _SETTLE:
+        return _frame(number, kind, _encode(*args, **kwargs))
+    return _frame(number, kind, pickle.dumps(call[1:], protocol=5))
+
+
+def _decode_call(number: int, kind: int, content: memoryview) -> Call:
+    if kind == _PUBLISH:
+        it = _decode_publish(content)
+        versions = {"catalog_version": it.catalog_version, "number": it.number}
+        return Call(number, "flow", "publish", (it.requests,), versions)
+    if kind == _SETTLE:
+        return Call(number, "flow", "settle", (_decode_settle(content),), {})
+    return Call(number, *pickle.loads(content))  # noqa: S301 - our parent wrote it
+
+
+def encode_reply(call: Call, value: object) -> bytes:
+    kind = _KINDS.get((call.port, call.method), _PICKLED)
+    if kind == _PICKLED:
+        return _frame(call.number, kind, pickle.dumps((False, value), protocol=5))
+    return _frame(call.number, kind, _encode(value))
+
+
+def encode_error(number: int, error: Exception) -> bytes:
+    return _frame(number, _PICKLED, pickle.dumps((True, error), protocol=5))
+
+
+def _decode_reply(number: int, kind: int, content: memoryview) -> Reply:
+    if kind == _PUBLISH:
+        return Reply(number, False, _decode_receipts(content))
+    if kind == _SETTLE:
+        return Reply(number, False, _decode_ids(content))
+    return Reply(number, *pickle.loads(content))  # noqa: S301 - our child wrote it
+
+
+class Frames:
+    """The bytes received so far; whole frames are taken off them."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._data += data
+
+    def calls(self) -> Iterator[Call]:
+        for frame in self._whole():
+            yield _decode_call(*frame)
+
+    def replies(self) -> Iterator[Reply]:
+        for frame in self._whole():
+            yield _decode_reply(*frame)
+
+    def _whole(self) -> Iterator[tuple[int, int, memoryview]]:
+        """Contents are copies: decoded values may refer to them."""
+        while len(self._data) >= _HEAD.size:
+            length, number, kind = _HEAD.unpack_from(self._data)
+            end = _HEAD.size + length
+            if len(self._data) < end:
+                return
+            content = bytes(memoryview(self._data)[_HEAD.size : end])
+            del self._data[:end]
+            yield number, kind, memoryview(content)

@@ -1,0 +1,118 @@
+"""The PostgreSQL writer process: publish and settle run beside the event loop.
+
+A publish is nine round trips to the server, and in a busy loop each waits for its turn; making and
+encoding the rows takes a third of that loop's time. Here the loop sends each batch in one piece to
+a worker process, which writes it. Publishes are written one after the other, and so are settles;
+neither waits for the other. All other operations stay on the server's own connections.
+
+The worker connects when it must, so while the database is away each call raises StoreUnavailable.
+If the worker ends after it has committed a batch and before it has replied, the next worker
+recognises the batch by its mark, which is the same in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import asyncpg
+import uvloop
+
+from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
+from homing.store.flow import Flow
+from homing.store.postgres import WRITING_CONNECTIONS, Place, PostgresDb
+from homing.store.process.codec import Call, Frames, encode_reply
+from homing.store.process.worker import (
+    RECEIVE_BYTES,
+    WorkerProcess,
+    begin_worker,
+    encode_failure,
+)
+
+_METHODS = ("publish", "settle")
+
+
+class PostgresWriterProcess(WorkerProcess):
+    """The server's side."""
+
+    def __init__(
+        self, place: Place, *, node: int, environ: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__("homing.store.process.postgres_writer", place, node, environ=environ)
+
+
+class OffloadedFlow(Flow):
+    """``Flow`` whose publish and settle run in the writer process."""
+
+    def __init__(self, db: PostgresDb, writer: PostgresWriterProcess, *, node: int) -> None:
+        super().__init__(db, node)
+        self._writer = writer
+
+    async def publish(
+        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+    ) -> list[list[Receipt] | Refusal]:
+        replies = await self._writer.call(
+            "flow", "publish", requests, catalog_version=catalog_version, number=number
+        )
+        return cast("list[list[Receipt] | Refusal]", replies)
+
+    async def settle(self, batch: SettleBatch) -> frozenset[int]:
+        return cast("frozenset[int]", await self._writer.call("flow", "settle", batch))
+
+
+# --- the worker's side ----------------------------------------------------------------------
+
+
+async def _reply(flow: Flow, call: Call) -> bytes:
+    try:
+        return encode_reply(call, await getattr(flow, call.method)(*call.args, **call.kwargs))
+    except Exception as error:  # noqa: BLE001 - a bug is raised where the call was made
+        return encode_failure(call, error, driver_error=asyncpg.PostgresError)
+
+
+async def _serve(connection: socket.socket, frames: Frames, flow: Flow) -> None:
+    """Run calls until the parent closes the connection."""
+    loop = asyncio.get_running_loop()
+    connection.setblocking(False)
+    sending = asyncio.Lock()
+    queues = {method: asyncio.Queue[Call | None]() for method in _METHODS}
+
+    async def run_in_order(queue: asyncio.Queue[Call | None]) -> None:
+        while (call := await queue.get()) is not None:
+            reply = await _reply(flow, call)
+            async with sending:
+                await loop.sock_sendall(connection, reply)
+
+    async def receive() -> None:
+        while True:
+            for call in frames.calls():
+                queues[call.method].put_nowait(call)
+            data = await loop.sock_recv(connection, RECEIVE_BYTES)
+            if not data:
+                break
+            frames.add(data)
+        for queue in queues.values():
+            queue.put_nowait(None)
+
+    with contextlib.suppress(ConnectionError):  # The parent was killed.
+        await asyncio.gather(receive(), *map(run_in_order, queues.values()))
+
+
+async def _write(connection: socket.socket, frames: Frames, place: Place, node: int) -> None:
+    db = PostgresDb.at(place, hot=WRITING_CONNECTIONS)
+    await _serve(connection, frames, Flow(db, node=node))
+    await db.close()
+
+
+def main(fd: str) -> None:
+    connection, frames, (place, node) = begin_worker(fd)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_write(connection, frames, place, node))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
