@@ -224,7 +224,7 @@ BUGS = [
     # --- settling
     _bug(
         "a row that waits is not told to the dispatcher",
-        (f"{SETTLE}._apply_part", "self._dispatcher.in_store(row)", "pass"),
+        (f"{SETTLE}._apply", "self._dispatcher.in_store(row)", "pass"),
     ),
     _bug(
         "each try to settle has a number of its own",
