@@ -43,7 +43,7 @@ THREADS = {"MainThread": "the event loop", "homing-writer": "the writer's thread
 LOADS = {"c": (BATCH, BATCH_CONNECTIONS), "d": (1, SINGLE_CONNECTIONS)}
 _FRAME = re.compile(r"(?P<name>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 _THREAD = re.compile(r"thread \((?P<id>\d+)\): (?P<name>.*)$")
-_AROUND = ("homing/cli/", "homing/server/wiring.py", "uvicorn/server.py")
+_AROUND = ("homing/cli/", "homing/server/", "uvicorn/server.py")
 _STORE = "homing/store/sqlite.py"  # one function runs all statements: its caller tells which
 
 

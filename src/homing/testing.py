@@ -27,8 +27,8 @@ from homing.client import Homing
 from homing.engine.engine import Engine
 from homing.net.clock import SystemClock
 from homing.ports import ClockState
-from homing.server.settings import Settings
-from homing.server.wiring import serving
+from homing.server.serve import serving
+from homing.server.settings import DeliverySettings, ListenSettings, ReachSettings, Settings
 
 KEY = "hk_key-of-a-server-for-tests"
 SETTLE_TIMEOUT_S = 30.0
@@ -143,7 +143,11 @@ class HomingServer:
 @contextmanager
 def running_server(settings: Settings | None = None) -> Iterator[HomingServer]:
     """A server with these settings; by default on a free port, and free to send to this machine."""
-    settings = settings or Settings(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
+    settings = settings or Settings(
+        listen=ListenSettings(address="127.0.0.1:0"),
+        reach=ReachSettings(allow_loopback=True),
+        delivery=DeliverySettings(grace_ms=1_000),
+    )
     ready: Future[tuple[HomingServer, Callable[[], None]]] = Future()
 
     def run() -> None:

@@ -21,7 +21,7 @@ PAYLOAD = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 def server() -> Iterator[HomingServer]:
     """One that disables after a few failures."""
     rules = HealthRules(rate_after_attempts=3)
-    settings = Settings(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000, health=rules)
+    settings = Settings.of(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000, health=rules)
     with running_server(settings) as server:
         yield server
 

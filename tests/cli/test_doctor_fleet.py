@@ -23,7 +23,7 @@ def test_the_fleet_is_told_with_its_leases_vacuum_days_and_clock(postgres: Serve
         return dsn
 
     dsn = asyncio.run(prepare())
-    found = {it.name: it for it in check_fleet(Settings(database_url=dsn))}
+    found = {it.name: it for it in check_fleet(Settings.of(database_url=dsn))}
     assert found["fleet"].sentence == "Buckets: here:1 (both) 256."
     assert {it.verdict for it in found.values()} == {Verdict.WELL}
     assert found["days"].sentence == "Parts are made for 2 days ahead."
@@ -40,7 +40,7 @@ def test_nobody_who_delivers_is_wrong(postgres: Server) -> None:
         return dsn
 
     dsn = asyncio.run(prepare())
-    found = {it.name: it for it in check_fleet(Settings(database_url=dsn))}
+    found = {it.name: it for it in check_fleet(Settings.of(database_url=dsn))}
     assert found["fleet"].verdict is Verdict.WRONG
 
 

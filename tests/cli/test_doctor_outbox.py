@@ -13,7 +13,7 @@ from homing.store.outbox import install_sqlite
 
 
 def _settings(tmp_path: Path) -> Settings:
-    return Settings(outbox_url=f"sqlite:{tmp_path / 'shop.db'}")
+    return Settings.of(outbox_url=f"sqlite:{tmp_path / 'shop.db'}")
 
 
 def test_without_an_outbox_there_is_nothing_to_look_at() -> None:

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlencode
 
+from homing.server.serve import serving
 from homing.server.settings import Settings
-from homing.server.wiring import serving
 from postgres import Server
 
 KEY = "hk_fleet-sessions-key-0123"
@@ -70,7 +70,7 @@ async def _story(dsn: str, folder: Path) -> None:
             (
                 await stack.enter_async_context(
                     serving(
-                        Settings(
+                        Settings.of(
                             data=str(folder),  # with the key that encrypts
                             database_url=dsn,
                             listen="127.0.0.1:0",

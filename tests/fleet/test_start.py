@@ -65,7 +65,7 @@ async def _waits_until_it_is_there(server: Server, folder: Path) -> None:
         assert published.status == 202
         log = (folder / "both-0.log").read_text()
         assert "waiting for the database: it does not answer" in log
-        assert "the database is there" in log
+        assert "the database answers" in log
     finally:
         assert await process.end() == 0
 

@@ -61,7 +61,7 @@ def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
         pass
     stranger = Terminal(tmp_path / "second", more=more)  # It has another key for the secrets.
     refused = stranger.run("serve")
-    assert (refused.code, "sealed with the key" in refused.err) == (2, True), refused.err
+    assert (refused.code, "encrypted with the key" in refused.err) == (2, True), refused.err
     facts = asyncio.run(look_at_fleet(address))
     assert facts.crew == ()
     assert facts.free == BUCKETS

@@ -171,9 +171,9 @@ def _cut_short() -> list[Hostile]:
     close, reset, hold = End.CLOSE, End.RESET, End.HOLD
     closed, timeout = Failure.CLOSED, Failure.TIMEOUT
     return [
-        Hostile("empty", (), close, closed, "no answer"),
-        Hostile("reset_at_once", (), reset, Failure.RESET, "no answer"),
-        Hostile("silence", (), hold, timeout, "no answer"),
+        Hostile("empty", (), close, closed, "no response"),
+        Hostile("reset_at_once", (), reset, Failure.RESET, "no response"),
+        Hostile("silence", (), hold, timeout, "no response"),
         Hostile("half_status", (b"HTTP/1.1 20",), close, closed, "the head never ended"),
         Hostile("half_head", (H + b"content-le",), close, closed, "the head never ended"),
         Hostile("half_head_reset", (H + b"content-le",), reset, Failure.RESET, "the same"),

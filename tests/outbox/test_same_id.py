@@ -13,14 +13,14 @@ from homing.client import AsyncHoming
 from homing.engine.relay import NotNow, PublishRows, Relay, RelayOptions
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow, ViewStore
+from homing.server.serve import serving
 from homing.server.settings import Settings
-from homing.server.wiring import serving
 from homing.store.outbox import open_outbox
 from homing.web.relay import publish_here
 from outbox.application import Application, application
 
 KEY = "hk_same-id-test-key-0123"
-SETTINGS = Settings(listen="127.0.0.1:0", grace_ms=1_000)
+SETTINGS = Settings.of(listen="127.0.0.1:0", grace_ms=1_000)
 
 
 class Target:

@@ -24,7 +24,7 @@ GOOD = {"fieldName": "a", "fieldValue": 1}
         ([{**GOOD, "comparison": "EQ"}], "AND", {"filters[0].comparison": "one of eq, ne"}),
         ([{**GOOD, "comparison": 1}], "AND", {"filters[0].comparison": "one of eq, ne"}),
         ([{**GOOD, "state": "new"}], "AND", {"filters[0].state": "newState or oldState"}),
-        ([{**GOOD, "colour": 1}], "AND", {"filters[0].colour": "not known here"}),
+        ([{**GOOD, "colour": 1}], "AND", {"filters[0].colour": "is unknown"}),
         ([{"field": "amount", "value": 1}], "AND", {"filters[0].field": "must begin with data."}),
         ([{**GOOD, "fieldName": ""}], "AND", {"filters[0].fieldName": "1 to 256"}),
         ([{**GOOD, "fieldName": "a" * 257}], "AND", {"filters[0].fieldName": "1 to 256"}),

@@ -105,10 +105,10 @@ def test_of_what_was_removed_nothing_is_left_and_the_rest_stays() -> None:
     index.remove(1)
     index.remove(2)
     assert ids(index.match("acme", "a")) == ids(index.match("acme", "b.c")) == [3]
-    shelf = index._shelves["acme"]
-    assert (shelf.exact, shelf.prefix, shelf.all) == ({"a": [other]}, {"b": [other]}, [])
+    own = index._by_tenant["acme"]
+    assert (own.exact, own.prefix, own.all) == ({"a": [other]}, {"b": [other]}, [])
     index.remove(3)
-    assert index._shelves == {}  # Tenants come and go; what is empty is not kept.
+    assert index._by_tenant == {}  # Tenants come and go; what is empty is not kept.
 
 
 @pytest.mark.parametrize("pattern", ["a", "a.*", "*"])

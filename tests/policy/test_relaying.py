@@ -32,7 +32,7 @@ def test_what_is_named_stands_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failures", "after_s", "chance", "pause"),
+    ("failures", "after_s", "random", "pause"),
     [
         (0, None, 1.0, 0.1),
         (0, None, 0.0, 0.05),
@@ -43,9 +43,9 @@ def test_what_is_named_stands_alone() -> None:
     ],
 )
 def test_pauses_grow_and_honour_retry_after(
-    failures: int, after_s: float | None, chance: float, pause: float
+    failures: int, after_s: float | None, random: float, pause: float
 ) -> None:
-    assert pause_s(failures, retry_after_s=after_s, chance=chance) == pytest.approx(pause)
+    assert pause_s(failures, retry_after_s=after_s, random=random) == pytest.approx(pause)
 
 
 def test_the_reason_forgets_the_place_in_the_batch() -> None:

@@ -181,17 +181,17 @@ def test_retry_after_moves_the_retry_and_it_stays_the_same_retry(
 
 
 @pytest.mark.parametrize(
-    ("chance", "extra"),
+    ("random", "extra"),
     [
-        pytest.param(0.0, 0, id="no chance adds nothing"),
-        pytest.param(0.5, 30 * SECOND, id="half a chance of half the wait since retry 1"),
+        pytest.param(0.0, 0, id="zero adds nothing"),
+        pytest.param(0.5, 30 * SECOND, id="half of half the wait since retry 1"),
         pytest.param(0.999, 59_940, id="nearly all of it"),
     ],
 )
-def test_jitter_adds_a_part_of_the_wait_since_the_retry_before(chance: float, extra: int) -> None:
+def test_jitter_adds_a_part_of_the_wait_since_the_retry_before(random: float, extra: int) -> None:
     schedule = a_schedule(jitter=0.5)
     waiting = a_delivery(t0=NOW, retry=1, attempts=1)
-    row = retry.after_failure(waiting, schedule, now=NOW + MINUTE, enabled_since=0, chance=chance)
+    row = retry.after_failure(waiting, schedule, now=NOW + MINUTE, enabled_since=0, random=random)
     assert row is not None
     assert row.due_at == NOW + 3 * MINUTE + extra
 
@@ -199,7 +199,7 @@ def test_jitter_adds_a_part_of_the_wait_since_the_retry_before(chance: float, ex
 def test_jitter_never_leaves_the_window() -> None:
     waiting = a_delivery(t0=NOW, retry=2, attempts=2)
     row = retry.after_failure(
-        waiting, a_schedule(jitter=1.0), now=NOW + 3 * MINUTE, enabled_since=0, chance=0.9
+        waiting, a_schedule(jitter=1.0), now=NOW + 3 * MINUTE, enabled_since=0, random=0.9
     )
     assert row is not None
     assert row.due_at == NOW + 7 * MINUTE

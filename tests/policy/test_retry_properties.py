@@ -52,7 +52,7 @@ def test_every_life_of_a_delivery_keeps_to_its_schedule(
 ) -> None:
     row = a_delivery(expires_at=retry.window_end(NOW, schedule))
     now = NOW
-    for kind, late, chance, asked in moves:
+    for kind, late, random, asked in moves:
         now = max(now, row.due_at) + late
         before = row
         if kind == "ours":
@@ -74,7 +74,7 @@ def test_every_life_of_a_delivery_keeps_to_its_schedule(
             schedule,
             now=now,
             enabled_since=NOW + enabled,
-            chance=chance,
+            random=random,
             retry_after_at=None if asked is None else now + asked,
         )
         if after is None:
@@ -99,11 +99,11 @@ def assert_not_early(row: Delivery, schedule: Schedule, *, now: int) -> None:
 
 
 @given(schedules(), st.integers(0, 60 * HOUR), CHANCE)
-def test_jitter_only_adds(schedule: Schedule, failed_after: int, chance: float) -> None:
+def test_jitter_only_adds(schedule: Schedule, failed_after: int, random: float) -> None:
     waiting = a_delivery(t0=NOW, retry=1, attempts=1)
     now = NOW + failed_after
     plain = retry.after_failure(waiting, schedule, now=now, enabled_since=0)
-    jittered = retry.after_failure(waiting, schedule, now=now, enabled_since=0, chance=chance)
+    jittered = retry.after_failure(waiting, schedule, now=now, enabled_since=0, random=random)
     assert (plain is None) == (jittered is None)
     if plain is not None and jittered is not None:
         assert plain.due_at <= jittered.due_at <= plain.expires_at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homing.model import Secret
-from homing.policy.rotation import LIVE_MOST, live, rotated
+from homing.policy.rotation import LIVE_MAX, live, rotated
 from policy.build import HOUR, NOW
 
 
@@ -33,7 +33,7 @@ def test_a_secret_that_is_given_again_is_the_new_one() -> None:
 
 def test_of_too_many_the_oldest_end_at_once() -> None:
     secrets: tuple[Secret, ...] = (Secret("0"),)
-    for number in range(1, LIVE_MOST + 3):
+    for number in range(1, LIVE_MAX + 3):
         secrets = rotated(secrets, str(number), now=NOW, overlap_ms=HOUR)
-    newest = LIVE_MOST + 2
-    assert [one.value for one in secrets] == [str(newest - age) for age in range(LIVE_MOST)]
+    newest = LIVE_MAX + 2
+    assert [one.value for one in secrets] == [str(newest - age) for age in range(LIVE_MAX)]

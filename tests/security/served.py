@@ -69,7 +69,7 @@ async def until_end(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     """A server on a free port."""
-    settings = Settings(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
+    settings = Settings.of(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
     with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
         async with running(settings, admin_key=KEY, in_memory=True) as house:
             server = _Server(house.config)

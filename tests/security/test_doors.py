@@ -79,7 +79,7 @@ async def world(patch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[World]:
     patch.setattr(dial, "_connect_to", here.connect)
     resolver = Resolver(getaddrinfo=here.getaddrinfo)
     patch.setattr(wiring, "HttpSender", partial(HttpSender, resolver=resolver))
-    settings = Settings(grace_ms=5_000, policies={"quick": _schedule(quick)}, **more)
+    settings = Settings.of(grace_ms=5_000, policies={"quick": _schedule(quick)}, **more)
     async with wiring.running(settings, admin_key=KEY, in_memory=True) as house:
         here.client.app = house.config.app  # type: ignore[assignment]
         yield here

@@ -14,35 +14,35 @@ from homing.errors import BadSetting
 from homing.policy.seal_keys import key_id
 from homing.server.database import open_stores
 from homing.server.encryption_key import sealer_of
-from homing.server.settings import SEAL_FILE, Settings, load_settings
+from homing.server.settings import ENCRYPTION_KEY_FILE, Settings, load_settings
 
 KEYS = [b64encode(bytes([fill]) * 32).decode() for fill in (1, 2)]
 
 
 def settings_at(place: Path, **more: str) -> Settings:
-    return Settings(data=str(place), writer="inline", **more)  # type: ignore[arg-type]
+    return Settings.of(data=str(place), writer="inline", **more)
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "data")
     first = sealer_of(settings)
-    file = tmp_path / "data" / SEAL_FILE
+    file = tmp_path / "data" / ENCRYPTION_KEY_FILE
     assert file.stat().st_mode & 0o777 == 0o600
     assert sealer_of(settings).ids == first.ids
-    assert [path.name for path in file.parent.iterdir()] == [SEAL_FILE]
+    assert [path.name for path in file.parent.iterdir()] == [ENCRYPTION_KEY_FILE]
     assert sealer_of(settings_at(tmp_path / "other")).ids != first.ids
 
 
 def test_a_mode_that_lets_others_read_is_mended(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     ids = sealer_of(settings).ids
-    (tmp_path / SEAL_FILE).chmod(0o644)
+    (tmp_path / ENCRYPTION_KEY_FILE).chmod(0o644)
     assert sealer_of(settings).ids == ids
-    assert (tmp_path / SEAL_FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / ENCRYPTION_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_key_is_not_replaced(tmp_path: Path) -> None:
-    file = tmp_path / SEAL_FILE
+    file = tmp_path / ENCRYPTION_KEY_FILE
     file.write_text("damaged\n")
     with pytest.raises(BadSetting, match="damaged") as caught:
         sealer_of(settings_at(tmp_path))
@@ -52,7 +52,7 @@ def test_a_damaged_key_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(KEYS[0])
-    os.symlink(tmp_path / "elsewhere", tmp_path / SEAL_FILE)
+    os.symlink(tmp_path / "elsewhere", tmp_path / ENCRYPTION_KEY_FILE)
     with pytest.raises(BadSetting, match="cannot be used"):
         sealer_of(settings_at(tmp_path))
 
@@ -60,7 +60,7 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
 def test_a_set_key_is_used_and_never_repeated(tmp_path: Path) -> None:
     sealer = sealer_of(settings_at(tmp_path, secret_key=",".join(KEYS)))
     assert sealer.ids == (key_id(bytes([1]) * 32), key_id(bytes([2]) * 32))
-    assert not (tmp_path / SEAL_FILE).exists()
+    assert not (tmp_path / ENCRYPTION_KEY_FILE).exists()
     with pytest.raises(BadSetting) as caught:
         load_settings({}, config=None, environ={"HOMING_SECRET_KEY": KEYS[0][:-4]})
     assert KEYS[0][:-4] not in str(caught.value)
@@ -70,15 +70,17 @@ def test_a_set_key_is_used_and_never_repeated(tmp_path: Path) -> None:
 async def test_a_database_with_other_keys_stops_the_start(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     await (await open_stores(settings)).close()
-    kept = (tmp_path / SEAL_FILE).read_text()
-    (tmp_path / SEAL_FILE).unlink()
-    with pytest.raises(BadSetting, match="sealed with the key") as caught:
+    kept = (tmp_path / ENCRYPTION_KEY_FILE).read_text()
+    (tmp_path / ENCRYPTION_KEY_FILE).unlink()
+    with pytest.raises(BadSetting, match="encrypted with the key") as caught:
         await open_stores(settings)
     assert kept.strip() not in str(caught.value)
-    assert not (tmp_path / SEAL_FILE).exists()  # What was made for nothing is not left.
-    (tmp_path / SEAL_FILE).write_text(f"{KEYS[0]}\n{kept}")  # a new one first, the old one after
+    assert not (tmp_path / ENCRYPTION_KEY_FILE).exists()  # What was made for nothing is not left.
+    (tmp_path / ENCRYPTION_KEY_FILE).write_text(
+        f"{KEYS[0]}\n{kept}"
+    )  # a new one first, the old one after
     await (await open_stores(settings)).close()
-    (tmp_path / SEAL_FILE).write_text(KEYS[0])
+    (tmp_path / ENCRYPTION_KEY_FILE).write_text(KEYS[0])
     await (await open_stores(settings)).close()
 
 
@@ -92,7 +94,7 @@ def test_the_doctor_looks_at_the_key(tmp_path: Path) -> None:
     assert verdict() is Verdict.UNKNOWN
     sealer_of(settings)
     assert verdict() is Verdict.WELL
-    file = tmp_path / "data" / SEAL_FILE
+    file = tmp_path / "data" / ENCRYPTION_KEY_FILE
     file.chmod(0o640)
     assert verdict() is Verdict.WRONG
     file.chmod(0o600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,8 @@ def wrong(text: str = "", **environ: str) -> str:
 def test_without_anything_the_defaults_hold() -> None:
     settings = load_settings(environ={"PATH": "/bin", "OTHER": "x"})
     assert settings == Settings()
-    assert (settings.host, settings.port) == ("127.0.0.1", 8700)
-    assert settings.retention_ms == 30 * 86_400_000
+    assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8700)
+    assert settings.database.retention_ms == 30 * 86_400_000
 
 
 def test_the_defaults_are_within_their_own_ranges() -> None:
@@ -47,7 +49,11 @@ def test_the_file_then_the_environment_then_flags() -> None:
     Path("homing.toml").write_text("fresh_slots = 100\nretry_slots = 100\nendpoint_slots = 10\n")
     environ = {"HOMING_RETRY_SLOTS": "200", "HOMING_ENDPOINT_SLOTS": "20"}
     settings = load_settings({"endpoint_slots": "30", "node": None}, environ=environ)
-    slots = (settings.fresh_slots, settings.retry_slots, settings.endpoint_slots)
+    slots = (
+        settings.delivery.fresh_slots,
+        settings.delivery.retry_slots,
+        settings.delivery.endpoint_slots,
+    )
     assert slots == (100, 200, 30)
 
 
@@ -59,12 +65,75 @@ def test_a_file_that_is_named_must_be_there() -> None:
 
 def test_an_ipv6_address_is_listened_on() -> None:
     settings = load_settings(environ={"HOMING_LISTEN": "[::1]:80"})
-    assert (settings.host, settings.port) == ("::1", 80)
+    assert (settings.listen.host, settings.listen.port) == ("::1", 80)
 
 
 @pytest.mark.parametrize("listen", ["8700", "a:b", "a:70000", "::1:80", ":80", ""])
 def test_another_address_stops_the_start(listen: str) -> None:
     assert "HOMING_LISTEN" in wrong(HOMING_LISTEN=listen)
+
+
+GIVEN = {  # Every key that there is, with a value that is not its default. No key may go away.
+    "allow_networks": ("10.0.0.0/8", ("10.0.0.0/8",), "reach.allow_networks"),
+    "allow_hosts": ("hooks.internal", ("hooks.internal",), "reach.allow_hosts"),
+    "allow_loopback": ("true", True, "reach.allow_loopback"),
+    "allow_metadata": ("true", True, "reach.allow_metadata"),
+    "allow_ports": ("443", ("443",), "reach.allow_ports"),
+    "deny_ports": ("22", ("22",), "reach.deny_ports"),
+    "writer": ("thread", "thread", "database.writer"),
+    "role": ("api", "api", "fleet.role"),
+    "lease_ms": ("2000", 2000, "fleet.lease_ms"),
+    "listen_url": ("postgresql://h/db", "postgresql://h/db", "database.listen_url"),
+    "pooled": ("true", True, "database.pooled"),
+    "secret_key": ("k" * 43, "k" * 43, "security.secret_key"),
+    "publish_per_second": ("7", 7, "tenants.publish_per_second"),
+    "pending_max": ("7", 7, "tenants.pending_max"),
+    "subscriptions_max": ("7", 7, "tenants.subscriptions_max"),
+    "connections_max": ("7", 7, "listen.connections_max"),
+    "connections_per_address_max": ("7", 7, "listen.connections_per_address_max"),
+    "listen": ("0.0.0.0:80", "0.0.0.0:80", "listen.address"),
+    "data": ("elsewhere", "elsewhere", "database.data"),
+    "database_url": ("postgresql://h/db", "postgresql://h/db", "database.url"),
+    "outbox_url": ("sqlite:shop.db", "sqlite:shop.db", "outbox.url"),
+    "outbox_poll_ms": ("70", 70, "outbox.poll_ms"),
+    "admin_key": ("a-key-of-some-length", "a-key-of-some-length", "security.admin_key"),
+    "hosts": ("hooks.example", ("hooks.example",), "listen.hosts"),
+    "policy": ("standard-webhooks", "standard-webhooks", "delivery.policy"),
+    "ca_file": (__file__, __file__, "reach.ca_file"),
+    "fresh_slots": ("70", 70, "delivery.fresh_slots"),
+    "retry_slots": ("70", 70, "delivery.retry_slots"),
+    "endpoint_slots": ("7", 7, "delivery.endpoint_slots"),
+    "memory_bytes_max": ("2000000", 2_000_000, "delivery.memory_bytes_max"),
+    "grace_ms": ("7", 7, "delivery.grace_ms"),
+    "host_rate_per_second": ("0.5", 0.5, "delivery.host_rate_per_second"),
+    "retention_days": ("7", 7, "database.retention_days"),
+    "log_level": ("debug", "debug", "telemetry.log_level"),
+    "log_format": ("json", "json", "telemetry.log_format"),
+}
+
+
+@pytest.mark.parametrize("source", ["environment", "file", "flag"])
+@pytest.mark.parametrize("key", GIVEN)
+def test_every_key_is_taken_from_every_source_into_its_group(key: str, source: str) -> None:
+    text, value, place = GIVEN[key]
+    environ = {"HOMING_DATABASE_URL": "postgresql://h/db"}  # for roles
+    if source == "file":
+        toml = list(value) if isinstance(value, tuple) else value
+        Path("homing.toml").write_text(f"{key} = {json.dumps(toml)}\n")
+        environ.pop(f"HOMING_{key.upper()}", None)
+    if source == "environment":
+        environ[f"HOMING_{key.upper()}"] = text
+    settings = load_settings({key: text} if source == "flag" else {}, environ=environ)
+    assert attrgetter(place)(settings) == value
+    assert value != attrgetter(place)(Settings())
+    assert attrgetter(place)(Settings.of(**{key: value})) == value
+
+
+def test_the_table_lists_every_key() -> None:
+    assert {it.name for it in settings_table()} == set(GIVEN)
+    assert [it.env for it in settings_table()] == [
+        f"HOMING_{it.name.upper()}" for it in settings_table()
+    ]
 
 
 def test_an_unknown_variable_is_named() -> None:
@@ -137,11 +206,11 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         """
     )
     settings = load_settings(environ={})
-    patient, short = settings.schedules["patient"], settings.schedules["short"]
+    patient, short = settings.delivery.schedules["patient"], settings.delivery.schedules["short"]
     assert patient.delays_ms == (1000, 3000, 7000)
     assert (patient.window_ms, patient.anchor) == (7000, Anchor.FIRST_FAILURE)
     assert (short.window_ms, short.jitter, short.deadline_ms) == (60_000, 0.5, 2_000)
-    assert "workfront" in settings.schedules
+    assert "workfront" in settings.delivery.schedules
 
 
 @pytest.mark.parametrize(
@@ -180,10 +249,10 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
         """
     )
     settings = load_settings(environ={})
-    assert settings.health == HealthRules(failure_percent=50)
+    assert settings.delivery.health == HealthRules(failure_percent=50)
     expected = HealthRules(failure_percent=50, consecutive_disable=10)
-    assert settings.tenant_health == {"acme": expected}
-    assert settings.tenant_policies == {"acme": "standard-webhooks"}
+    assert settings.tenants.health == {"acme": expected}
+    assert settings.tenants.policies == {"acme": "standard-webhooks"}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +278,7 @@ def test_where_it_may_connect_is_a_list_in_the_file_and_commas_elsewhere() -> No
         "HOMING_ALLOW_HOSTS": "Hooks.Internal, *.svc.local,",
         "HOMING_ALLOW_PORTS": "8000-8099",
     }
-    reach = load_settings({"allow_loopback": True}, environ=environ).reach()
+    reach = load_settings({"allow_loopback": True}, environ=environ).reach.rules()
     assert [str(one) for one in reach.networks] == ["10.0.0.0/8", "fd00::/8"]
     assert reach.hosts == ("hooks.internal", "*.svc.local")
     assert reach.ports == ((8000, 8099),)

@@ -155,8 +155,8 @@ BUGS = [
         "an event goes to the subscriptions of another tenant",
         (
             "homing.policy.match:Index.match",
-            "shelf = self._shelves.get(tenant)",
-            "shelf = next(iter(self._shelves.values()), None)",
+            "own = self._by_tenant.get(tenant)",
+            "own = next(iter(self._by_tenant.values()), None)",
         ),
     ),
     _bug(

@@ -94,7 +94,7 @@ def attempts_of(seed: int) -> None:
             asked = chance.choice((None, None, now + 30_000, now + 3_600_000))
             since = chance.choice((0, now))
             after = retry.after_failure(
-                row, schedule, now=now, enabled_since=since, chance=0.5, retry_after_at=asked
+                row, schedule, now=now, enabled_since=since, random=0.5, retry_after_at=asked
             )
             alive = model.failed(now, enabled_since=since, asked=asked)
             assert alive == (after is not None)

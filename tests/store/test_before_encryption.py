@@ -328,7 +328,7 @@ async def test_neither_a_new_database_nor_a_new_key_needs_a_rewrite(db: Db) -> N
     await SealedAdmin(Admin(db), Envelopes(old)).create_subscription(made, endpoint=at)
     with capture_logs() as logs:
         await claim(store, new)
-    assert [it["event"] for it in logs] == ["secrets are sealed with the current key"]
+    assert [it["event"] for it in logs] == ["secrets have been encrypted with the current key"]
     assert not await store.is_removal_due()
 
 
@@ -337,7 +337,7 @@ async def test_a_server_that_starts_on_such_a_file_removes_its_plaintext(
     writer: Literal["process", "thread"], tmp_path: Path
 ) -> None:
     make_and_die(str(tmp_path / "homing.db"))
-    stores = await open_stores(Settings(data=str(tmp_path), writer=writer))
+    stores = await open_stores(Settings.of(data=str(tmp_path), writer=writer))
     assert found_in(tmp_path) == []
     found, _ = await stores.views.subscriptions(tenant=None, before_id=None, limit=COUNT)
     assert_upgraded([it.token for it in found])

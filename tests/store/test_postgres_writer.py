@@ -353,7 +353,7 @@ async def test_the_list_of_processes_does_not_show_the_password(
     dsn = (await postgres.make()).replace("postgres:", "postgres:open-sesame", 1)
     assert "open-sesame" in dsn
     monkeypatch.setenv("HOMING_DATABASE_URL", dsn)
-    stores = await open_stores(Settings(data=str(tmp_path), database_url=dsn))
+    stores = await open_stores(Settings.of(data=str(tmp_path), database_url=dsn))
     try:
         assert isinstance(stores.flow, OffloadedFlow)
         await stores.flow.publish([], catalog_version=0, number=1)
@@ -370,6 +370,6 @@ async def test_the_list_of_processes_does_not_show_the_password(
 
 async def test_commits_may_stay_in_the_loop(postgres: Server, tmp_path: Path) -> None:
     dsn = await postgres.make()
-    stores = await open_stores(Settings(data=str(tmp_path), database_url=dsn, writer="inline"))
+    stores = await open_stores(Settings.of(data=str(tmp_path), database_url=dsn, writer="inline"))
     assert not isinstance(stores.flow, OffloadedFlow)
     await stores.close()

@@ -48,7 +48,7 @@ def url(authority: Authority) -> Iterator[str]:
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_setting_says_whom_to_trust(authority: Authority, url: str, trusted: bool) -> None:
-    settings = Settings(
+    settings = Settings.of(
         listen="127.0.0.1:0",
         allow_loopback=True,
         grace_ms=1_000,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from homing.cli.adminkey import admin_key
 from homing.cli.logs import configure_logs, console_line
 from homing.errors import BadSetting
+from homing.server.admin_key import admin_key
 from homing.server.settings import Settings
 
 
@@ -38,9 +38,9 @@ def run(
 
 
 def test_the_key_is_made_once_and_kept_for_its_owner_only(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path / "new" / "data"))
+    settings = Settings.of(data=str(tmp_path / "new" / "data"))
     first = admin_key(settings)
-    assert first.made
+    assert first.created
     assert first.value.startswith("hk_")
     assert len(first.value) > 40
     assert first.path is not None
@@ -48,12 +48,12 @@ def test_the_key_is_made_once_and_kept_for_its_owner_only(tmp_path: Path) -> Non
     assert first.path.parent.stat().st_mode & 0o777 == 0o700
     assert list(first.path.parent.iterdir()) == [first.path]
     again = admin_key(settings)
-    assert (again.value, again.made) == (first.value, False)
+    assert (again.value, again.created) == (first.value, False)
     assert first.value not in repr(first)
 
 
 def test_a_wider_mode_is_mended_with_a_warning(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path))
+    settings = Settings.of(data=str(tmp_path))
     path = tmp_path / "admin.key"
     path.write_text("hk_a-key-of-some-length\n")
     path.chmod(0o644)
@@ -64,15 +64,15 @@ def test_a_wider_mode_is_mended_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_set_is_taken_and_nothing_is_written(tmp_path: Path) -> None:
-    key = admin_key(Settings(data=str(tmp_path / "none"), admin_key="a-key-of-some-length"))
-    assert (key.value, key.path, key.made) == ("a-key-of-some-length", None, False)
+    key = admin_key(Settings.of(data=str(tmp_path / "none"), admin_key="a-key-of-some-length"))
+    assert (key.value, key.path, key.created) == ("a-key-of-some-length", None, False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_file_is_filled_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path))
+    settings = Settings.of(data=str(tmp_path))
     (tmp_path / "admin.key").write_text("")
-    assert admin_key(settings).made
+    assert admin_key(settings).created
     (tmp_path / "admin.key").write_text("two words")
     with pytest.raises(BadSetting, match="is damaged"):
         admin_key(settings)
@@ -82,7 +82,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("hk_a-key-of-some-length")
     (tmp_path / "admin.key").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BadSetting, match="cannot be used"):
-        admin_key(Settings(data=str(tmp_path)))
+        admin_key(Settings.of(data=str(tmp_path)))
 
 
 # --- the command ----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from homing.server.serve import serving
 from homing.server.settings import Settings
-from homing.server.wiring import serving
 from homing.web.connections import ConnectionLimit, source_of
 from security.framing import HOST, KEY
 
@@ -198,7 +198,7 @@ def test_an_ipv6_network_is_one_source(client: tuple[str, int] | None, source: s
 
 
 async def test_a_caller_who_opens_many_closes_its_own_and_others_keep_theirs() -> None:
-    settings = Settings(listen="127.0.0.1:0", connections_max=MOST)
+    settings = Settings.of(listen="127.0.0.1:0", connections_max=MOST)
     async with serving(settings, admin_key=KEY, in_memory=True) as (address, _):
         port = int(address.rpartition(":")[2])
         reader, writer = await asyncio.open_connection(

@@ -201,9 +201,9 @@ def settings_from(tmp_path: Path, text: str) -> Any:
 def test_quotas_are_settings_with_an_override_per_tenant(tmp_path: Path) -> None:
     text = "pending_max = 5\nsubscriptions_max = 7\n[tenants.acme]\npending_max = 9\n[tenants.b]\n"
     settings = settings_from(tmp_path, text)
-    assert settings.quota == Quota(0, 5, 7)
-    assert settings.tenants["acme"].quota == replace(settings.quota, pending_max=9)
-    assert settings.tenants["b"].quota is None
+    assert settings.tenants.quota == Quota(0, 5, 7)
+    assert settings.tenants.own["acme"].quota == replace(settings.tenants.quota, pending_max=9)
+    assert settings.tenants.own["b"].quota is None
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def _host_of(server: HomingServer, urls: list[str]) -> None:
 
 
 def test_the_operator_spares_a_host_over_all_its_urls() -> None:
-    settings = Settings(
+    settings = Settings.of(
         listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000, host_rate_per_second=1
     )
     with running_server(settings) as server, receivers() as urls:
@@ -112,7 +112,8 @@ def test_the_operator_spares_a_host_over_all_its_urls() -> None:
 
 
 def test_a_wrong_rate_for_hosts_stops_the_start() -> None:
-    assert load_settings(environ={"HOMING_HOST_RATE_PER_SECOND": "0.5"}).host_rate_per_second == 0.5
+    settings = load_settings(environ={"HOMING_HOST_RATE_PER_SECOND": "0.5"})
+    assert settings.delivery.host_rate_per_second == 0.5
     for wrong in ("-1", "many", "100001"):
         with pytest.raises(BadSetting, match="host_rate_per_second"):
             load_settings(environ={"HOMING_HOST_RATE_PER_SECOND": wrong})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.world import DAY, HOUR, Hit
 from homing.model import Secret
-from homing.policy.rotation import LIVE_MOST, OVERLAP_MS, live, rotated
+from homing.policy.rotation import LIVE_MAX, OVERLAP_MS, live, rotated
 from referee import accepted_by_both
 from web.asgi import Got
 from web.house import House
@@ -158,9 +158,9 @@ def test_there_is_always_a_live_secret_and_never_too_many(
         before = live(secrets, now=now)
         secrets = rotated(secrets, f"secret {number}", now=now, overlap_ms=overlap_ms)
         assert secrets[0] == Secret(f"secret {number}")
-        assert 1 <= len(secrets) <= LIVE_MOST
+        assert 1 <= len(secrets) <= LIVE_MAX
         ends = {one.value: one.until for one in secrets[1:]}
-        for one in before[: LIVE_MOST - 1]:
+        for one in before[: LIVE_MAX - 1]:
             until = now + overlap_ms if one.until is None else min(one.until, now + overlap_ms)
             assert ends.get(one.value) == (until if until > now else None)
 

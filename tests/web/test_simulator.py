@@ -41,7 +41,7 @@ OWN = Schedule("own", (1_000, 5_000), Anchor.PREVIOUS_FAILURE, window_ms=60_000,
 @pytest.fixture(scope="module")
 def server() -> Iterator[HomingServer]:
     rules = HealthRules(rate_after_attempts=5)
-    with running_server(Settings(listen="127.0.0.1:0", health=rules)) as server:
+    with running_server(Settings.of(listen="127.0.0.1:0", health=rules)) as server:
         yield server
 
 
@@ -127,7 +127,7 @@ def test_only_one_is_played_at_a_time_and_not_for_long() -> None:
             simulator([ASKED]), simulator([_with(seed=8)]), return_exceptions=True
         )
         assert [type(it) for it in both] == [Unavailable, TooMany]
-        with pytest.raises(Unavailable, match=r"not over after 0\.01 seconds"):
+        with pytest.raises(Unavailable, match=r"more than 0\.01 seconds"):
             await simulator([ASKED])
 
     asyncio.run(story())

@@ -34,7 +34,7 @@ def server(request: pytest.FixtureRequest) -> Server | None:
 @pytest.fixture
 async def app(server: Server | None, tmp_path: Path) -> AsyncIterator[ASGIApp]:
     """The whole application on each store."""
-    settings = Settings(
+    settings = Settings.of(
         grace_ms=1_000,
         writer="thread",
         data=str(tmp_path),

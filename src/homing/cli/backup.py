@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from homing.cli.output import clock_ms, console, plain, say_json, span
 from homing.cli.trouble import Usage
 from homing.errors import DataInUse
-from homing.server.settings import DATABASE_FILE, SEAL_FILE, Settings, load_settings
+from homing.server.settings import ENCRYPTION_KEY_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     from homing.store.backup import Copied, Progress
@@ -66,8 +66,14 @@ def run_restore(file: Path, *, config: str | None, data: str | None, json: bool)
             "restoring", lambda progress: copy_database(file, target, progress), json
         )
     _say("Restored", file, copied, took_ms=clock_ms() - began, json=json)
-    if not json and not settings.secret_key and not (target.parent / SEAL_FILE).exists():
-        console().print(f"Put {SEAL_FILE} beside it before you start a server.", style="dim")
+    if (
+        not json
+        and not settings.security.secret_key
+        and not (target.parent / ENCRYPTION_KEY_FILE).exists()
+    ):
+        console().print(
+            f"Put {ENCRYPTION_KEY_FILE} beside it before you start a server.", style="dim"
+        )
 
 
 @contextlib.contextmanager
@@ -83,13 +89,13 @@ def _free(database: Path) -> Iterator[None]:
 
 def _settings(config: str | None, data: str | None) -> Settings:
     settings = load_settings({"data": data}, config=config)
-    if settings.database_url:
+    if settings.database.url:
         raise Usage(POSTGRES)
     return settings
 
 
 def _database(settings: Settings) -> Path:
-    return Path(settings.data) / DATABASE_FILE
+    return settings.database.file
 
 
 def _with_bar(name: str, work: Callable[[Progress], Copied], quiet: bool) -> Copied:

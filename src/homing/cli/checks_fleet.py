@@ -17,10 +17,10 @@ DAY_MS = 86_400_000
 
 def check_fleet(settings: Settings) -> list[Check]:
     """On PostgreSQL only."""
-    if not settings.database_url:
+    if not settings.database.url:
         return []
     try:
-        facts = asyncio.run(look_at_fleet(settings.database_url))
+        facts = asyncio.run(look_at_fleet(settings.database.url))
     except StoreUnavailable as error:
         return [Check("fleet", Verdict.UNKNOWN, f"The fleet cannot be looked at: {error}")]
     return [_leases(facts), _vacuum(facts), _snapshot(facts), _days(facts), _skew(facts)]

@@ -9,14 +9,13 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from homing.cli.adminkey import KEY_FILE
 from homing.cli.backup import size
 from homing.cli.checks import Check, Verdict
 from homing.cli.output import clock_ms, span
 from homing.errors import StoreUnavailable
 from homing.model import id_time
 from homing.policy.seal_keys import key_id, read_keys
-from homing.server.settings import DATABASE_FILE, SEAL_FILE, Settings
+from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
 from homing.store.inspect import StoreFacts, holder, look_at_postgres, look_at_sqlite
 
 GB = 1_000_000_000
@@ -38,7 +37,7 @@ def check_settings(sources: Mapping[str, str]) -> Check:
 
 def check_here(settings: Settings) -> list[Check]:
     """Everything on this machine."""
-    data = Path(settings.data)
+    data = settings.database.directory
     facts, store = _store(settings, data)
     return [
         *_data(settings, data),
@@ -72,19 +71,19 @@ def _data(settings: Settings, data: Path) -> Iterator[Check]:
         )
     else:
         yield Check("data", Verdict.WELL, f"{data} is there, and only its owner can read it.")
-    if settings.admin_key:
+    if settings.security.admin_key:
         yield Check("key", Verdict.WELL, "The admin key is set.")
-    elif (data / KEY_FILE).is_file():
-        yield Check("key", Verdict.WELL, f"The admin key is kept in {data / KEY_FILE}.")
+    elif (data / ADMIN_KEY_FILE).is_file():
+        yield Check("key", Verdict.WELL, f"The admin key is kept in {data / ADMIN_KEY_FILE}.")
     else:
         yield Check("key", Verdict.LOOK, "There is no admin key yet.", "`homing serve` makes one.")
 
 
 def _seal(settings: Settings, data: Path) -> Check:
     """Whether the keys that seal secrets are at hand and nobody else can read them."""
-    if settings.secret_key:
+    if settings.security.secret_key:
         return Check("seal", Verdict.WELL, "The key that seals secrets is set.")
-    path = data / SEAL_FILE
+    path = data / ENCRYPTION_KEY_FILE
     if not path.is_file():
         if (data / DATABASE_FILE).exists():
             advice = (
@@ -129,8 +128,8 @@ def _disk(data: Path) -> Check:
 def _store(settings: Settings, data: Path) -> tuple[StoreFacts | None, Check]:
     database = data / DATABASE_FILE
     try:
-        if settings.database_url:
-            facts = asyncio.run(look_at_postgres(settings.database_url))
+        if settings.database.url:
+            facts = asyncio.run(look_at_postgres(settings.database.url))
         elif not database.exists():
             sentence = f"There is no database {database} yet."
             return None, Check("store", Verdict.UNKNOWN, sentence, "`homing serve` makes it.")
@@ -140,7 +139,7 @@ def _store(settings: Settings, data: Path) -> tuple[StoreFacts | None, Check]:
         advice = "Is the disk or the database there, and may this user read it?"
         return None, Check("store", Verdict.WRONG, f"The store cannot be read: {error}", advice)
     sentence = f"{facts.version} answers; {size(facts.size_bytes + facts.log_bytes)} are in use"
-    if not settings.database_url:
+    if not settings.database.url:
         number = holder(database)
         held = f"process {number} holds it" if number else "no server holds it"
         sentence += f", {held}"
@@ -177,7 +176,7 @@ def _clock(facts: StoreFacts | None) -> Check:
 
 def _descriptors(settings: Settings) -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.fresh_slots + settings.retry_slots + SPARE_DESCRIPTORS
+    needed = settings.delivery.fresh_slots + settings.delivery.retry_slots + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         return Check(
             "files",

@@ -16,10 +16,10 @@ LATE_MS = 60_000
 
 def check_outbox(settings: Settings) -> list[Check]:
     """Whether somebody relays it, and whether rows need a person."""
-    if not settings.outbox_url:
+    if not settings.outbox.url:
         return []
     try:
-        look = asyncio.run(_look(settings.outbox_url))
+        look = asyncio.run(_look(settings.outbox.url))
     except HomingError as error:
         advice = "Is the address right, is the database there, has `homing outbox install` run?"
         return [Check("outbox", Verdict.WRONG, f"The outbox cannot be read: {error}", advice)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from homing.cli.checks import Check, Verdict
 from homing.cli.trouble import Usage
 from homing.cli.where import Where, find, local_address
 from homing.client import Homing, NotAuthorized
 from homing.client.errors import HomingClientError
-from homing.server.settings import DATABASE_FILE, Settings
+from homing.server.settings import Settings
 from homing.store.inspect import holder
 
 PATIENCE_S = 5.0
@@ -38,13 +37,13 @@ def check_server(settings: Settings, *, server: str | None, key: str | None) -> 
 
 
 def _where(settings: Settings, server: str | None, key: str | None) -> Where:
-    if server is None and key is None and settings.admin_key:
-        return Where(local_address(settings), settings.admin_key)
+    if server is None and key is None and settings.security.admin_key:
+        return Where(local_address(settings), settings.security.admin_key)
     return find(server, key, settings)
 
 
 def _absent(settings: Settings, url: str, error: HomingClientError, *, wanted: bool) -> Check:
-    held = None if settings.database_url else holder(Path(settings.data) / DATABASE_FILE)
+    held = None if settings.database.url else holder(settings.database.file)
     if held is not None and not wanted:
         return Check(
             "server",

@@ -19,7 +19,6 @@ _MARKS = {
     Verdict.WRONG: ("✗", "bold red"),
     Verdict.UNKNOWN: ("·", "dim"),
 }
-_HIDDEN = frozenset(("admin_key", "database_url", "listen_url", "outbox_url", "secret_key"))
 
 
 def run_doctor(
@@ -44,11 +43,9 @@ def run_doctor(
 
 def _settings_rows(settings: Settings, sources: dict[str, str]) -> Iterator[dict[str, str]]:
     for setting in settings_table():
-        value = getattr(settings, setting.name)
-        shown = "****" if setting.name in _HIDDEN and value else str(value)
         yield {
             "name": setting.name,
-            "value": shown,
+            "value": setting.shown(settings),
             "source": sources.get(setting.name, "default"),
         }
 

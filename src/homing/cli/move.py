@@ -41,8 +41,8 @@ def move(
     import asyncio
 
     settings = load_settings({}, config=config)
-    origin = source or f"sqlite:{settings.data}"
-    goal = target or settings.database_url
+    origin = source or f"sqlite:{settings.database.data}"
+    goal = target or settings.database.url
     if not goal:
         raise Usage("Where to? Give --to, or HOMING_DATABASE_URL.")
     if origin == goal:
@@ -116,8 +116,8 @@ def _say(moved: Moved, settings: Settings) -> None:
         soft_wrap=True,
     )
     out.print(
-        f"The admin key stays in {plain(settings.data)}. Never serve the old database again: what "
-        "is pending there would be sent twice.",
+        f"The admin key stays in {plain(settings.database.data)}. Never serve the old database "
+        "again: what is pending there would be sent twice.",
         style="dim",
         soft_wrap=True,
     )

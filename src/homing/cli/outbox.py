@@ -130,7 +130,7 @@ def retry(
 
 def wanted(database: str | None, config: str | None) -> str:
     """The database that is named, or that the settings name; raises Usage."""
-    address = database or load_settings({}, config=config).outbox_url
+    address = database or load_settings({}, config=config).outbox.url
     if not address:
         raise Usage("Which database? Give --database, or HOMING_OUTBOX_URL.")
     return address

@@ -37,12 +37,12 @@ def relay(
     from homing.cli.logs import configure_logs
     from homing.cli.relaying import run_relay
 
-    configure_logs(level=settings.log_level, form=settings.log_format)
+    configure_logs(level=settings.telemetry.log_level, form=settings.telemetry.log_format)
     run_relay(
         address,
         where,
-        poll_ms=settings.outbox_poll_ms,
+        poll_ms=settings.outbox.poll_ms,
         metrics_port=metrics,
         until_empty=until_empty,
-        grace_ms=settings.grace_ms,
+        grace_ms=settings.delivery.grace_ms,
     )

@@ -30,7 +30,7 @@ from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOpt
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.ports import OutboxRow
-from homing.server.shutdown import Stopping
+from homing.server.shutdown import Shutdown
 from homing.store.outbox import open_outbox
 from homing.web.relay_metrics import relay_metrics
 
@@ -97,9 +97,9 @@ async def _run(
 
 
 async def _stay(relay: Relay, where: Where, grace_ms: int) -> None:
-    stopping = Stopping(grace_ms=grace_ms)
-    stopping.listen()
-    stopping.begin(relay.stop)
+    shutdown = Shutdown(grace_ms=grace_ms)
+    shutdown.handle_signals()
+    shutdown.on_request(relay.stop)
     print(f"Homing relays to {where.url}; Ctrl-C ends it.", flush=True)
     await relay.run()
 

@@ -11,7 +11,7 @@ from homing import __version__
 from homing.server.settings import settings_and_sources, settings_table
 
 if TYPE_CHECKING:
-    from homing.cli.adminkey import AdminKey
+    from homing.server.admin_key import AdminKey
 
 _SENTENCES = {setting.name: setting for setting in settings_table()}
 
@@ -60,15 +60,15 @@ def serve(
     flags = {name: value for name, value in locals().items() if name != "config"}
     settings, sources = settings_and_sources(flags, config=config)
 
-    from homing.cli.adminkey import admin_key
     from homing.cli.logs import configure_logs
+    from homing.server.admin_key import admin_key
 
-    configure_logs(level=settings.log_level, form=settings.log_format)
+    configure_logs(level=settings.telemetry.log_level, form=settings.telemetry.log_format)
     key = admin_key(settings)
 
-    from homing.server import wiring
+    from homing.server.serve import serve as serve_until_signal
 
-    wiring.serve(
+    serve_until_signal(
         settings,
         admin_key=key.value,
         ready=lambda address: _greet(address, key),
@@ -78,7 +78,7 @@ def serve(
 
 def _greet(address: str, key: AdminKey) -> None:
     print(f"Homing {__version__} serves {address}")
-    if key.made:
+    if key.created:
         print(f"The admin key, shown this once: {key.value}")
     if key.path is not None:
         print(f"The admin key is kept in {key.path}")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
 
-from homing.cli.adminkey import KEY_FILE
 from homing.cli.trouble import NoServer, Usage
-from homing.server.settings import ENV_SERVER, Settings, load_settings
+from homing.server.settings import ADMIN_KEY_FILE, ENV_SERVER, Settings, load_settings
 
 if TYPE_CHECKING:
     from homing.client import Homing
@@ -80,10 +78,11 @@ def find(server: str | None, key: str | None, settings: Settings | None = None) 
 
 def local_address(settings: Settings) -> str:
     """Where a server with these settings can be reached from this machine."""
-    if settings.port == 0:
+    listen = settings.listen
+    if listen.port == 0:
         raise Usage("The server takes any free port: say which one with --server URL.")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104
+    return f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
 
 
 def _is_here(url: str) -> bool:
@@ -95,9 +94,9 @@ def _is_here(url: str) -> bool:
 
 
 def _kept_key(settings: Settings, url: str) -> str:
-    if settings.admin_key:
-        return settings.admin_key
-    path = Path(settings.data) / KEY_FILE
+    if settings.security.admin_key:
+        return settings.security.admin_key
+    path = settings.database.directory / ADMIN_KEY_FILE
     try:
         kept = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:

@@ -162,7 +162,7 @@ class Decision:
                 schedule,
                 now=now,
                 enabled_since=endpoint.health.enabled_since,
-                chance=(delivery.id * 0x9E3779B97F4A7C15 >> 11) % (1 << 20) / (1 << 20),
+                random=(delivery.id * 0x9E3779B97F4A7C15 >> 11) % (1 << 20) / (1 << 20),
                 retry_after_at=hold_at,
             )
             decided = Decided.RETRY if row is not None else Decided.DROPPED

@@ -191,7 +191,7 @@ class Relay:
 
     async def _back_off(self, error: Exception) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, NotNow) else None
-        pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, chance=self._chance())
+        pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, random=self._chance())
         self._failures += 1
         log.warning("the relay waits", reason=str(error), pause_s=round(pause, 1))
         with contextlib.suppress(Exception):

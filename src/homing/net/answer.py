@@ -1,17 +1,18 @@
-"""The answer reader: bytes of a receiver in, a status code or a failure out. No I/O here.
+"""Reads HTTP responses: bytes of a receiver in, a status code or a failure out, without I/O.
 
-A receiver may send anything. What is kept is bounded whatever it sends: a head of 64 KiB (interim
-answers included), 16 KiB of body, 128 KiB of wire bytes in all (chunk framing and trailers are not
-body), 20 interim answers. The status line and headers decide; once they are in, nothing
-that follows changes the code, it only decides whether the connection may be used again.
+A receiver may send anything, so everything that is kept of a response is bounded: a head of 64 KiB
+(interim responses included), 16 KiB of body, 128 KiB of bytes in all (chunk framing and trailers
+are not body), 20 interim responses. The status line and headers decide; once they have arrived, the
+code never changes, and the rest only decides whether the connection may be used again.
 
-llhttp does the parsing, strictly: both Content-Length and Transfer-Encoding, folded headers or two
-lengths are not an answer. One leniency is granted, lines that end in a bare LF, because receivers
-written by hand do that, every other client accepts it, and no second answer is ever read from a
-connection in doubt, so nothing can be smuggled.
+llhttp does the parsing, strictly: a response with both Content-Length and Transfer-Encoding, with
+folded headers or with two lengths is malformed. One leniency is granted: lines that end in a bare
+LF. Receivers written by hand send them, every other client accepts them, and no second response is
+ever read from a doubtful connection, so that nothing can be smuggled.
 
-Receivers say the same again and again, most of them byte for byte within a second. A whole answer
-that came in one piece is remembered for a while with what was read in it, and not parsed again.
+Receivers send the same response again and again, most of them byte for byte within a second. A
+whole response that arrived in one piece is cached for a while together with its parsed parts, and
+not parsed again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", 
 
 
 class _Seen(NamedTuple):
-    """What was read in a whole answer after which its connection may be used again."""
+    """The parts of a whole response after which its connection may be used again."""
 
     code: int
     headers: bytes
@@ -50,7 +51,7 @@ _seen: dict[bytes, _Seen] = {}
 
 
 class AnswerReader:
-    """Reads the answers of one connection, one after the other."""
+    """Reads the responses of one connection, one after the other."""
 
     __slots__ = (
         "_body_bytes",
@@ -75,13 +76,13 @@ class AnswerReader:
         self.next()
 
     def next(self) -> None:
-        """Be ready for the answer to the next request."""
+        """Prepare for the response to the next request."""
         self.code: int | None = None
         self.failure: Failure | None = None
         self.detail = ""
         self.excerpt = b""
         self.retry_after: str | None = None
-        self.keep_alive_s: int | None = None  # how long the receiver says it keeps an idle one
+        self.keep_alive_s: int | None = None  # how long the receiver keeps an idle connection
         self.reusable = False
         self._complete = False
         self._header_lines: list[bytes] = []
@@ -91,26 +92,26 @@ class AnswerReader:
         self._interim = 0
 
     def close(self) -> None:
-        """Nothing will be fed any more; the parser and this refer to each other."""
+        """Break the reference cycle with the parser; nothing may be fed afterwards."""
         del self._parser
 
     @property
     def begun(self) -> bool:
-        """Any byte of an answer has come."""
+        """Whether any byte of a response has arrived."""
         return self._wire_bytes > 0
 
     @property
     def headers(self) -> bytes:
-        """The header lines as they came, as many as fit into what is kept."""
+        """The raw header lines, as many as fit into the limit."""
         return b"".join(self._header_lines)
 
     def feed(self, data: bytes) -> bool:
-        """True when nothing more needs to be read: there is a code or a failure."""
+        """Read some bytes; True when there is a code or a failure, and no more bytes are needed."""
         if self._wire_bytes == 0:
             if (seen := _seen.get(data)) is not None:
                 return self._again(data, seen)
             if data[0] not in b"H\r\n":
-                return self._fail(Failure.BAD_ANSWER, "not an HTTP answer")
+                return self._fail(Failure.BAD_ANSWER, "not an HTTP response")
         if self.code is None and self._wire_bytes + len(data) > HEAD_BYTES_MAX:
             return self._feed_large(data)
         self._wire_bytes += len(data)
@@ -136,7 +137,7 @@ class AnswerReader:
         )
 
     def _again(self, data: bytes, seen: _Seen) -> bool:
-        """The parser does not see it: it rests between two answers before as after."""
+        """Take a cached response; the parser stays between two responses, as it was before."""
         self._wire_bytes = len(data)
         self.code, self.excerpt = seen.code, seen.excerpt
         self.retry_after, self.keep_alive_s = seen.retry_after, seen.keep_alive_s
@@ -145,14 +146,14 @@ class AnswerReader:
         return True
 
     def _feed_large(self, data: bytes) -> bool:
-        """The head has to end within its limit, however the bytes arrive."""
+        """Read bytes of which only the first may belong to the head, which has a limit."""
         room = HEAD_BYTES_MAX - self._wire_bytes
         if room > 0 and self.feed(data[:room]):
-            # What was left out is body, or a stray second answer: not for reading.
+            # The rest is body, or a second response: neither is read.
             self.reusable = False
             return True
         if self.code is None:
-            return self._fail(Failure.ANSWER_TOO_LARGE, "the answer's head is over 64 KiB")
+            return self._fail(Failure.ANSWER_TOO_LARGE, "the head of the response is over 64 KiB")
         return self.feed(data[room:])
 
     def _malformed(self, error: Exception) -> bool:
@@ -160,8 +161,8 @@ class AnswerReader:
         if self.code is not None or self.failure is not None:
             return True
         if isinstance(error, httptools.HttpParserCallbackError):
-            return self._fail(Failure.OUR_FAULT, "unexpected error while reading the answer")
-        return self._fail(Failure.BAD_ANSWER, f"not an HTTP answer: {error}")
+            return self._fail(Failure.OUR_FAULT, "unexpected error while reading the response")
+        return self._fail(Failure.BAD_ANSWER, f"not an HTTP response: {error}")
 
     def _fail(self, failure: Failure, detail: str) -> bool:
         self.failure = failure
@@ -173,11 +174,11 @@ class AnswerReader:
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self.reusable = False  # A second answer that nobody asked for.
+            self.reusable = False  # A second response without a request.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.code is not None:
-            return  # A trailer, or the header of a second answer.
+            return  # A trailer, or a header of a second response.
         line = b"%b: %b\r\n" % (name, value)
         self._headers_bytes += len(line)
         if self._headers_bytes <= HEADERS_KEPT_BYTES_MAX:
@@ -196,18 +197,18 @@ class AnswerReader:
         code = self._parser.get_status_code()
         version = self._parser.get_http_version()
         if version not in {"1.1", "1.0"}:
-            self._fail(Failure.BAD_ANSWER, f"answered in HTTP {version}")
+            self._fail(Failure.BAD_ANSWER, f"the response is HTTP {version}")
         elif code >= 200:
             self.code = code
         elif code < 100 or code == 101:
-            self._fail(Failure.BAD_ANSWER, f"answered with status {code:03}")
+            self._fail(Failure.BAD_ANSWER, f"the response has status {code:03}")
         else:
             self._skip_interim()
 
     def _skip_interim(self) -> None:
         self._interim += 1
         if self._interim > INTERIM_MAX:
-            self._fail(Failure.BAD_ANSWER, f"over {INTERIM_MAX} interim answers")
+            self._fail(Failure.BAD_ANSWER, f"over {INTERIM_MAX} interim responses")
         self._header_lines.clear()
         self._headers_bytes = 0
         self.retry_after = self.keep_alive_s = None

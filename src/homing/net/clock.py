@@ -1,17 +1,17 @@
-"""The clock: time that never jumps, the wall clock, and the only file that reads either.
+"""The clock: steady time, which never jumps, and the wall clock; only this module reads either.
 
-Due times are compared with the clock for two days on end, so a wall clock that is set while we run
-must neither send a retry early nor expire a backlog. ``now`` is steady time: the wall clock at the
-start plus the monotonic clock. Where the wall clock has moved away since (drift, or somebody set
-it), steady time is drawn after it by at most 500 parts per million: a second of difference takes 34
-minutes, and no reader ever sees time stand still, go back or leap. In a fleet it is the database's
-clock that steady time begins with and is drawn after: ``follow`` says how far that one is ahead.
+Due times are compared with the clock for two days, so setting the wall clock meanwhile must neither
+send a retry early nor expire a backlog. ``now`` is steady time: the wall clock at the start plus
+the monotonic clock. If the wall clock differs later (by drift, or because it was set), steady time
+approaches it by at most 500 parts per million: a difference of one second takes 34 minutes, and
+steady time never stands still, goes back or leaps. In a fleet steady time begins with the clock of
+the database and approaches that one: ``follow`` says how far it is ahead.
 
-``wall`` is the wall clock of this machine, read at that moment: what receivers and people compare
-with their own clocks carries it, signatures above all.
+``wall`` is the wall clock of this machine at that moment. It is used where receivers and people
+compare a time with their own clocks, above all in signatures.
 
-The wall clock is looked at inside ``now``, at most four times a second. A step of more than a
-minute between two looks is counted; ``state`` tells of it.
+``now`` reads the wall clock at most four times a second. A step of more than a minute between two
+readings is counted, and ``state`` reports it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LOOK_EVERY_NS = 250_000_000
 SLEW_DIVISOR = 2_000  # one part in 2,000 is 500 ppm
 STEP_NS = 60_000_000_000
 _NS_PER_MS = 1_000_000
-_BITS = 40  # of a fraction; what is rounded off is less than a microsecond between two looks
+_BITS = 40  # of a fraction; the rounding error between two readings is below a microsecond
 
 monotonic: Callable[[], float] = time.monotonic
 
 
 class SystemClock:
-    """Wall clock at the start plus monotonic, drawn slowly towards the wall clock."""
+    """The wall clock at the start plus the monotonic clock, slowly approaching the wall clock."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class SystemClock:
         self._monotonic_ns = monotonic_ns
         self._steps, self._stepped_by_ms = 0, 0
         self._stepped_ms: int | None = None
-        self._follows = False  # another clock than the wall clock of this machine
-        self._ahead_ns = 0  # of the wall clock: the clock that we follow
+        self._follows = False  # True: another clock than the wall clock of this machine
+        self._ahead_ns = 0  # how far the followed clock is ahead of the wall clock
         wall = wall_ns()
         self._go_on_from(monotonic_ns(), wall, wall)
 
     def begin_at(self, now_ms: int) -> None:
-        """Follow another clock from the start, before anything has read ours."""
+        """Begin with another clock and follow it; called before the first ``now``."""
         self._follows = True
         ours, wall = now_ms * _NS_PER_MS, self._wall_ns()
         self._ahead_ns = ours - wall
         self._go_on_from(self._monotonic_ns(), ours, wall)
 
     def follow(self, ahead_ms: int) -> None:
-        """The clock that we follow is so far ahead of ours."""
+        """Approach a clock that is so far ahead of steady time now."""
         self._look(self._monotonic_ns() - self._looked_ns)
         before, ours = self._offset_ns, self._ours_ns
         self._ahead_ns = ahead_ms * _NS_PER_MS - self._wall_ahead_ns
@@ -66,7 +66,7 @@ class SystemClock:
     def now(self) -> int:
         """Steady time: Unix milliseconds UTC."""
         passed = self._monotonic_ns() - self._looked_ns
-        if passed < LOOK_EVERY_NS:  # It is hot: few steps, with short whole numbers.
+        if passed < LOOK_EVERY_NS:  # The hot path: few steps, with small integers.
             return self._ms + (passed * self._pace + self._part >> _BITS)
         return self._look(passed)
 
@@ -75,7 +75,7 @@ class SystemClock:
         return self._wall_ns() // _NS_PER_MS
 
     def stepped_at(self) -> int | None:
-        """When a clock was last seen to have been set by more than a minute, in steady time."""
+        """When a step of a clock by more than a minute was last seen, in steady time."""
         self.now()
         return self._stepped_ms
 
@@ -90,13 +90,15 @@ class SystemClock:
         )
 
     def _look(self, passed: int) -> int:
-        """At the wall clock: how far it is ahead of ours."""
+        """Read the wall clock and go on from there; returns steady time in milliseconds."""
         most = passed // SLEW_DIVISOR
-        drawn = max(-most, min(most, self._offset_ns))  # no more than is missing, nor faster
+        drawn = max(
+            -most, min(most, self._offset_ns)
+        )  # at most the difference, and at most the slew rate
         ours, wall = self._ours_ns + passed + drawn, self._wall_ns()
         stepped = wall - ours - (self._wall_ahead_ns - drawn)
         if self._follows and abs(stepped) > STEP_NS:
-            self._ahead_ns -= stepped  # Our wall clock was set; the one that we follow was not.
+            self._ahead_ns -= stepped  # The wall clock was set, the followed clock was not.
         self._go_on_from(self._looked_ns + passed, ours, wall)
         self._note_step(stepped)
         return self._ms
@@ -107,12 +109,12 @@ class SystemClock:
             self._stepped_ms, self._stepped_by_ms = self._ms, by_ns // _NS_PER_MS
 
     def _go_on_from(self, mono: int, ours: int, wall: int) -> None:
-        self._looked_ns = mono  # monotonic, at the last look at the wall clock
-        self._ours_ns = ours  # our time at the last look …
+        self._looked_ns = mono  # the monotonic clock at the last reading of the wall clock
+        self._ours_ns = ours  # steady time at that reading …
         self._ms, part_ns = divmod(ours, _NS_PER_MS)  # … in whole milliseconds, and the rest
         self._part = (part_ns << _BITS) // _NS_PER_MS
-        self._wall_ahead_ns = wall - ours  # how far the wall clock was ahead of ours then …
-        self._offset_ns = wall + self._ahead_ns - ours  # … and the clock that we follow
+        self._wall_ahead_ns = wall - ours  # how far the wall clock was ahead of steady time then …
+        self._offset_ns = wall + self._ahead_ns - ours  # … and the followed clock
         most = LOOK_EVERY_NS // SLEW_DIVISOR
-        ours_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next look
+        ours_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next reading
         self._pace = (ours_ns << _BITS) // (LOOK_EVERY_NS * _NS_PER_MS)  # in ms per ns

@@ -14,25 +14,25 @@ PoolKey = tuple[str, str, str, int]  # tenant, scheme, host, port: the TLS ident
 
 
 class Owner(Protocol):
-    """Who is told what happens on a connection."""
+    """Is called when something happens on a connection."""
 
     def connected(self, connection: Connection, flight: Flight) -> None:
-        """It stands, and may not be dropped in this very call.
+        """The connection is established; it must not be dropped within this call.
 
-        uvloop takes a socket object over only after this call, in the coroutine that dials. If the
-        transport is closed by then, the object keeps the number of a closed descriptor, and closes
-        it again when it is collected: by then it may be the descriptor of somebody else.
+        uvloop takes over the socket object only after this call, in the coroutine that dials. If
+        the transport is closed by then, the object keeps the number of a closed descriptor and
+        closes that number again when it is collected: by then another socket may have it.
         """
 
     def answered(self, connection: Connection, flight: Flight, now: float) -> None:
         """The reader has a code or a failure and needs no more bytes."""
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
-        """It ended, or an idle one said something; ``flight`` is what it was carrying."""
+        """It ended, or sent bytes while idle; ``flight`` is the request that it carried."""
 
 
 class Connection(asyncio.Protocol):
-    """Made for its first flight; between flights it rests in the pool."""
+    """Made for its first request; between requests it is idle in the pool."""
 
     __slots__ = (
         "_monotonic",
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None  # None before and after the connection
 
     def begin(self, flight: Flight, head: bytes, body: bytes = b"") -> None:
-        """Write a request; what comes back belongs to this flight."""
+        """Write a request; the next response belongs to this flight."""
         assert self.transport is not None
         self.flight = flight
         flight.connection = self
@@ -73,19 +73,19 @@ class Connection(asyncio.Protocol):
             self.transport.write(body)
 
     def finish(self) -> None:
-        """The flight is over; the same connection may carry another."""
+        """The flight is over; the connection may carry another one."""
         self.flight = None
         self.reused = True
         self.reader.next()
 
     def drop(self) -> None:
-        """Close at once, with whatever has not been sent or read."""
+        """Close at once; unsent and unread bytes are lost."""
         self.flight = None
         if self.transport is not None:
             self.transport.abort()
 
     def clean(self) -> bool:
-        """Open, and everything written has left: fit for another request."""
+        """Whether it is open and all bytes have been sent, so that it can take another request."""
         transport = self.transport
         return (
             transport is not None
@@ -94,12 +94,12 @@ class Connection(asyncio.Protocol):
         )
 
     def open(self) -> bool:
-        """No end of it has been seen."""
+        """Whether no end of it has been seen."""
         transport = self.transport
         return transport is not None and not transport.is_closing()
 
     def quiet(self) -> bool:
-        """Nothing waits to be read: neither an end nor bytes that the loop has not seen yet."""
+        """Whether nothing waits to be read: no end, and no bytes that the loop has not seen."""
         if self.transport is None or self.transport.is_closing():
             return False
         sock = self.transport.get_extra_info("socket")

@@ -1,4 +1,4 @@
-"""The descriptors of this process: how many it may have, and how many it has."""
+"""The file descriptors of this process: its limit, and how many are open."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import contextlib
 import resource
 from pathlib import Path
 
-ENOUGH = 262_144  # No setting needs more, and a table of a billion would only cost memory.
+ENOUGH = 262_144  # No setting needs more, and a larger table would only cost memory.
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, as far as it is of use; the limit that holds then."""
+    """Raise the soft limit towards the hard one, up to ``ENOUGH``; returns the limit that holds."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return ENOUGH
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # Some systems have a lower limit of theirs.
+        with contextlib.suppress(OSError, ValueError):  # Some systems have a lower limit.
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return wanted
     return soft

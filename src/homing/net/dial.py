@@ -1,8 +1,8 @@
-"""Dialling: look-up, guard, connect, handshake; each timed, each failing with its own class.
+"""Dialling: look-up, guard, connect, TLS handshake; each is timed and has failures of its own.
 
-The name is looked up once. The guard sees exactly the addresses that are then connected to, and
-TLS is spoken to the checked address with the name (SNI) and verified against it: there is no second
-look-up that could say something else.
+The name is looked up once. The guard checks exactly the addresses that are then connected to, and
+TLS uses the name (SNI) on the checked address and verifies the certificate against it: there is no
+second look-up, which could give another address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLOSED_IN_HANDSHAKE = Trouble(Failure.TLS, "TLS failed: closed by the peer in t
 
 
 class Dialer:
-    """Makes the connection for a flight and keeps the flight's stage and times."""
+    """Makes the connection for a flight, and records the flight's stage and times."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Dialer:
         self._monotonic = monotonic
 
     async def dial(self, flight: Flight, make: Callable[[], Connection]) -> Trouble | None:
-        """None once the connection stands and has told its owner; otherwise what went wrong."""
+        """None once the connection is established and its owner was called; else the failure."""
         target = flight.request.target
         context = self._tls() if target.scheme == "https" else None
         if isinstance(context, Trouble):
@@ -58,7 +58,7 @@ class Dialer:
         return await self._hand_over(flight, sock, context, make)
 
     def connected(self, flight: Flight) -> None:
-        """The connection stands: the end of the handshake, if there was one."""
+        """Record that the connection is established, after the handshake if there was one."""
         now = self._monotonic()
         if flight.stage is Stage.HANDSHAKE:
             flight.tls_us = int((now - flight.written_at) * 1e6)
@@ -71,7 +71,10 @@ class Dialer:
                 self._context = self._tls_context()
             except OSError as error:
                 what = error.strerror or str(error)
-                return Trouble(Failure.OUR_TLS, f"our certificate authorities: {what}")
+                return Trouble(
+                    Failure.OUR_TLS,
+                    f"the certificate authorities of the sender cannot be read: {what}",
+                )
         return self._context
 
     async def _look_up(self, flight: Flight) -> Sequence[Address] | Trouble:
@@ -97,10 +100,10 @@ class Dialer:
     async def _connect(
         self, flight: Flight, addresses: Sequence[Address]
     ) -> socket.socket | Trouble:
-        """The first address that takes the connection; each but the last has a share of the time.
+        """A socket to the first address that accepts; each but the last has a share of the time.
 
-        If none does, a failure of the receiver tells more than one of ours: a host with an IPv6
-        address we have no route to and an IPv4 address that refuses is a host that refuses.
+        If none accepts, a failure of the receiver says more than one of the sender: a host with an
+        IPv6 address without a route and an IPv4 address that refuses is a host that refuses.
         """
         flight.stage = Stage.CONNECT
         begun_at = self._monotonic()
@@ -117,7 +120,7 @@ class Dialer:
             if result.failure is Failure.OUR_LIMITS:
                 break
         cut_short = [one for one in troubles if one.failure is Failure.CONNECT_TIMEOUT]
-        if cut_short and flight.held_up:  # With its whole time this address might have answered.
+        if cut_short and flight.held_up:  # With all of its time this address might have accepted.
             return cut_short[-1]
         theirs = [one for one in troubles if one.failure not in trouble.OURS]
         return (theirs or troubles)[-1]
@@ -145,7 +148,7 @@ class Dialer:
                 ssl_handshake_timeout=HANDSHAKE_S_MAX,
                 ssl_shutdown_timeout=SHUTDOWN_S_MAX,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the socket is closed and told
+        except Exception as error:  # noqa: BLE001 - every error closes the socket and becomes a failure
             sock.close()
             if isinstance(error, ConnectionError) and error.errno is None:
                 return _CLOSED_IN_HANDSHAKE
@@ -164,7 +167,7 @@ async def _connect_to(address: Address, share_s: float | None) -> socket.socket 
         sock.setblocking(False)
         async with asyncio.timeout(share_s):
             await asyncio.get_running_loop().sock_connect(sock, address.sockaddr)
-    except TimeoutError:  # our share, or the kernel's patience (ETIMEDOUT)
+    except TimeoutError:  # our share of the time, or the kernel's limit (ETIMEDOUT)
         sock.close()
         return Trouble(Failure.CONNECT_TIMEOUT, f"no connection to {address} in time")
     except OSError as error:

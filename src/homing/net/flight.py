@@ -1,4 +1,4 @@
-"""A flight: one request on its way, from ``send`` until its answer is handed over."""
+"""A flight: one request in progress, from ``send`` until ``done`` is called with its response."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from homing.net.connection import Connection
 
 
-HELD_UP_S = 0.05  # Deadlines are kept no more exactly than this.
+HELD_UP_S = 0.05  # the precision of deadlines
 
 
 class Stage(Enum):
-    """How far a flight has come; it decides what a deadline that passes is called."""
+    """How far a flight has come; it decides which failure a passed deadline is."""
 
-    QUEUE = "queue"  # our own, before the look-up
+    QUEUE = "queue"  # the sender's own queue, before the look-up
     LOOK_UP = "look_up"
     CONNECT = "connect"
     HANDSHAKE = "handshake"
@@ -30,7 +30,7 @@ class Stage(Enum):
 
 
 class Flight(Struct, eq=False):
-    """Mutable and hot; times in seconds of the monotonic clock. Two are never equal."""
+    """Mutable, on the hot path, compared by identity. Times are seconds of the monotonic clock."""
 
     request: Request
     done: Callable[[Answer], None]
@@ -44,14 +44,14 @@ class Flight(Struct, eq=False):
     dns_us: int | None = None
     connect_us: int | None = None
     tls_us: int | None = None
-    remembered: bool = False  # no name was looked up for it
-    queued_s: float = 0.0  # in our own queue, before the look-up
+    remembered: bool = False  # its address was cached: no name was looked up
+    queued_s: float = 0.0  # time in the sender's own queue, before the look-up
     checked_at: float = 0.0
     first_byte_at: float = 0.0
 
     @property
     def held_up(self) -> bool:
-        """Whether the receiver had less than its time, because of our own queue."""
+        """Whether the sender's own queue took time from the receiver."""
         return self.queued_s > HELD_UP_S
 
     def phases(self, now: float) -> Phases:

@@ -1,8 +1,8 @@
-"""The guard: what the operator does not allow is never dialled.
+"""The guard: an address that the operator does not allow is never dialled.
 
-It judges addresses, not names, after every look-up and before every connection: a name that
-answers with a public address today and with 127.0.0.1 tomorrow is caught tomorrow. The attempt says
-the same of every refusal; which address it was is in the operator's log.
+It checks addresses, not names, after every look-up and before every connection: a name that
+resolves to a public address today and to 127.0.0.1 tomorrow is refused tomorrow. The attempt has
+the same text for every refusal; the address is in the operator's log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = structlog.get_logger("homing.net")
 
 
 class Guard:
-    """Which targets may be dialled."""
+    """Decides which targets may be dialled."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach

@@ -1,18 +1,18 @@
-"""The pool: idle connections, each kept only as long as writing on it again is safe.
+"""The pool: idle connections, each kept only as long as another request on it is safe.
 
-A receiver that closes an idle connection in the moment we write on it leaves a question nobody can
-answer: did the request arrive? Sending it again by ourselves could deliver twice without a trace,
-so we never do; the attempt fails as ``closed`` or ``reset`` and the schedule goes on. An innocent
-keep-alive timeout must then not get the chance to look like a failure, so the race is made rare:
+If a receiver closes an idle connection while a request is being written on it, the sender cannot
+know whether the request arrived. Repeating it could deliver twice without a trace, so the sender
+never does: the attempt fails as ``closed`` or ``reset``, and the schedule goes on. A normal
+keep-alive timeout must not look like such a failure, so the race is made rare:
 
-- a connection is used again within 4 s of its last answer (common servers close after 5 s), or
-  within what the receiver announces (``Keep-Alive: timeout=N``) less one second;
-- never after ``Connection: close``, HTTP/1.0, an answer not read to its end, or stray bytes;
-- an end that the loop has seen removes it at once, and one that has rested for half a second is
-  asked once more, with a poll, whether an end waits unseen.
+- a connection is used again within 4 s of its last response (common servers close after 5 s), or
+  within the time that the receiver announces (``Keep-Alive: timeout=N``) less one second;
+- never after ``Connection: close``, HTTP/1.0, a response not read to its end, or stray bytes;
+- a connection whose end the loop has seen is removed at once, and one that was idle for half a
+  second is polled once more before it is used.
 
-Its address was checked when it was made; 60 s later that says nothing any more, and a new look-up
-and check are due. The number of idle connections is bounded in all; the longest idle goes first.
+Its address was checked when it was made. After 60 s that check is too old, and a new look-up and
+check are due. The number of idle connections is bounded; the longest idle is closed first.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Pool:
         return len(self._by_age)
 
     def take(self, key: PoolKey, now: float) -> Connection | None:
-        """The connection that rested shortest, if it is fit to be written on."""
+        """The connection with the shortest idle time, if it may be used again."""
         while (stack := self._by_key.get(key)) is not None:
             connection = stack.pop()
             if not stack:
                 del self._by_key[key]
             del self._by_age[connection]
-            # One whose end the loop has seen is not here any more.
+            # A connection whose end the loop has seen is no longer here.
             if now < connection.expires_at and (
                 now - connection.idle_at < QUIET_AFTER_S or connection.quiet()
             ):
@@ -56,7 +56,7 @@ class Pool:
         return None
 
     def put(self, connection: Connection, now: float) -> None:
-        """Let it rest, or close it if it may not be used again."""
+        """Keep an idle connection, or close it if it may not be used again."""
         announced_s = connection.reader.keep_alive_s
         keep_s = self._keep_s
         if announced_s is not None:
@@ -79,7 +79,7 @@ class Pool:
             stack.append(connection)
 
     def discard(self, connection: Connection) -> None:
-        """Forget a connection that ended; one that is not here is no matter."""
+        """Remove a connection that ended, if it is here."""
         if connection not in self._by_age:
             return
         del self._by_age[connection]
@@ -89,7 +89,7 @@ class Pool:
             del self._by_key[connection.key]
 
     def shed(self, count: int) -> int:
-        """Close the longest idle ones; how many there were."""
+        """Close up to ``count`` connections, the longest idle first; returns how many."""
         oldest = [connection for connection, _ in zip(self._by_age, range(count), strict=False)]
         for connection in oldest:
             self.discard(connection)
@@ -97,7 +97,7 @@ class Pool:
         return len(oldest)
 
     def expire(self, now: float) -> float | None:
-        """Close what may not be used any more; when the next one falls due, if one is left."""
+        """Close the connections that have expired; returns when the next one will, or None."""
         overdue = [connection for connection in self._by_age if connection.expires_at <= now]
         for connection in overdue:
             self.discard(connection)

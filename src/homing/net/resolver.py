@@ -1,21 +1,22 @@
-"""The resolver: names to addresses through the system's own look-up, on threads of its own.
+"""The resolver: names to addresses through the system's look-up, on threads of its own.
 
-``loop.getaddrinfo`` shares four to six threads with everything else, so a handful of names whose
-servers never answer would hold up every other look-up. Here each look-up has a thread, up to a
-limit, and simultaneous questions for one name share one: a hanging name costs one thread however
-many deliveries wait for it. The threads are daemons, because the C library's look-up cannot be
-called back and must not hold up an exit. Tenants have fair shares of them (``policy/look_ups``).
+``loop.getaddrinfo`` shares four to six threads with everything else, so a few names whose servers
+never respond would block every other look-up. Here each look-up has a thread, up to a limit, and
+simultaneous requests for one name share a look-up: a hanging name costs one thread however many
+deliveries wait for it. The threads are daemons, because the C library's look-up cannot be
+cancelled and must not delay an exit. Tenants have fair shares of them (``policy/look_ups``).
 
-A look-up has a deadline of its own, after which its waiters have their answer. Its thread goes on:
-it counts for its tenant until it ends, and no second thread asks for the same name meanwhile.
+A look-up has a deadline of its own, after which the requests that wait for it fail. Its thread goes
+on: it counts for its tenant until it ends, and no second thread looks up the same name meanwhile.
 
-Every new connection asks anew, so a name that changes is noticed; how long a connection may be used
-is the pool's rule. There are two exceptions, both in bounded memory with fair shares:
+Every new connection looks its name up again, so a change of its address is noticed; how long a
+connection may be used is decided by the pool. There are two exceptions, both in bounded caches with
+fair shares:
 
-- a name that was found within the last minute is not put into our own queue: where no thread is
-  free for its tenant, the addresses found then are used, and the guard checks them again;
-- a failure is remembered for as long as it took: a name whose server is silent for ten seconds is
-  not asked again for ten seconds, and a quick "no such name" is asked again at once.
+- a name that was found within the last minute does not wait in the sender's own queue: if no thread
+  is free for its tenant, the cached addresses are used, and the guard checks them again;
+- a failure is cached for as long as the look-up took: a name whose server is silent for ten seconds
+  is not looked up again for ten seconds, and a quick "no such name" is not cached noticeably.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from homing.net.trouble import Trouble
 from homing.policy.look_ups import FairCache, LookUpQueue
 
 THREADS_MAX = 160  # of which one tenant can take 26
-LOOK_UP_S_MAX = 10.0  # The system asks a second name server after five.
-STUCK_S_MAX = 60.0  # then the name may be asked for again, beside the thread that never ended
-KNOWN_S_MAX = 60.0  # the same as for a connection that is kept
+LOOK_UP_S_MAX = 10.0  # The system tries a second name server after 5 s.
+STUCK_S_MAX = 60.0  # then a second thread may look up the name of a thread that never ended
+KNOWN_S_MAX = 60.0  # the same as for an idle connection
 FAILED_S_MAX = 30.0
 REMEMBERED_MAX = 16_384
 GetAddrInfo = Callable[..., list[tuple[Any, ...]]]
 
-# The name is wrong or has no address. Everything else is a resolver that is down or refuses.
+# The name is wrong or has no address. Every other code is a resolver that is down or refuses.
 _THEIRS = frozenset(
     code
     for code in (
@@ -58,7 +59,7 @@ _THEIRS = frozenset(
 
 
 class Address(Struct, frozen=True):
-    """Where to connect to."""
+    """An address to connect to."""
 
     family: int
     ip: str
@@ -74,28 +75,28 @@ Question = tuple[str, int]
 
 
 class _LookUp:
-    """One question on its way: in the queue, in a thread, or in a thread and given up."""
+    """One look-up: in the queue, in a thread, or in a thread and past its deadline."""
 
     __slots__ = ("begun_at", "future", "overdue", "starting", "timer")
 
     def __init__(self, future: asyncio.Future[Found]) -> None:
         self.future = future
         self.begun_at: float | None = None  # None while it is queued
-        self.starting: list[Callable[[], None]] = []  # who is told when it leaves the queue
+        self.starting: list[Callable[[], None]] = []  # called when it leaves the queue
         self.overdue = False
         self.timer: asyncio.TimerHandle | None = None
 
 
-def _nobody() -> None:
-    """Who does not need to know when its look-up leaves the queue."""
+def _ignore() -> None:
+    """The default of ``started``."""
 
 
 class Remembered(tuple[Address, ...]):
-    """Addresses that were found some time ago: nobody was asked for them now."""
+    """Addresses from the cache: no name was looked up."""
 
 
 class Resolver:
-    """Looks names up; a failure is a value."""
+    """Looks names up; a failure is a value, not an exception."""
 
     def __init__(
         self,
@@ -118,12 +119,12 @@ class Resolver:
         )
 
     async def resolve(
-        self, host: str, port: int, *, tenant: str = "", started: Callable[[], None] = _nobody
+        self, host: str, port: int, *, tenant: str = "", started: Callable[[], None] = _ignore
     ) -> tuple[Address, ...] | Trouble:
         """The addresses of a host in the system's order of preference.
 
-        ``started`` is called when nothing of our own is waited for any more: at once, or when the
-        look-up leaves the queue.
+        ``started`` is called when the request no longer waits in the sender's own queue: at once,
+        or when the look-up leaves the queue.
         """
         literal = _literal(host, port)
         if literal is not None:
@@ -142,7 +143,9 @@ class Resolver:
         if look_up.begun_at is None:
             return await self._queued(question, look_up, tenant, started)
         started()
-        return await asyncio.shield(look_up.future)  # A waiter that gives up leaves the others.
+        return await asyncio.shield(
+            look_up.future
+        )  # A request that is cancelled does not cancel the others.
 
     async def _queued(
         self, question: Question, look_up: _LookUp, tenant: str, started: Callable[[], None]
@@ -193,11 +196,11 @@ class Resolver:
         )
 
     def _overdue(self, tenant: str, question: Question) -> None:
-        """It takes too long: those that wait have their answer, and the thread is left alone."""
+        """Fail the requests that wait for a look-up past its deadline; its thread goes on."""
         look_up = self._look_ups[question]
         look_up.overdue = True
         within = f"within {self._look_up_s_max:g} s"
-        gone = Trouble(Failure.OUR_DNS, f"the name servers gave no answer {within}")
+        gone = Trouble(Failure.OUR_DNS, f"the name servers did not respond {within}")
         if not look_up.future.done():
             look_up.future.set_result(gone)
         self._fails(tenant, question, gone, self._look_up_s_max)
@@ -210,7 +213,7 @@ class Resolver:
         self._failed.put(tenant, question, why, now=self._monotonic(), keep_s=took_s)
 
     def begin(self, question: Question, done: Callable[[Found], None]) -> None:
-        """Ask on a thread; ``done`` is called on the loop, once. RuntimeError: there is none."""
+        """Look up on a thread; ``done`` is called on the loop, once. RuntimeError: no thread."""
         loop = asyncio.get_running_loop()
         threading.Thread(
             target=self._run,
@@ -223,7 +226,7 @@ class Resolver:
         self, question: Question, done: Callable[[Found], None], loop: asyncio.AbstractEventLoop
     ) -> None:
         found = self._ask(*question)
-        with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with suppress(RuntimeError):  # The loop is closed.
             loop.call_soon_threadsafe(done, found)
 
     def _finish(self, tenant: str, question: Question, look_up: _LookUp, found: Found) -> None:
@@ -255,7 +258,7 @@ class Resolver:
             return Trouble(Failure.OUR_DNS, f"the look-up failed: {error.strerror}")
         except ValueError:  # UnicodeError included
             return Trouble(Failure.DNS, "not a name that can be looked up")
-        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+        except Exception as error:  # noqa: BLE001 - a thread has no caller to raise to
             return trouble.of_error(error)
         addresses = tuple(
             Address(family, str(sockaddr[0]), sockaddr)
@@ -283,4 +286,4 @@ def _of_gaierror(error: socket.gaierror) -> Trouble:
         return Trouble(Failure.DNS, f"unknown host: {text}")
     if error.errno == socket.EAI_MEMORY:
         return Trouble(Failure.OUR_LIMITS, f"the look-up failed: {text}")
-    return Trouble(Failure.OUR_DNS, f"the resolver gave no answer: {text}")
+    return Trouble(Failure.OUR_DNS, f"the resolver did not respond: {text}")

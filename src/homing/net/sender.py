@@ -1,34 +1,34 @@
 """The sender: outgoing HTTP/1.1 requests on asyncio and httptools, without a client library.
 
-Why an own client. A webhook sender needs a small part of HTTP (a POST of known length, keep-alive,
-no redirects, no cookies, no decompression) and total control of that part:
+Why a client of our own: a webhook sender needs a small part of HTTP (a POST of known length,
+keep-alive, no redirects, no cookies, no decompression) and total control of that part:
 
-- one deadline over look-up, connect, handshake and answer. httpx counts its timeout per read: a
-  receiver that drips a byte now and then held a request of two seconds for more than eight;
+- one deadline over look-up, connect, handshake and response. httpx counts its timeout per read: a
+  receiver that sent a byte now and then held a request of two seconds for more than eight;
 - the address that was checked is the address that is dialled, also for a literal IP, where
   aiohttp does not even ask its resolver;
-- nothing is followed or unpacked. aiohttp repeats a POST after a 307 by default, and in both
-  libraries 194 kB of gzip became 200 MB of memory;
-- bounded heads and bodies, and failures that tell the receiver's trouble from ours.
+- no redirect is followed and nothing is decompressed. aiohttp repeats a POST after a 307 by
+  default, and in both libraries 194 kB of gzip became 200 MB of memory;
+- bounded heads and bodies, and failures that distinguish the receiver's from the sender's.
 
-And it is the hottest path there is. Measured on two cores over loopback with 1 KiB bodies and 64
-requests in flight, the yardstick being aiohttp (about 170 µs of CPU a request): a prototype of this
-design took about a sixth of that, close to what the interpreter allows at all; pycurl a fifth to a
-third; the Rust-backed clients a third to two fifths, and they only pin an address per client
-object; httpx is some forty times slower than aiohttp, as its pool's work grows with the square of
-its connections. Half of a naive client's cost is building the request. So a request on a warm
-connection is one joined write of prepared bytes, and callbacks from there on: no task, no timer.
-Only dialling uses a task.
+It is also the hottest path. Measured on two cores over loopback with 1 KiB bodies and 64 requests
+in flight, against aiohttp (about 170 µs of CPU per request): a prototype of this design took about
+a sixth of that, close to the limit of the interpreter; pycurl a fifth to a third; the Rust-backed
+clients a third to two fifths, and they only pin an address per client object; httpx is some forty
+times slower than aiohttp, as its pool's work grows with the square of its connections. Half of a
+naive client's cost is building the request. So a request on a warm connection is one joined write
+of prepared bytes, followed by callbacks: no task, no timer. Only dialling uses a task.
 
-Deadlines are kept by one sweep every 50 ms over what is in flight, not by a timer per request. With
-nothing in flight and nothing in the pool no timer runs. A sweep that comes late itself (the process
-was stopped, or the loop was busy) first lets the loop read what has arrived meanwhile: our own
-pause is not the receiver's timeout. Hundreds that hang were mostly asked at once, so they are late
-at once: all are judged by that sweep, and told a few at a time. What each causes (a settle, the
-next attempt, a new connection) together would hold up the attempts of everybody else.
+Deadlines are checked by one sweep every 50 ms over all requests in flight, not by a timer per
+request. With no request in flight and no idle connection no timer runs. A sweep that is late itself
+(the process was stopped, or the loop was busy) first lets the loop read what has arrived meanwhile:
+a pause of the sender is not a timeout of the receiver. Requests to hanging receivers mostly started
+together, so hundreds of deadlines pass together: one sweep decides all of them, and reports a few
+at a time. Otherwise what each of them causes (a settle, the next attempt, a new connection) would
+delay all other attempts.
 
-A request is never sent twice by ourselves. Why, and what keeps an innocent keep-alive timeout from
-looking like a failure, is written at the top of ``pool``.
+The sender never repeats a request. The reason, and what keeps a normal keep-alive timeout from
+looking like a failure, is in the docstring of ``pool``.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from homing.policy.reach import Reach
 from homing.ports import Answer, Request
 
 SWEEP_S = 0.05
-SWEEP_LATE_S = 0.1  # a sweep this late gives the loop a turn before it judges
-TOLD_MOST = 4  # of those that were late at once, at a time; more if it would take long
-TOLD_EVERY_S = 0.01
-TOLD_IN_PORTIONS = 100  # at most: the last is told a second late
+SWEEP_LATE_S = 0.1  # a sweep this late gives the loop a turn before it decides
+REPORTED_MIN = 4  # passed deadlines that are reported at a time
+REPORT_EVERY_S = 0.01
+PORTIONS_MAX = 100  # the last of many passed deadlines is reported a second late
 JOINED_BODY_BYTES_MAX = 64 * 1024  # beyond it, copying costs more than a second write
 PREFIXES_MAX = 4096
 SHED_COUNT = 32
@@ -68,10 +68,10 @@ SHED_PAUSE_S = 0.01  # for the loop to close them
 
 
 class SenderOptions(Struct, frozen=True):
-    """What an operator may set."""
+    """The options of a sender."""
 
     reach: Reach = Reach()  # where it may connect to
-    ca_file: str | None = None  # authorities to trust besides the system's
+    ca_file: str | None = None  # certificate authorities to trust besides the system's
     idle_connections_max: int = 1024
     sockets_max: int = 1_000_000  # in flight and idle together
     idle_ms_max: int = 15_000
@@ -79,7 +79,7 @@ class SenderOptions(Struct, frozen=True):
 
 
 class HttpSender:
-    """Makes attempts; to be made and used on one running event loop."""
+    """Sends requests; made and used on one running event loop."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class HttpSender:
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping = False  # the timer is the sweep's, not the pool's
         self._sweep_at = 0.0
-        self._gave_way = False  # the last sweep came late and let the loop read first
+        self._gave_way = False  # the last sweep was late and let the loop read first
         self._closed = False
-        self._late: deque[tuple[Flight, Answer]] = deque()  # judged, and yet to be told
-        self._portion = TOLD_MOST
-        self._telling = False
+        self._late: deque[tuple[Flight, Answer]] = deque()  # decided, not yet reported
+        self._portion = REPORTED_MIN
+        self._reporting = False
 
     # --- for the engine -----------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class HttpSender:
                 if not self._unwritten:
                     self._loop.call_soon(self._flush)
                 self._unwritten.append((connection, flight))
-        except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
+        except Exception as error:  # noqa: BLE001 - an attempt always ends in a response
             self._loop.call_soon(self._fault, flight, error)
 
     async def close(self) -> None:
@@ -156,28 +156,28 @@ class HttpSender:
         try:
             found = await self._dialer.dial(flight, make)
             scarce = found is not None and found.failure is Failure.OUR_LIMITS
-            if scarce and self._pool.shed(SHED_COUNT):  # Idle connections hold what is scarce.
+            if scarce and self._pool.shed(SHED_COUNT):  # Idle connections use up what is scarce.
                 await asyncio.sleep(SHED_PAUSE_S)
                 found = await self._dialer.dial(flight, make)
             if found is not None:
                 self._fail(flight, found)
-        except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
+        except Exception as error:  # noqa: BLE001 - an attempt always ends in a response
             self._fault(flight, error)
 
     def connected(self, connection: Connection, flight: Flight) -> None:
-        """A new connection stands."""
+        """A new connection is established."""
         if flight not in self._flights:
             self._loop.call_soon(connection.drop)
             return
         self._dialer.connected(flight)
         try:
             self._write(connection, flight)
-        except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
+        except Exception as error:  # noqa: BLE001 - an attempt always ends in a response
             self._loop.call_soon(connection.drop)
             self._fault(flight, error)
 
     def answered(self, connection: Connection, flight: Flight, now: float) -> None:
-        """A connection's reader is done: hand the answer over and keep the connection, or not."""
+        """A response is complete: report it, and keep the connection if it may be used again."""
         answer = _answer(connection, flight, now)
         if connection.reader.reusable and not self._closed and connection.clean():
             self._pool.put(connection, now)
@@ -186,7 +186,7 @@ class HttpSender:
         self._finish(flight, answer)
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
-        """A connection ended, or spoke without being asked."""
+        """A connection ended, or sent bytes without a request."""
         self._pool.discard(connection)
         connection.drop()
         if flight is None:
@@ -207,10 +207,10 @@ class HttpSender:
         flight.task = self._loop.create_task(self._dial(flight, key))
 
     def _flush(self) -> None:
-        """Write what this turn of the loop has begun on warm connections.
+        """Write the requests that were begun on warm connections in this turn of the loop.
 
-        One after the other at its end, not each as it comes: a receiver on the same machine is
-        then woken once for all of them, and not in the middle of our work.
+        They are written together at its end: a receiver on the same machine is then woken once for
+        all of them, and not in the middle of our work.
         """
         unwritten, self._unwritten = self._unwritten, []
         for connection, flight in unwritten:
@@ -221,7 +221,7 @@ class HttpSender:
                     self._write(connection, flight)
                 else:  # It ended before anything was written on it.
                     self._start_dial(flight, connection.key)
-            except Exception as error:  # noqa: BLE001 - an attempt always ends in an answer
+            except Exception as error:  # noqa: BLE001 - an attempt always ends in a response
                 self._fault(flight, error)
 
     def _write(self, connection: Connection, flight: Flight) -> None:
@@ -296,9 +296,9 @@ class HttpSender:
             except Exception as error:  # noqa: BLE001 - one flight must not end the sweep
                 self._fault(flight, error)
         if self._late:
-            self._portion = max(TOLD_MOST, -(-len(self._late) // TOLD_IN_PORTIONS))
-            if not self._telling:
-                self._tell_late()
+            self._portion = max(REPORTED_MIN, -(-len(self._late) // PORTIONS_MAX))
+            if not self._reporting:
+                self._report_late()
         next_expiry = self._pool.expire(now)
         if self._flights:
             self._sweeping = True
@@ -323,12 +323,12 @@ class HttpSender:
         flight.connection = flight.task = None
         self._late.append((flight, answer))
 
-    def _tell_late(self) -> None:
+    def _report_late(self) -> None:
         for _ in range(min(self._portion, len(self._late))):
             self._tell(*self._late.popleft())
-        self._telling = bool(self._late)
-        if self._telling:
-            self._loop.call_later(TOLD_EVERY_S, self._tell_late)
+        self._reporting = bool(self._late)
+        if self._reporting:
+            self._loop.call_later(REPORT_EVERY_S, self._report_late)
 
 
 def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
@@ -357,14 +357,14 @@ def _why_lost(connection: Connection, error: Exception | None) -> Trouble:
     if why.failure not in {Failure.CLOSED, Failure.RESET}:
         return why
     if connection.reader.begun:
-        return Trouble(why.failure, f"{why.detail} in the middle of the answer's head")
+        return Trouble(why.failure, f"{why.detail} in the middle of the response's head")
     if connection.reused:
         return Trouble(
             why.failure,
-            f"{why.detail} without an answer, on a connection kept from an earlier request: "
-            "the receiver may or may not have got this one",
+            f"{why.detail} without a response, on a connection kept from an earlier request: "
+            "the receiver may or may not have received this one",
         )
-    return Trouble(why.failure, f"{why.detail} without an answer")
+    return Trouble(why.failure, f"{why.detail} without a response")
 
 
-_TOO_MANY = Trouble(Failure.OUR_LIMITS, "no descriptor is left for another connection")
+_TOO_MANY = Trouble(Failure.OUR_LIMITS, "no file descriptor is left for another connection")

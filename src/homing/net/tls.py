@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def client_context(ca_file: str | None = None) -> ssl.SSLContext:
-    """Trusts the system's authorities and those in ``ca_file``.
+    """A context that trusts the system's authorities and those in ``ca_file``.
 
-    Raises OSError (SSLError is one) if there is nothing to trust: our trouble, not a receiver's.
+    Raises OSError (SSLError is one) if there is no authority to trust: a failure of the sender.
     """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.hostname_checks_common_name = False  # A common name is no name: RFC 9525.
+    context.hostname_checks_common_name = False  # RFC 9525: only subject alternative names count.
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
@@ -23,6 +23,6 @@ def client_context(ca_file: str | None = None) -> ssl.SSLContext:
 
 
 def _has_lazy_authorities() -> bool:
-    """A directory of authorities is read certificate by certificate, when one is needed."""
+    """Whether there is a directory of authorities, which OpenSSL reads on demand."""
     directory = ssl.get_default_verify_paths().capath
     return directory is not None and any(Path(directory).iterdir())

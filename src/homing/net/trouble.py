@@ -1,7 +1,7 @@
-"""Troubles: why there is no answer, as a value, told apart into the receiver's and our own.
+"""Why there is no response, as a value: a failure of the receiver or of the sender.
 
-The line matters more than the words: a failure of the receiver counts against its endpoint, our
-own (no route, no descriptors, no resolver) counts against nobody and goes again shortly.
+The difference matters: a failure of the receiver counts against its endpoint. A failure of the
+sender (no route, no descriptors, no resolver) counts against no endpoint and is retried shortly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BY_ERRNO = {
     errno.EAFNOSUPPORT: Failure.OUR_NETWORK,
     errno.EACCES: Failure.OUR_NETWORK,  # a packet filter of this machine
     errno.EPERM: Failure.OUR_NETWORK,
-    errno.EINVAL: Failure.OUR_NETWORK,  # a route that swallows all: Linux calls it so
+    errno.EINVAL: Failure.OUR_NETWORK,  # Linux, for a blackhole route
     errno.EMFILE: Failure.OUR_LIMITS,
     errno.ENFILE: Failure.OUR_LIMITS,
     errno.ENOMEM: Failure.OUR_LIMITS,
@@ -47,7 +47,7 @@ OURS = frozenset(failure for failure in Failure if failure.name.startswith("OUR_
 
 
 def of_error(error: BaseException) -> Trouble:
-    """What an exception of the network means; one that is not of the network is our fault."""
+    """The failure of a network exception; any other exception is a fault of the sender."""
     match error:
         case ssl.SSLCertVerificationError():
             why = getattr(error, "verify_message", "it does not fit the name")
@@ -58,10 +58,10 @@ def of_error(error: BaseException) -> Trouble:
             return Trouble(Failure.TLS, f"TLS failed: {reason}")
         case OSError() if error.errno in _BY_ERRNO:
             return Trouble(_BY_ERRNO[error.errno], os.strerror(error.errno).lower())
-        case ConnectionError():  # asyncio makes these without a number
+        case ConnectionError():  # asyncio raises these without an errno
             return Trouble(Failure.RESET, "connection reset by peer")
         case MemoryError():
             return Trouble(Failure.OUR_LIMITS, "out of memory")
         case _:
-            # The type alone: the text of an unforeseen error could hold part of a request.
+            # Only the type: the text of an unexpected error could hold a part of a request.
             return Trouble(Failure.OUR_FAULT, f"unexpected {type(error).__name__} in the sender")

@@ -1,8 +1,8 @@
-"""How the descriptors of a process are shared out between its callers and its receivers.
+"""How the file descriptors of a process are divided between API connections and attempts.
 
-Where there are plenty, everybody has what the settings say. Where they are short, a part stays
-for files and look-ups, the API has at least a third of the rest, and attempts have what is left:
-neither callers who open connections nor receivers who hang can take them all.
+Where there are enough, both get what the settings say. Where they are short, a part is reserved
+for files and DNS look-ups, API connections get at least a third of the rest, and attempts get what
+is left: neither callers that open connections nor receivers that hang can use up all of them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from msgspec import Struct
 SPARE_MAX = 192  # for files, database connections and look-ups
 SPARE_PART = 8
 API_PART = 3
-KEPT_IDLE = 256  # connections to receivers that are kept between attempts
+KEPT_IDLE = 256  # idle connections to receivers, kept for the next attempt
 FREE_MIN = 16
 
 
 class Shares(Struct, frozen=True):
-    """How many descriptors each side may hold."""
+    """How many descriptors each side may use."""
 
     connections: int  # to the API
-    sockets: int  # to receivers, for attempts in flight and kept between them
+    sockets: int  # to receivers, for attempts in flight and idle connections
 
 
 def share_out(*, limit: int, used: int, connections_max: int, slots: int) -> Shares:
-    """``used``: open before the first caller and the first attempt; ``slots``: attempts wanted."""
+    """Divide the limit; ``used`` are open before the first connection, ``slots`` are wanted."""
     free = max(limit - used, FREE_MIN)
     free -= min(free // SPARE_PART, SPARE_MAX)
     connections = min(connections_max, max(free - slots - KEPT_IDLE, free // API_PART))
@@ -32,5 +32,5 @@ def share_out(*, limit: int, used: int, connections_max: int, slots: int) -> Sha
 
 
 def fitting(wanted: int, *, sockets: int, slots: int) -> int:
-    """How many of these slots remain where there are fewer sockets than slots in all."""
+    """``wanted`` slots, reduced in proportion where there are fewer sockets than slots in all."""
     return wanted if sockets >= slots else max(wanted * sockets // slots, 1)

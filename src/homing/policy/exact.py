@@ -1,7 +1,7 @@
-"""JSON whose numbers stay what they are: read exactly, and written as they were read.
+"""JSON with exact numbers: read without rounding, and written as they were read.
 
-Integers are read as ``int``, all other numbers as ``Decimal``: two numbers are equal, or in order,
-exactly as they were written, whatever a binary float can hold.
+Integers are read as ``int``, all other numbers as ``Decimal``: numbers compare exactly as they were
+written, without the rounding of a binary float.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 
 Number = int | float | Decimal
 
-_INT_CHARS_MOST = 4_300  # Python reads no longer text as an integer
-_EXPONENT_MOST = 10**17
-_FLAT_BYTES = 64 * 1024  # read in one go, whatever they are
+_INT_CHARS_MAX = 4_300  # Python refuses to read a longer text as an integer
+_EXPONENT_MAX = 10**17
+_FLAT_BYTES = 64 * 1024  # read in one go, whatever their structure
 _ONE_GO_NS = 8_000_000
 _SLICE_STEPS = 1_000
 _TOKEN = re.compile(
@@ -31,25 +31,25 @@ _T = TypeVar("_T")
 
 
 def read_decimal(text: str) -> Decimal:
-    """The number that a JSON number is; beyond any range its exponent is that of the range."""
+    """The value of a JSON number; an exponent out of range is replaced by the limit."""
     try:
         return Decimal(text)
     except InvalidOperation:
         digits, _, exponent = text.lower().partition("e")
-        most = -_EXPONENT_MOST if exponent.startswith("-") else _EXPONENT_MOST
+        most = -_EXPONENT_MAX if exponent.startswith("-") else _EXPONENT_MAX
         return Decimal(f"{digits}e{most}")
 
 
 def read_integer(text: str) -> int | Decimal:
-    """Of any length."""
-    return int(text) if len(text) <= _INT_CHARS_MOST else Decimal(text)
+    """The value of an integer of any length."""
+    return int(text) if len(text) <= _INT_CHARS_MAX else Decimal(text)
 
 
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
-    """Of values of this type, with exact numbers where any value may stand."""
+    """A decoder of this type, with exact numbers where the type allows any value."""
     found = _decoders.get(kind)
     if found is None:
         found = _decoders[kind] = msgspec.json.Decoder(kind, float_hook=read_decimal)
@@ -77,9 +77,9 @@ def _read_whole(data: bytes | str) -> Any:
 
 
 def decoding(data: bytes, steps: int) -> Generator[None, int, tuple[Any, int]]:
-    """As ``decode``, in slices where it takes long: returns the value, and the steps left.
+    """As ``decode``, in slices if it takes long: returns the value, and the steps left.
 
-    What cannot be read is null.
+    A text that is not JSON is null.
     """
     if not _is_heavy(data):
         try:
@@ -98,7 +98,7 @@ def decoding(data: bytes, steps: int) -> Generator[None, int, tuple[Any, int]]:
 
 
 def _is_heavy(data: bytes) -> bool:
-    """Whether the fast decoder would hold everybody up; counting is fast."""
+    """Whether the fast decoder would block the event loop for long; counting is fast."""
     if len(data) <= _FLAT_BYTES:
         return False
     containers = data.count(b"[") + data.count(b"{")
@@ -121,7 +121,7 @@ class JsonWalk:
         return self._root[0]
 
     def read(self, count: int) -> int:
-        """Read on, so many tokens at most; how many were read. Raises ValueError."""
+        """Read up to ``count`` tokens; returns how many were read. Raises ValueError."""
         for done in range(1, count + 1):
             found = _TOKEN(self._text, self._at)
             if found is None:

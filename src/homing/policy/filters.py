@@ -1,13 +1,13 @@
-"""Filters: which of the events of its types a subscription wants, by what is in their data.
+"""Filters: which events of its types a subscription wants, decided by their data.
 
-Two spellings of the same condition may stand side by side, and in groups:
+A condition can be written in two forms, side by side and in groups:
 
     {"fieldName": "status", "fieldValue": "CUR", "comparison": "eq", "state": "newState"}
     {"field": "data.amount", "op": "gt", "value": 100}
 
 The first is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. The
 second is ours: its field begins at ``data``, or, with a ``state``, is looked up as in the first.
-What is wrong is refused with its place and the reason, so that no filter silently never matches.
+A wrong filter is refused with its place and the reason, so that no filter silently never matches.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from homing.model import Connector
 from homing.policy import exact
 from homing.policy.exact import Number
 
-PARTS_MOST = 50  # filters and groups beside each other
-GROUPS_MOST = 10
-GROUP_LEAST, GROUP_MOST = 2, 5
-BYTES_MOST = 32 * 1024
-NAME_CHARS_MOST = 256
-NAME_PARTS_MOST = 16
-VALUE_DEPTH_MOST = 8
-VALUE_ITEMS_MOST = 100
-COMPARISONS_MOST = 1_000  # values that are compared, in all filters of a subscription
-OBJECT_SEARCHES_MOST = 20  # filters that may look for an object in every item of a list
+PARTS_MAX = 50  # filters and groups beside each other
+GROUPS_MAX = 10
+GROUP_MIN, GROUP_MAX = 2, 5
+BYTES_MAX = 32 * 1024
+NAME_CHARS_MAX = 256
+NAME_PARTS_MAX = 16
+VALUE_DEPTH_MAX = 8
+VALUE_ITEMS_MAX = 100
+COMPARISONS_MAX = 1_000  # values that are compared, in all filters of a subscription
+OBJECT_SEARCHES_MAX = 20  # filters that may look for an object in every item of a list
 NO_FILTERS = "[]"
 
 
@@ -96,17 +96,17 @@ _NATIVE = ("field", "op", "value", "state")
 _GROUP = ("type", "connector", "filters")
 _W = TypeVar("_W", bound=StrEnum)
 _SCALAR = "text, a number, true or false"
-_NUMBER_MOST = Decimal("1e308")  # Programs that read a subscription read it as a binary float.
+_NUMBER_MAX = Decimal("1e308")  # Programs that read a subscription read it as a binary float.
 
 
 def read_filters(text: str, connector: str = Connector.AND) -> Filters:
-    """The filters in this JSON text; raises Invalid with all that is wrong.
+    """The filters in this JSON text; raises Invalid with all problems.
 
-    Their cost is not judged: filters that were stored before there was a limit are read, too.
+    Their cost is not checked: filters that were stored before there was a limit are read, too.
     """
     reader = _Reader()
-    if len(text.encode()) > BYTES_MOST:
-        reader.wrong("filters", f"must be at most {BYTES_MOST // 1024} KiB of JSON")
+    if len(text.encode()) > BYTES_MAX:
+        reader.wrong("filters", f"must be at most {BYTES_MAX // 1024} KiB of JSON")
         raise Invalid(problems=tuple(reader.problems))
     joined = reader.word(connector, Connector, "filterConnector") or Connector.AND
     parts = reader.parts(exact.decode(text))
@@ -116,7 +116,7 @@ def read_filters(text: str, connector: str = Connector.AND) -> Filters:
 
 
 def filter_problems(text: str, connector: str) -> tuple[FieldProblem, ...]:
-    """All that is wrong with these new filters, their cost included; empty if nothing is."""
+    """All problems of new filters, their cost included."""
     try:
         read_affordable(text, connector)
     except Invalid as error:
@@ -125,20 +125,20 @@ def filter_problems(text: str, connector: str) -> tuple[FieldProblem, ...]:
 
 
 def read_affordable(text: str, connector: str = Connector.AND) -> Filters:
-    """As ``read_filters``; also raises Invalid where they would cost too much."""
+    """As ``read_filters``; also raises Invalid if the filters would cost too much."""
     filters = read_filters(text, connector)
     problems = []
-    if (count := comparisons(filters)) > COMPARISONS_MOST:
+    if (count := comparisons(filters)) > COMPARISONS_MAX:
         reason = (
-            f"must compare at most {COMPARISONS_MOST:,} values in all, these compare {count:,}: "
-            "shorten their lists and objects, or share them out to several subscriptions"
+            f"must compare at most {COMPARISONS_MAX:,} values in all, these compare {count:,}: "
+            "shorten their lists and objects, or divide them among several subscriptions"
         )
         problems.append(FieldProblem("filters", reason))
-    if (count := sum(_searches(one) for one in conditions(filters))) > OBJECT_SEARCHES_MOST:
+    if (count := sum(_searches(one) for one in conditions(filters))) > OBJECT_SEARCHES_MAX:
         reason = (
-            f"must have at most {OBJECT_SEARCHES_MOST} objects under contains, notContains and "
+            f"must have at most {OBJECT_SEARCHES_MAX} objects under contains, notContains and "
             f"containsOnly, these have {count}: put several names into one object, "
-            "or share them out to several subscriptions"
+            "or divide them among several subscriptions"
         )
         problems.append(FieldProblem("filters", reason))
     if problems:
@@ -147,7 +147,7 @@ def read_affordable(text: str, connector: str = Connector.AND) -> Filters:
 
 
 def conditions(filters: Filters) -> Iterator[Condition]:
-    """All of them, in groups or not."""
+    """All conditions, inside and outside of groups."""
     for part in filters.parts:
         if isinstance(part, Condition):
             yield part
@@ -156,7 +156,7 @@ def conditions(filters: Filters) -> Iterator[Condition]:
 
 
 def comparisons(filters: Filters) -> int:
-    """How many values an event is compared with, at most."""
+    """The largest number of values that an event is compared with."""
     return sum(_leaves(one.value) for one in conditions(filters))
 
 
@@ -171,7 +171,7 @@ def _searches(condition: Condition) -> bool:
 
 
 class _Reader:
-    """Reads, and collects what is wrong on the way."""
+    """Reads filters and collects their problems."""
 
     def __init__(self) -> None:
         self.problems: list[FieldProblem] = []
@@ -190,12 +190,12 @@ class _Reader:
         if not isinstance(given, list):
             self.wrong("filters", "must be a list")
             return ()
-        if len(given) > PARTS_MOST:
-            self.wrong("filters", f"must be at most {PARTS_MOST}")
+        if len(given) > PARTS_MAX:
+            self.wrong("filters", f"must be at most {PARTS_MAX}")
             return ()
         groups = sum(isinstance(part, dict) and _is_group(part) for part in given)
-        if groups > GROUPS_MOST:
-            self.wrong("filters", f"must have at most {GROUPS_MOST} groups")
+        if groups > GROUPS_MAX:
+            self.wrong("filters", f"must have at most {GROUPS_MAX} groups")
         found = [self.part(part, f"filters[{index}]") for index, part in enumerate(given)]
         return tuple(part for part in found if part is not None)
 
@@ -210,8 +210,8 @@ class _Reader:
             self.wrong(f"{at}.type", "must be group")
         connector = self.word(given.get("connector", Connector.AND), Connector, f"{at}.connector")
         members = given.get("filters")
-        if not isinstance(members, list) or not GROUP_LEAST <= len(members) <= GROUP_MOST:
-            self.wrong(f"{at}.filters", f"must be {GROUP_LEAST} to {GROUP_MOST} filters")
+        if not isinstance(members, list) or not GROUP_MIN <= len(members) <= GROUP_MAX:
+            self.wrong(f"{at}.filters", f"must be {GROUP_MIN} to {GROUP_MAX} filters")
             return None
         found = []
         for index, member in enumerate(members):
@@ -250,11 +250,11 @@ class _Reader:
         return Condition(at, field, op, value, side)
 
     def field(self, given: object, at: str, *, sided: bool) -> str | None:
-        if not isinstance(given, str) or not 0 < len(given) <= NAME_CHARS_MOST:
-            self.wrong(at, f"must be the name of a field, 1 to {NAME_CHARS_MOST} characters")
+        if not isinstance(given, str) or not 0 < len(given) <= NAME_CHARS_MAX:
+            self.wrong(at, f"must be the name of a field, 1 to {NAME_CHARS_MAX} characters")
             return None
-        if given.count(".") >= NAME_PARTS_MOST:
-            self.wrong(at, f"must be at most {NAME_PARTS_MOST} names deep")
+        if given.count(".") >= NAME_PARTS_MAX:
+            self.wrong(at, f"must be at most {NAME_PARTS_MAX} names deep")
             return None
         if not sided and given != "data" and not given.startswith("data."):
             self.wrong(at, "must begin with data. (or name a state: newState or oldState)")
@@ -264,9 +264,9 @@ class _Reader:
     def known(self, given: Mapping[str, Any], names: tuple[str, ...], at: str) -> None:
         for name in given:
             if name not in names:
-                reason = f"is not known here: a filter has {', '.join(names)}"
+                reason = f"is unknown: a filter has {', '.join(names)}"
                 if names is _GROUP:
-                    reason = f"is not known here: a group has {', '.join(names)}"
+                    reason = f"is unknown: a group has {', '.join(names)}"
                 self.wrong(f"{at}.{name[:64]}", reason)
 
 
@@ -280,18 +280,18 @@ def _either(words: type[StrEnum]) -> str:
 
 def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:
     """Why a field cannot be compared with this value, or None."""
-    if depth > VALUE_DEPTH_MOST:
-        return f"must be at most {VALUE_DEPTH_MOST} deep"
+    if depth > VALUE_DEPTH_MAX:
+        return f"must be at most {VALUE_DEPTH_MAX} deep"
     if isinstance(value, dict):
         if not value and op not in _EQUALITY:
             return "must not be an empty object"
-        if len(value) > VALUE_ITEMS_MOST:
-            return f"must have at most {VALUE_ITEMS_MOST} names"
+        if len(value) > VALUE_ITEMS_MAX:
+            return f"must have at most {VALUE_ITEMS_MAX} names"
         return _first_reason(op, list(value.values()), depth)
     if isinstance(value, list):
         return _list_reason(op, value, depth)
-    if isinstance(value, Decimal) and value.copy_abs() > _NUMBER_MOST:
-        return f"must be a number of at most {_NUMBER_MOST}: give a larger one as an integer"
+    if isinstance(value, Decimal) and value.copy_abs() > _NUMBER_MAX:
+        return f"must be a number of at most {_NUMBER_MAX}: give a larger one as an integer"
     if op in ORDERING and (isinstance(value, bool) or not isinstance(value, str | Number)):
         return f"must be {_leaf_rule(op)} for {op}"
     if value is None and op not in _EQUALITY:
@@ -302,8 +302,8 @@ def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:
 def _list_reason(op: Op, value: list[Any], depth: int) -> str | None:
     if op in _HOLDING or op in ORDERING:
         return f"must be {_leaf_rule(op)}: {op} takes no list"
-    if len(value) > VALUE_ITEMS_MOST:
-        return f"must have at most {VALUE_ITEMS_MOST} items"
+    if len(value) > VALUE_ITEMS_MAX:
+        return f"must have at most {VALUE_ITEMS_MAX} items"
     if op is Op.CONTAINS_ONLY:
         plain = all(isinstance(item, str | Number) for item in value)
         return None if plain else f"must hold {_SCALAR} only"

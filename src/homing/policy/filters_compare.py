@@ -1,10 +1,10 @@
 """How one field is compared with one value: each value becomes a test, made once and run often.
 
-A field that is missing is null. Text and numbers meet as numbers where the text is one (``"100"``),
-and two texts that are dates meet as moments, whatever their offsets. An object is a path: each of
-its leaves is compared with what stands at the same place, and all must hold.
+A missing field is null. A text and a number are compared as numbers if the text is one (``"100"``),
+and two texts that are dates as moments, whatever their offsets. An object is a path: each of its
+leaves is compared with the value at the same place, and all must hold.
 
-A test without a reading looks at short lists and texts only, and raises OutOfSteps at long ones.
+Without a reading, a test handles short lists and texts only, and raises OutOfSteps for long ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ORDER: dict[Op, Callable[[Any, Any], bool]] = {
 
 
 def test_of(op: Op, value: Any) -> Test:
-    """The test that a field must pass; ``changed`` looks at two and is not made here."""
+    """The test of a condition; not for ``changed``, which compares two fields."""
     match op:
         case Op.EQ:
             return _equals(value)
@@ -126,7 +126,7 @@ def _equals_list(tests: list[Test]) -> Test:
 
 
 def _at_leaves(value: dict[str, Any], make: Callable[[Any], Test]) -> Test:
-    """Every name of an object, with what stands there."""
+    """Every name of an object, with its value."""
     tests = [(name, make(inner)) for name, inner in value.items()]
 
     def test(found: Any, reading: Reading | None) -> bool:
@@ -231,12 +231,12 @@ def _text(value: Number) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal) and Decimal(repr(float(value))) == value:
-        value = float(value)  # 1.50 is looked for as 1.5.
+        value = float(value)  # 1.50 is searched as 1.5.
     return str(value)
 
 
 def _among(value: Any) -> Callable[[Items], bool]:
-    """Whether one of a list's items equals this value, which is no list and no object."""
+    """A test whether an item of a list equals this value, which is neither list nor object."""
     if isinstance(value, str):
         number, moment, flag = read_number(value), read_moment(value), _FLAGS.get(value)
         return lambda items: (
@@ -314,7 +314,7 @@ def _is_set(values: list[Any]) -> Callable[[Items], bool]:
 
 
 def differs(before: Any, after: Any, reading: Reading | None = None) -> bool:
-    """Whether two JSON values are not the same; true and 1 are not."""
+    """Whether two JSON values differ; true and 1 do."""
     kind = before.__class__
     if kind is not after.__class__ or (kind is not dict and kind is not list):
         return unlike(before, after)

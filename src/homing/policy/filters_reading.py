@@ -1,9 +1,9 @@
-"""What filters remember of one event, and how many steps they may make at a time.
+"""Indexes over the data of one event, shared by all filters, with a limit on steps at a time.
 
-A short list or text is looked at as it is. A longer one is read once into an index, whoever asks
-and however often, so that a comparison costs the same however long the list is. A step is one
-item, name or leaf that is looked at. When the steps of a slice are used up, ``OutOfSteps`` is
-raised; what was read is kept, and the same question asked again goes on where it stopped.
+A short list or text is searched directly. A longer one is indexed once for all filters, so that a
+comparison costs the same however long the list is. A step is one item, name or leaf that is read.
+When the steps of a slice are used up, ``OutOfSteps`` is raised; the indexes are kept, and the same
+question, asked again, continues where it stopped.
 """
 
 from __future__ import annotations
@@ -14,37 +14,35 @@ from typing import Any
 from homing.policy.exact import Number
 from homing.policy.filters_values import read_moment, read_number
 
-LIST_SHORT = 8  # items that are looked at without an index
-TEXT_SHORT = 4_096  # characters that are searched without being remembered
+LIST_SHORT = 8  # items that are searched without an index
+TEXT_SHORT = 4_096  # characters that are searched without remembering the result
 NODES_SHORT = 64  # names and items that are walked without a reading
 SLICE_STEPS = 1_000  # about a millisecond
 _CHARS_A_STEP = 1_024
-_COLLAPSED_DEPTH_MOST = 16
+_COLLAPSED_DEPTH_MAX = 16
 
 Test = Callable[[Any, "Reading | None"], bool]
 
 
 class OutOfSteps(Exception):
-    """The steps of this slice are used up; the same question goes on in the next slice."""
+    """The steps of this slice are used up; the same question continues in the next slice."""
 
 
 class Reading:
-    """One event's data with everything that was found out about it."""
+    """The data of one event, with the indexes and results that filters have made of it."""
 
     __slots__ = ("_answers", "_lists", "_moments", "_walks", "data", "kept", "left", "spent")
 
     def __init__(self, data: Any, left: int = SLICE_STEPS) -> None:
         self.data, self.left, self.spent = data, left, 0
-        self.kept: dict[
-            object, object
-        ] = {}  # what the caller wants to find again in the next slice
+        self.kept: dict[object, object] = {}  # values that the caller needs again in the next slice
         self._lists: dict[int, Items] = {}
         self._moments: dict[str, int | None] = {}
         self._walks: dict[object, _Walk] = {}
         self._answers: dict[tuple[int, str], bool] = {}
 
     def spend(self, steps: int) -> None:
-        """Count steps that were made; raises OutOfSteps when the slice is used up."""
+        """Count steps; raises OutOfSteps when the slice is used up."""
         self.left -= steps
         self.spent += steps
         if self.left < 0:
@@ -59,7 +57,7 @@ class Reading:
             return found
 
     def items(self, found: list[Any]) -> Items:
-        """The index of a list of the data, read to its end."""
+        """The complete index of a list in the data."""
         items = self._lists.get(id(found))
         if items is None:
             items = self._lists[id(found)] = Items(found)
@@ -68,21 +66,21 @@ class Reading:
         return items
 
     def any_of(self, found: list[Any], test: Test) -> bool:
-        """Whether an item of a list of the data passes the test."""
+        """Whether an item of a list in the data passes the test."""
         return self._walked((id(found), id(test)), lambda: _AnyWalk(found, test))
 
     def all_of(self, found: list[Any], test: Test) -> bool:
-        """Whether every item of a list of the data passes the test."""
+        """Whether every item of a list in the data passes the test."""
         return not self._walked(
             (id(found), id(test), False), lambda: _AnyWalk(found, test, wanted=False)
         )
 
     def differ(self, before: Any, after: Any) -> bool:
-        """Whether two parts of the data are not the same."""
+        """Whether two parts of the data differ."""
         return self._walked((id(before), id(after), None), lambda: DifferenceWalk(before, after))
 
     def holds(self, found: str, text: str) -> bool:
-        """Whether a long text of the data contains this one."""
+        """Whether a long text in the data contains this one."""
         answer = self._answers.get((id(found), text))
         if answer is None:
             answer = self._answers[id(found), text] = text in found
@@ -113,7 +111,7 @@ class Reading:
 
 
 class Items:
-    """A list's items by what they can be equal to."""
+    """The index of a list: its items by the values that they can equal."""
 
     __slots__ = (
         "_iterator",
@@ -140,7 +138,7 @@ class Items:
         self.plain: list[str] = []  # texts that are neither
 
     def read(self, count: int, moment_of: Callable[[str], int | None] = read_moment) -> int:
-        """Read on, so many items at most; how many were read."""
+        """Index up to so many more items; returns how many."""
         texts = self.texts
         for done in range(count):
             try:
@@ -169,7 +167,7 @@ class Items:
 
 
 class _Walk:
-    """A question that takes many steps; ``answer`` is None until it is known."""
+    """A computation in many steps; ``answer`` is None until it is known."""
 
     __slots__ = ("answer", "unused")
 
@@ -178,12 +176,12 @@ class _Walk:
         self.unused = 0  # steps of the last call that were not needed
 
     def go_on(self, steps: int, _reading: Reading | None) -> None:
-        """Make so many steps, at most; sets ``answer`` when it is known, and ``unused``."""
+        """Make up to so many steps; sets ``answer`` when it is known, and ``unused``."""
         raise NotImplementedError
 
 
 class _AnyWalk(_Walk):
-    """Whether the test says ``wanted`` of any item."""
+    """Whether the test returns ``wanted`` for any item."""
 
     __slots__ = ("_iterator", "_test", "_wanted")
 
@@ -209,7 +207,7 @@ class _AnyWalk(_Walk):
 
 
 class DifferenceWalk(_Walk):
-    """Whether two JSON values are not the same; true and 1 are not. Walks any depth."""
+    """Whether two JSON values of any depth differ; true and 1 do."""
 
     __slots__ = ("_stack",)
 
@@ -249,7 +247,7 @@ def _names(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[Any, An
 
 
 def unlike(one: Any, other: Any) -> bool:
-    """Whether two values, not both objects or both lists, are not the same."""
+    """Whether two values differ that are not both objects or both lists."""
     if one.__class__ is other.__class__:
         return bool(one != other)
     if other is _MISSING or isinstance(one, bool) or isinstance(other, bool):
@@ -282,7 +280,7 @@ class CollapseWalk(_Walk):
                     return
                 continue
             name, value = pair
-            if value.__class__ is dict and len(stack) <= _COLLAPSED_DEPTH_MOST:
+            if value.__class__ is dict and len(stack) <= _COLLAPSED_DEPTH_MAX:
                 made: dict[str, Any] = {}
                 target[name] = made
                 stack.append((iter(value.items()), made))

@@ -1,8 +1,8 @@
-"""Filters at work: compiled once into one function of an event's data, or run with every step told.
+"""Runs filters: compiled once into one function of an event's data, or step by step with reasons.
 
-A missing state or field is null. A dotted name is looked for as it stands first, and else by its
-parts, at every depth: ``a.b.c`` is the key ``a.b.c``, or in ``a`` the key ``b.c``, or in ``a``, in
-``b`` the key ``c``.
+A missing state or field is null. A dotted name is first looked up as a whole, then by its parts, at
+every depth: ``a.b.c`` is the key ``a.b.c``, or in ``a`` the key ``b.c``, or in ``a``, in ``b`` the
+key ``c``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _VERBS = {
 
 
 def read_data(data: bytes) -> Any:
-    """An event's data as filters see it, its numbers exact; what is no JSON is null."""
+    """An event's data with exact numbers; data that is not JSON is null."""
     try:
         return exact.decode(data)
     except ValueError:
@@ -51,9 +51,9 @@ def read_data(data: bytes) -> Any:
 
 
 def compiled(filters: Filters) -> Matches:
-    """A function of an event's data that says whether it matches.
+    """A function that returns whether an event's data matches.
 
-    Without a reading beside the data it raises OutOfSteps where something is long.
+    Without a reading it raises OutOfSteps if a part of the data is long.
     """
     return _joined(filters.connector, [_part_test(part) for part in filters.parts])
 
@@ -89,7 +89,7 @@ def _condition_test(condition: Condition) -> Matches:
 
 
 def getter(name: str, side: Side | None) -> Callable[[Any], Any]:
-    """What finds a condition's field in an event's data."""
+    """A function that returns a condition's field of an event's data."""
     if side is not None:
         field = _reach(name)
         return lambda data: field(data.get(side)) if data.__class__ is dict else None
@@ -113,20 +113,20 @@ def _reach(name: str) -> Callable[[Any], Any]:
     return get
 
 
-# --- with every step told -------------------------------------------------------------------
+# --- step by step, with reasons -------------------------------------------------------------
 
 
 class Step(Struct, frozen=True):
-    """A condition and what came of it."""
+    """A condition and its result."""
 
     condition: Condition
     holds: bool
-    decided: bool  # the answer rests on it
+    decided: bool  # it decided the result
     sentence: str
 
 
 class Verdict(Struct, frozen=True):
-    """Whether an event's data matches, and what decided."""
+    """Whether an event's data matches, and the conditions that decided."""
 
     matches: bool
     steps: tuple[Step, ...]
@@ -134,9 +134,9 @@ class Verdict(Struct, frozen=True):
 
 
 def run(filters: Filters, data: Any, reading: Reading) -> Verdict:
-    """As ``compiled``, but every condition is looked at and the answer is explained.
+    """As ``compiled``, but every condition is tested and the result is explained.
 
-    Raises OutOfSteps when the slice is used up; asked again, it goes on.
+    Raises OutOfSteps when the slice is used up; called again, it continues.
     """
     if not filters.parts:
         return Verdict(True, (), "There are no filters: every event of its types matches.")
@@ -165,7 +165,7 @@ def _joins(connector: Connector, holding: Iterable[bool]) -> bool:
 
 
 def _resting(connector: Connector, holding: list[bool], result: bool) -> set[int]:
-    """The answer rests on the first that settles it, or on all when none does."""
+    """The first condition that decides the result, or all of them if none does."""
     settles = connector is Connector.OR
     return {holding.index(settles)} if result is settles else set(range(len(holding)))
 
@@ -175,7 +175,7 @@ def _undecided(step: Step) -> Step:
 
 
 def _step(condition: Condition, data: Any, reading: Reading) -> Step:
-    """Each condition is looked at once, however many slices the whole takes."""
+    """Test each condition once, however many slices that takes."""
     kept = reading.kept
     step = kept.get(("step", id(condition)))
     if not isinstance(step, Step):
@@ -216,7 +216,7 @@ def _sentence(condition: Condition, data: Any, holds: bool) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A JSON value for people, cut where it is long; the cost is that of what is shown."""
+    """A JSON value for people, cut if it is long; only the shown part costs time."""
     shown = ""
     for part in _written(value):
         shown += part
@@ -226,7 +226,7 @@ def show_value(value: Any) -> str:
 
 
 def _written(value: Any) -> Iterator[str]:
-    """Its JSON, piece by piece, each of them short."""
+    """Its JSON in short pieces."""
     if isinstance(value, dict):
         yield "{"
         for number, (name, inner) in enumerate(value.items()):

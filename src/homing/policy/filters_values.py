@@ -1,4 +1,4 @@
-"""What a text says: a number, a moment, or neither."""
+"""Reads a text as a number or as a date, if it is one."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-NUMBER_CHARS_MOST = 40
+NUMBER_CHARS_MAX = 40
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?").fullmatch
 _DATE = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[Tt ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]|60)(?:[.:,]([0-9]{1,9}))?)?"
     r"(?:[Zz]|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?)?"
 ).fullmatch
-_DATE_CHARS_LEAST = 10
+_DATE_CHARS_MIN = 10
 _USUAL_CHARS = len("2026-03-01T17:00:00.000-0600")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_number(text: str) -> int | Decimal | None:
-    """The number that a text is, or None."""
-    if len(text) > NUMBER_CHARS_MOST:
+    """The number in a text; None if the text is not a number."""
+    if len(text) > NUMBER_CHARS_MAX:
         return None
     found = _NUMBER(text)
     if found is None:
@@ -29,8 +29,8 @@ def read_number(text: str) -> int | Decimal | None:
 
 
 def read_moment(text: str) -> int | None:
-    """Nanoseconds since 1970 of a date with or without a time; without an offset it is UTC."""
-    if len(text) < _DATE_CHARS_LEAST or text[4] != "-":
+    """Nanoseconds since 1970 of a date, with or without a time; without an offset it is UTC."""
+    if len(text) < _DATE_CHARS_MIN or text[4] != "-":
         return None
     if len(text) == _USUAL_CHARS and (moment := _usual_moment(text)) is not None:
         return moment
@@ -50,7 +50,7 @@ def read_moment(text: str) -> int | None:
 
 
 def _usual_moment(text: str) -> int | None:
-    """The form that Workfront writes, read ten times faster; None if it is another."""
+    """As ``read_moment``, ten times faster, for the form that Workfront writes; None for others."""
     if text[10] != "T" or text[19] != "." or text[23] not in "+-" or text[13] != ":":
         return None
     if not text.isascii() or not text[24:].isdigit() or text[26] > "5":

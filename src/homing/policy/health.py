@@ -1,17 +1,19 @@
 """When an endpoint is disabled, frozen and enabled, and how fast it may be sent to.
 
-Two kinds of rule watch an endpoint. A **rate** (over 70 % of more than 100 attempts) finds the one
-that mostly fails; **failures in a row** find the one that has just died after a long good life,
-where a rate over all attempts would move too slowly. Disabled heals by itself: one probe in ten
-minutes, and the first success enables. Frozen does not: it is for what has failed thousands of
-times over days, and only a person ends it. Rules are looked at after failures only, the freezing
-ones first, so a hopeless endpoint is frozen also where it could merely be disabled.
+Two kinds of rules watch an endpoint. A **rate** (over 70 % of more than 100 attempts) finds an
+endpoint that mostly fails; **failures in a row** find one that has just died after a long good
+time, where a rate over all attempts would change too slowly. A disabled endpoint recovers by
+itself: it is probed every ten minutes, and the first success enables it. A frozen endpoint does
+not: it has failed thousands of times over days, and only a person enables it. Rules are checked
+after failures only, the freezing rules first, so that a hopeless endpoint is frozen even where
+another rule would only disable it.
 
-An outcome counts whenever it finishes, in whatever state the endpoint is by then: attempts in
-flight are never called back. A late success at a frozen endpoint is therefore counted and changes
-no state; at a disabled one it enables, exactly as a probe's would.
+An outcome counts when it arrives, whatever the state of the endpoint is by then: attempts in flight
+are never cancelled. A late success at a frozen endpoint is therefore counted and changes no state;
+at a disabled one it enables, exactly as a probe's would.
 
-``Ramp`` is slow start: an endpoint that comes back has one slot, and earns more by successes.
+``Ramp`` is slow start: an endpoint that was enabled again has one slot, and gains more by
+successes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ WARNED_NO_SUCCESS = 4
 
 
 class HealthRules(Struct, frozen=True):
-    """The numbers of the rules; they belong to the installation, or to a tenant."""
+    """The numbers of the rules, for the installation or for a tenant."""
 
     rate_after_attempts: int = 100
     failure_percent: int = 70
@@ -39,7 +41,7 @@ class HealthRules(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A change of state: by which rule, with which numbers."""
+    """A change of state, with its rule and the numbers that led to it."""
 
     before: State
     after: State
@@ -48,14 +50,14 @@ class Change(Struct, frozen=True):
 
 
 class HalfWay(Struct, frozen=True):
-    """A warning: half of the limit of a rule is reached."""
+    """A warning: half of a rule's limit has been reached."""
 
     rule: str
     numbers: dict[str, int]
 
 
 class Verdict(Struct, frozen=True):
-    """What an outcome or a person makes of an endpoint's health."""
+    """An endpoint's health after an outcome or a command, with the change or warning it caused."""
 
     health: Health
     change: Change | None = None
@@ -90,7 +92,7 @@ def after_success(health: Health, *, now: int) -> Verdict:
 
 
 def after_failure(health: Health, rules: HealthRules, *, now: int) -> Verdict:
-    """Count a failure and look at the rules: freeze first, then disable, then warn."""
+    """Count a failure and check the rules: freeze first, then disable, then warn."""
     counted = replace(
         health,
         attempts=health.attempts + 1,
@@ -185,9 +187,9 @@ def _disabling(health: Health, rules: HealthRules) -> Change | None:
 
 
 def _half_way(health: Health, rules: HealthRules, *, now: int) -> tuple[int, HalfWay | None]:
-    """The first warning not given yet; a second one on the same failure waits for the next.
+    """The first warning not given yet; a second one at the same failure waits for the next.
 
-    What leads to disabling is of no interest any more once the endpoint is disabled.
+    Rules that disable give no warning while the endpoint is disabled.
     """
     row = health.consecutive_failures
     if health.state is State.ENABLED:
@@ -240,7 +242,7 @@ _ONE_SLOT = Ramp()
 
 
 def ramp_up(ramp: Ramp, *, limit: int) -> Ramp:
-    """After a success: as many in a row as it has slots double them, up to the limit."""
+    """After a success: as many successes in a row as there are slots double the slots."""
     if ramp.slots >= limit:
         return ramp if ramp.slots == limit else Ramp(limit)
     if ramp.streak + 1 < ramp.slots:

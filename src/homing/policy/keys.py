@@ -1,7 +1,7 @@
-"""Keys of the API: what one may do, how it is written, and what of it is kept.
+"""API keys: their roles, their text, and the part that is stored.
 
-A key reads ``hk_PREFIX_SECRET``. The prefix is public: it is how the key is found and named. The
-secret is 256 bits; only its SHA-256 is kept, which is enough for a text that nobody can guess.
+A key reads ``hk_PREFIX_SECRET``. The prefix is public: the key is found and named by it. The secret
+has 256 bits; only its SHA-256 is stored, which is enough for a text that cannot be guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = re.compile(rb"hk_([a-z2-7]{13})_([A-Za-z0-9_-]{43})")
 
 
 class Role(StrEnum):
-    """What a key is for. All but admin belong to one tenant."""
+    """What a key may be used for. All keys but admin keys belong to one tenant."""
 
     ADMIN = "admin"  # everything, of all tenants
     PUBLISHER = "publisher"  # posts events
@@ -31,21 +31,21 @@ class Role(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key as it is kept: without its secret."""
+    """A key as it is stored: without its secret."""
 
     id: int
     prefix: str
     hash: bytes
     name: str
     role: Role
-    tenant: str | None  # None: all of them, which only an admin has
+    tenant: str | None  # None: all tenants, for admin keys only
     created_at: int
     expires_at: int | None = None
     last_used_at: int | None = None
     revoked_at: int | None = None
 
     def works(self, now: int) -> bool:
-        """Neither revoked nor expired."""
+        """Whether it is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def __repr__(self) -> str:
@@ -53,29 +53,29 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class KeyText(Struct, frozen=True):
-    """A key as its holder gives it: where to find it, and what proves it."""
+    """A key as its holder sends it: its prefix, and the hash of its secret."""
 
     prefix: str
     hash: bytes
 
     def fits(self, key: ApiKey) -> bool:
-        """Compared in constant time."""
+        """Whether it is the text of this key; compared in constant time."""
         return compare_digest(self.hash, key.hash)
 
     def __repr__(self) -> str:
         return f"KeyText({self.prefix})"
 
 
-def write_key(chance: bytes) -> str:
-    """A new key from so many bytes of chance."""
-    assert len(chance) == PREFIX_BYTES + SECRET_BYTES
-    prefix = b32encode(chance[:PREFIX_BYTES]).rstrip(b"=").lower()
-    secret = urlsafe_b64encode(chance[PREFIX_BYTES:]).rstrip(b"=")
+def write_key(random: bytes) -> str:
+    """The text of a new key from random bytes."""
+    assert len(random) == PREFIX_BYTES + SECRET_BYTES
+    prefix = b32encode(random[:PREFIX_BYTES]).rstrip(b"=").lower()
+    secret = urlsafe_b64encode(random[PREFIX_BYTES:]).rstrip(b"=")
     return f"hk_{prefix.decode()}_{secret.decode()}"
 
 
 def read_key(text: bytes) -> KeyText | None:
-    """None if it has not the form of a key."""
+    """The parts of a key; None if the text has not the form of a key."""
     found = _KEY.fullmatch(text)
     if found is None:
         return None

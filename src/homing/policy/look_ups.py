@@ -1,13 +1,13 @@
-"""Look-ups in fair shares: which name is looked up next, and for which tenant.
+"""Fair DNS look-ups: which name is looked up next, and for which tenant.
 
-A look-up holds a thread until the system's resolver ends it, and nobody can take the thread back.
-So a tenant may hold a quarter of the threads that are still free, and no more, and a fifth of all
-threads is a reserve for tenants that hold none: one tenant with dead names leaves most of the
-threads, and after many such tenants the next one still finds a thread. Tenants that wait take
-turns, and within a tenant the names keep their order.
+A look-up occupies a thread until the system's resolver returns, and it cannot be interrupted. So a
+tenant may occupy a quarter of the threads that are still free, and a fifth of all threads is
+reserved for tenants that occupy none: one tenant with dead names leaves most of the threads free,
+and after many such tenants the next one still finds a thread. Waiting tenants take turns, and
+within a tenant the names keep their order.
 
-One name is looked up once, however many wait for it. A name that waits in the queue waits there
-for each tenant that asked, and starts when the first of them has its turn.
+A name is looked up once, however many requests wait for it. It waits in the queue of each tenant
+that asked for it, and starts when the first of them has its turn.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-SHARE_OF_FREE = 4  # A tenant may hold one for every four that are free,
-RESERVE_OF_ALL = 5  # beside one in five that are for tenants that hold none.
+SHARE_OF_FREE = 4  # A tenant may hold one of every four that are free.
+RESERVE_OF_ALL = 5  # One in five is reserved for tenants that hold none.
 
 
 def has_share(held: int, *, free: int, reserve: int) -> bool:
@@ -40,19 +40,19 @@ class LookUpQueue(Generic[K]):
         self.held: dict[str, int] = {}
         # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
         self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
-        self._askers: dict[K, dict[str, int]] = {}  # of a name in the queue: waiters by tenant
+        self._askers: dict[K, dict[str, int]] = {}  # of a name in the queue: requests by tenant
 
     def __len__(self) -> int:
         return len(self._askers)
 
     def join(self, tenant: str, name: K) -> None:
-        """Let one more of this tenant wait for the name."""
+        """Add a request of this tenant that waits for the name."""
         askers = self._askers.setdefault(name, {})
         askers[tenant] = askers.get(tenant, 0) + 1
         self._waiting.setdefault(tenant, OrderedDict()).setdefault(name, None)
 
     def leave(self, tenant: str, name: K) -> bool:
-        """One of this tenant gives up; True if nobody waits for the name any more."""
+        """Remove a request of this tenant; True if no request waits for the name any more."""
         askers = self._askers[name]
         askers[tenant] -= 1
         if askers[tenant] == 0:
@@ -63,9 +63,9 @@ class LookUpQueue(Generic[K]):
         return not askers
 
     def start(self) -> tuple[str, K] | None:
-        """The next name, and the tenant that now holds a thread for it; None: nobody may start.
+        """The next name, and the tenant that now holds a thread for it; None: none may start.
 
-        Only tenants that hold a thread are passed over, and they are no more than the threads.
+        Only tenants that hold a thread are skipped, at most as many as there are threads.
         """
         if self.free == 0:
             return None
@@ -84,7 +84,7 @@ class LookUpQueue(Generic[K]):
         return tenant, name
 
     def end(self, tenant: str) -> None:
-        """A thread of this tenant is free again."""
+        """Release a thread of this tenant."""
         self.free += 1
         self.held[tenant] -= 1
         if self.held[tenant] == 0:
@@ -105,9 +105,9 @@ class _Kept(Struct, Generic[V], frozen=True):
 
 
 class FairCache(Generic[K, V]):
-    """A bounded memory in which each owner may hold a share of the entries that are free.
+    """A bounded cache in which each owner may hold a share of the free entries.
 
-    An owner that may hold no more loses its own oldest entry; it never removes another's.
+    An owner that has used up its share replaces its own oldest entry, never another's.
     """
 
     def __init__(self, entries_max: int, *, keep_s_max: float) -> None:
@@ -122,12 +122,12 @@ class FairCache(Generic[K, V]):
         return len(self._owned.get(owner, ()))
 
     def get(self, key: K, now: float) -> V | None:
-        """What is remembered, if its time has not ended."""
+        """The cached value, if it has not expired."""
         kept = self._entries.get(key)
         return kept.value if kept is not None and now < kept.until else None
 
     def put(self, owner: str, key: K, value: V, *, now: float, keep_s: float) -> None:
-        """Remember a value for at most so long."""
+        """Cache a value for ``keep_s`` at most."""
         self.forget(key)
         while self._entries:
             oldest, kept = next(iter(self._entries.items()))

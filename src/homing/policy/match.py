@@ -1,9 +1,9 @@
 """Which subscriptions an event goes to.
 
-Publishing asks this for every event, so the index never scans the subscriptions: an event type is
-looked up as it is, and then by each of its dotted prefixes (``a.b.c`` has ``a`` and ``a.b``), and
-what subscribed to all comes along. The cost is a few dictionary lookups plus the size of the
-answer, however many subscriptions there are.
+Every publish uses the index, so it never scans the subscriptions: an event type is looked up as it
+is, then by each of its dotted prefixes (``a.b.c`` has ``a`` and ``a.b``), and subscriptions to all
+types are added. The cost is a few dictionary lookups plus the number of matches, however many
+subscriptions there are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _by_id = attrgetter("id")
 
 
 def type_matches(pattern: str, event_type: str) -> bool:
-    """Exact, ``*`` for all, or ``a.*`` for all that begins with ``a.`` (not ``a`` itself)."""
+    """Whether an exact pattern, ``*``, or ``a.*`` (types that begin with ``a.``) matches a type."""
     if pattern == ALL:
         return True
     if pattern.endswith(".*"):
@@ -28,7 +28,7 @@ def type_matches(pattern: str, event_type: str) -> bool:
     return pattern == event_type
 
 
-class _Shelf:
+class _TenantIndex:
     """The active subscriptions of one tenant, each list in order of id."""
 
     __slots__ = ("all", "exact", "prefix")
@@ -69,51 +69,51 @@ class _Shelf:
 
 
 class Index:
-    """Subscriptions, findable by tenant and event type."""
+    """The active subscriptions by tenant and event type."""
 
     def __init__(self) -> None:
-        self._shelves: dict[str, _Shelf] = {}
+        self._by_tenant: dict[str, _TenantIndex] = {}
         self._known: dict[int, Subscription] = {}
 
     def add(self, subscription: Subscription) -> None:
-        """Take it in; one with the same id is replaced. Inactive or deleted ones match nothing."""
+        """Add or replace a subscription by its id; one that is inactive or deleted is removed."""
         self.remove(subscription.id)
         if not subscription.active or subscription.deleted_at is not None:
             return
         self._known[subscription.id] = subscription
-        self._shelves.setdefault(subscription.tenant, _Shelf()).put(subscription)
+        self._by_tenant.setdefault(subscription.tenant, _TenantIndex()).put(subscription)
 
     def replace(self, subscription: Subscription) -> None:
         """The subscription as it is now."""
         self.add(subscription)
 
     def remove(self, subscription_id: int) -> None:
-        """Forget it; unknown ids are fine."""
+        """Remove a subscription, if it is there."""
         subscription = self._known.pop(subscription_id, None)
         if subscription is None:
             return
-        shelf = self._shelves[subscription.tenant]
-        shelf.take(subscription)
-        if shelf.empty:
-            del self._shelves[subscription.tenant]
+        own = self._by_tenant[subscription.tenant]
+        own.take(subscription)
+        if own.empty:
+            del self._by_tenant[subscription.tenant]
 
     def match(
         self, tenant: str, event_type: str, *, not_to_endpoint: int | None = None
     ) -> list[Subscription]:
-        """The active subscriptions it goes to, each once, in order of id."""
-        shelf = self._shelves.get(tenant)
-        if shelf is None:
+        """The active subscriptions that want this event type, each once, in order of id."""
+        own = self._by_tenant.get(tenant)
+        if own is None:
             return []
-        rows = [row] if (row := shelf.exact.get(event_type)) else []
-        if shelf.prefix:
+        rows = [row] if (row := own.exact.get(event_type)) else []
+        if own.prefix:
             dot = event_type.find(".")
             last = len(event_type) - 1
             while -1 < dot < last:
-                if row := shelf.prefix.get(event_type[:dot]):
+                if row := own.prefix.get(event_type[:dot]):
                     rows.append(row)
                 dot = event_type.find(".", dot + 1)
-        if shelf.all:
-            rows.append(shelf.all)
+        if own.all:
+            rows.append(own.all)
         if not rows:
             return []
         if len(rows) == 1:

@@ -1,9 +1,9 @@
 """Which addresses are special, by a table of our own.
 
-The standard library's ``is_private`` and ``is_global`` follow one registry in the form of one
-Python version; they miss metadata services on public-looking addresses, and IPv4 addresses that
-hide in IPv6 ones. Here stands every block with its reason, and what is not a plain public unicast
-address is special. IPv6 is public within 2000::/3 only, less the special blocks in it.
+The standard library's ``is_private`` and ``is_global`` follow one registry as of one Python
+version. They miss metadata services on public-looking addresses, and IPv4 addresses embedded in
+IPv6 ones. This table lists every block with its reason; every address that is not a plain public
+unicast address is special. IPv6 is public only within 2000::/3, without the special blocks in it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Network = IPv4Network | IPv6Network
 
 
 class Kind(StrEnum):
-    """Why an address is special, which is also what it takes to allow it."""
+    """Why an address is special; each kind is allowed by a setting of its own."""
 
-    NEVER = "never"  # nobody answers there, or this very machine does: whoever allows it
+    NEVER = "never"  # no receiver can be there, or it is this machine: never allowed
     LOOPBACK = "loopback"
-    METADATA = "metadata"  # where clouds hand out credentials, and all that is link-local
+    METADATA = "metadata"  # metadata services of clouds, which give out credentials; link-local
     SPECIAL = "special"  # private, shared, documentation, benchmarks, tunnels, reserved
 
 
-# The first that fits counts, so the narrow ones stand first.
+# The first match counts, so narrow blocks come first.
 _IPV4 = (
-    ("0.0.0.0/8", Kind.NEVER),  # "this network": Linux takes it for loopback
+    ("0.0.0.0/8", Kind.NEVER),  # "this network": Linux treats it as loopback
     ("224.0.0.0/4", Kind.NEVER),  # multicast
     ("255.255.255.255/32", Kind.NEVER),  # broadcast
     ("127.0.0.0/8", Kind.LOOPBACK),
@@ -65,10 +65,10 @@ _IPV6 = (
     ("2001:db8::/32", Kind.SPECIAL),  # documentation
     ("2002::/16", Kind.SPECIAL),  # 6to4
     ("2620:4f:8000::/48", Kind.SPECIAL),  # AS112
-    ("3ffe::/16", Kind.SPECIAL),  # the 6bone that was
+    ("3ffe::/16", Kind.SPECIAL),  # the former 6bone
     ("3fff::/20", Kind.SPECIAL),  # documentation
 )
-# Addresses that stand for an IPv4 address and nothing else: judged by that one alone.
+# Addresses that only stand for an IPv4 address: only that address decides.
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
@@ -89,7 +89,7 @@ _RANGES = {
 
 
 def kinds_of(address: Address) -> Iterator[tuple[Address, Kind]]:
-    """Why it is special, and why each IPv4 address that hides in it is; nothing if it is plain."""
+    """The kinds of an address and of the IPv4 addresses in it; none if all of them are public."""
     kind = _own_kind(address)
     if kind is not None:
         yield address, kind
@@ -101,7 +101,7 @@ def kinds_of(address: Address) -> Iterator[tuple[Address, Kind]]:
 
 
 def hidden(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Every IPv4 address that packets to this one may end at."""
+    """Every IPv4 address that packets to this IPv6 address may reach."""
     number = int(address)
     low = number & 0xFFFF_FFFF
     if number > 1 and any(address in block for block in _LOW_HALF):
@@ -117,7 +117,7 @@ def hidden(address: IPv6Address) -> Iterator[IPv4Address]:
 
 
 def _in_local_nat64(number: int) -> Iterator[IPv4Address]:
-    """RFC 6052: where it sits depends on the length of the prefix; elsewhere are zeros."""
+    """RFC 6052: its place depends on the length of the prefix; the other bits are zero."""
     for found in (
         number & 0xFFFF_FFFF,
         (number >> 64 & 0xFFFF) << 16 | (number >> 40 & 0xFFFF),

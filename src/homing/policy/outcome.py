@@ -1,4 +1,4 @@
-"""What an answer, or the lack of one, means: delivered, failed, or our own trouble.
+"""The outcome of an attempt: delivered, failed, or a sender-side failure.
 
 Delivered is a 2xx status, and nothing else is. There is no list of statuses that end a delivery
 early: a 404 or a 410 may be a deployment in progress, and is retried like any other failure.
@@ -25,15 +25,15 @@ _DELIVERED, _FAILED = Outcome.DELIVERED, Outcome.FAILED  # Python 3.11 looks the
 
 
 def judge(code: int | None, failure: Failure | None) -> Outcome:
-    """What an attempt means; a status that arrived counts, whatever happened after it."""
+    """The outcome; a status that arrived counts, whatever happened after it."""
     if code is not None:
         return _DELIVERED if 200 <= code <= 299 else _FAILED
-    assert failure is not None, "an answer is a status code or a failure"
+    assert failure is not None, "a response is a status code or a failure"
     return Outcome.OURS if failure in OURS else _FAILED
 
 
 def resets_ramp(failure: Failure | None) -> bool:
-    """Whether it puts the endpoint back to one slot: a timeout or connect failure does."""
+    """Whether it resets the endpoint to one slot: a timeout or a connect failure does."""
     match failure:
         case (
             Failure.TIMEOUT

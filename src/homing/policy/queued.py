@@ -1,8 +1,8 @@
-"""The memory for queued deliveries, shared out by tenant.
+"""The memory for queued deliveries, divided among tenants.
 
-A tenant may queue one more only while it has queued less than WEIGHT times what is left, by count
-and by bytes. So the queue of one tenant, however long, leaves room for the others, and one that is
-alone may fill four fifths. A delivery that can go at once needs no room of its tenant's.
+A tenant may queue another delivery only while its queue is smaller than WEIGHT times the free
+memory, by count and by bytes. So the queue of one tenant, however long, leaves room for the others,
+and a single tenant may fill four fifths. A delivery that can start at once needs no share.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ WEIGHT = 4
 
 
 class Queued:
-    """How much is queued, in all and by tenant."""
+    """How many deliveries and bytes are queued, in all and by tenant."""
 
     def __init__(self, *, count_max: int, bytes_max: int) -> None:
         self._count_max, self._bytes_max = count_max, bytes_max
@@ -19,14 +19,14 @@ class Queued:
         self._tenants: dict[str, tuple[int, int]] = {}
 
     def put(self, tenant: str, size: int) -> None:
-        """One more is queued."""
+        """Count a delivery that is queued."""
         self.count += 1
         self.bytes += size
         count, total = self._tenants.get(tenant, (0, 0))
         self._tenants[tenant] = count + 1, total + size
 
     def take(self, tenant: str, size: int) -> None:
-        """One is no longer queued."""
+        """Count a delivery that is no longer queued."""
         self.count -= 1
         self.bytes -= size
         count, total = self._tenants[tenant]
@@ -37,11 +37,11 @@ class Queued:
 
     @property
     def room(self) -> int:
-        """The bytes that are left, for all tenants together."""
+        """The free bytes, for all tenants together."""
         return self._bytes_max - self.bytes
 
     def may_queue(self, tenant: str) -> bool:
-        """Whether this tenant may queue one more that cannot go at once."""
+        """Whether this tenant may queue another delivery that cannot start at once."""
         count, total = self._tenants.get(tenant, (0, 0))
         return (
             count < WEIGHT * (self._count_max - self.count)

@@ -1,18 +1,19 @@
-"""How much a tenant may have: events a second, pending deliveries, subscriptions.
+"""The quota of a tenant: events per second, pending deliveries, subscriptions.
 
-A rate is kept as the time until which what was published has used it up. A batch may go over it
-once, so that none is refused for ever; what follows waits until the rate has caught up.
+The use of a rate is stored as the time until which published events have used it up. A batch may
+exceed the rate once, so that no batch is refused for ever; the next one waits until the rate has
+caught up.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-BURST_MS = 2_000  # what a tenant may save up
+BURST_MS = 2_000  # unused rate that a tenant may save up
 
 
 class Quota(Struct, frozen=True):
-    """Limits of one tenant; 0 is no limit."""
+    """The limits of one tenant; 0: no limit."""
 
     publish_per_second: int = 0
     pending_max: int = 0
@@ -20,14 +21,14 @@ class Quota(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """Until when the rate is used up, and until when it must not be asked again."""
+    """The use of a rate after a request, and how long the caller must wait."""
 
-    until: int
-    wait_ms: int  # 0: it may go
+    until: int  # the rate is used up until then
+    wait_ms: int  # 0: the request is allowed
 
 
 def use_rate(until: int, count: int, per_second: int, *, now: int) -> Use:
-    """Take ``count`` events at ``now`` where the rate was used up to ``until``."""
+    """Use the rate for ``count`` events; so far it was used up until ``until``."""
     until = max(until, now - BURST_MS)
     if until > now:
         return Use(until, until - now)

@@ -1,9 +1,9 @@
 """Where this installation may connect to: the operator's rules, which no tenant can widen.
 
-A target is judged as a whole: one forbidden address among several refuses it, or the order of a DNS
-answer would decide. Loopback and metadata have switches of their own, so that a wide network in
-``allow_networks`` never opens them by accident. All refusals have one sentence: whoever asks learns
-that the target is not allowed, and nothing of what is there.
+A target with several addresses is refused if one of them is forbidden; otherwise the order of a DNS
+response would decide. Loopback and metadata have settings of their own, so that a wide network in
+``allow_networks`` never allows them by accident. All refusals have the same text: the caller learns
+that the target is not allowed, and nothing about the network behind it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PortRange = tuple[int, int]  # first and last
 
 REFUSED = "is not a target that this installation sends to"
 PORTS: tuple[PortRange, ...] = ((80, 80), (443, 443), (1024, 65_535))
-# Services that speak no HTTP, or that obey whoever reaches them.
+# Services that speak no HTTP, or that obey every client that reaches them.
 DENIED_PORTS: tuple[PortRange, ...] = (
     (1433, 1434),  # SQL Server
     (1521, 1521),  # Oracle
@@ -68,9 +68,9 @@ class Reach(Struct, frozen=True):
     denied_ports: tuple[PortRange, ...] = DENIED_PORTS
 
     def refuses(self, target: Target) -> bool:
-        """At the door: whether it is forbidden whatever a resolver says of it.
+        """Whether a URL is forbidden regardless of DNS; asked when a subscription is created.
 
-        Names are not looked up here: the answer would tell strangers what our resolver knows.
+        Names are not looked up: the response would tell strangers what our resolver knows.
         """
         if not self._port(target.port):
             return True
@@ -80,7 +80,7 @@ class Reach(Struct, frozen=True):
         return address is not None and not self._address(target.host, address)
 
     def admits(self, target: Target, addresses: Iterable[str]) -> bool:
-        """Before a connection: whether the port and every address may be connected to."""
+        """Whether the port and every address may be connected to; asked before a connection."""
         if not self._port(target.port):
             return False
         for text in addresses:
@@ -117,7 +117,7 @@ class Reach(Struct, frozen=True):
 
 
 def read_address(text: str) -> Address | None:
-    """The address that this text is, or None."""
+    """The address, or None if the text is none."""
     try:
         return ip_address(text)
     except ValueError:

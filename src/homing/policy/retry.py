@@ -3,17 +3,17 @@
 A schedule gives every retry a number *n* and a time. There are two ways to count that time:
 
 - from the **first failure** (t₀): retry n is due at t₀ + offset(n). The whole timetable is known
-  from the first failure on; a delivery that could not go for a while (endpoint disabled, our own
-  downtime) rejoins it at the next time ahead, and the times it missed are skipped, not made up.
-  "About 48 hours" then means 48 hours, whatever happened in between.
+  from the first failure on; a delivery that could not be sent for a while (its endpoint was
+  disabled, or the server was down) continues with the next time in the future, and the times that
+  it missed are skipped. "About 48 hours" then means 48 hours, whatever happened in between.
 - from the **previous failure**: retry n is due some delay after the attempt before it failed. Here
   n counts the retries made, and waiting moves the whole rest of the timetable.
 
 Both end with a window counted from t₀, after which nothing is due. A probe of a disabled endpoint
-and trouble of our own are attempts too, but they spend no retry: neither may use up the 48 hours.
+and a sender-side failure are attempts too, but they use no retry: neither may use up the 48 hours.
 
-Jitter only ever adds, and for retry n it is a part of the wait since retry n − 1, so that with
-rising delays a jittered retry still comes before the next one.
+Jitter only adds time, and for retry n it is a part of the wait since retry n − 1, so that with
+rising delays a retry with jitter still comes before the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _LONG_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
-# The three forms of RFC 9110, §5.6.7; the last two are obsolete, and still must be read.
+# The three forms of RFC 9110, §5.6.7; the last two are obsolete but must be accepted.
 _HTTP_DATES = tuple(
     re.compile(form, re.ASCII)
     for form in (
@@ -73,11 +73,11 @@ class Schedule(Struct, frozen=True):
 
 
 class _Step(Struct, frozen=True, gc=False):
-    """A retry that lies ahead, before jitter and window."""
+    """A future retry, before jitter and window."""
 
     n: int
     due_at: int
-    delay_ms: int  # since the retry before it: what jitter is a part of
+    delay_ms: int  # since the retry before it; jitter is a part of this
 
 
 def exponential(base_ms: int, retries: int) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def exponential(base_ms: int, retries: int) -> tuple[int, ...]:
 
 
 def window_end(accepted_at_or_t0: int, schedule: Schedule) -> int:
-    """The last moment at which anything may be due, counted from t₀ (or from acceptance)."""
+    """The last moment at which an attempt may be due, counted from t₀ (or from acceptance)."""
     return accepted_at_or_t0 + schedule.window_ms
 
 
@@ -96,18 +96,18 @@ def after_failure(
     *,
     now: int,
     enabled_since: int,
-    chance: float = 0.0,
+    random: float = 0.0,
     retry_after_at: int | None = None,
 ) -> Delivery | None:
-    """The row as it waits for its next retry, or None: no n ahead, dropped as exhausted."""
+    """The row waiting for its next retry; None: no retry is left, it is dropped as exhausted."""
     t0 = delivery.t0
-    if t0 is None:  # Accepted before its endpoint was enabled: it was held back first.
+    if t0 is None:  # Accepted before its endpoint was enabled: it was held back.
         t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     if step is None:
         return None
     end = window_end(t0, schedule)
-    due_at = min(step.due_at + int(chance * schedule.jitter * step.delay_ms), end)
+    due_at = min(step.due_at + int(random * schedule.jitter * step.delay_ms), end)
     if due_at <= now:
         return None
     if retry_after_at is not None:
@@ -124,11 +124,11 @@ def after_failure(
 
 
 def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> Delivery:
-    """The row after a probe failed: it has spent nothing.
+    """The row after a failed probe, which uses no retry.
 
-    If the probe was its first attempt, its timetable begins with its acceptance. If then no
-    retry lies ahead it stays due as it was: overdue, for the moment the endpoint is enabled.
-    Trouble of our own may have put it off past the window: that is over now.
+    If the probe was its first attempt, its timetable begins with its acceptance. If no retry is in
+    the future then, its due time stays: it is overdue when the endpoint is enabled. A sender-side
+    failure may have moved its due time past the window: that ends now.
     """
     attempts = delivery.attempts + 1
     if delivery.t0 is not None:
@@ -145,9 +145,9 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
 
 
 def after_ours(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery:
-    """The row after trouble of our own: again in 5 s, doubling to 60 s; no retry is spent.
+    """The row after a sender-side failure: due again in 5 s, doubling to 60 s; uses no retry.
 
-    A probe may have taken it before its time: then it keeps that time.
+    A probe may have taken it before its due time: then it keeps that time.
     """
     if probe:
         return replace(delivery, attempts=delivery.attempts + 1)
@@ -161,16 +161,16 @@ def after_ours(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery
 
 
 def held_past_window(delivery: Delivery, *, enabled_since: int) -> bool:
-    """Whether it was held back until its window ended; merely being late is not that."""
+    """Whether it was held back until its window ended; a late delivery was not held back."""
     return delivery.expires_at <= enabled_since
 
 
 def remaining(delivery: Delivery, schedule: Schedule) -> tuple[tuple[int, int], ...]:
-    """(n, due time) of the retries ahead, beginning with the one it waits for.
+    """(n, due time) of the future retries, beginning with the one that it waits for.
 
-    They are the times if every attempt is made the moment it is due and fails then. For a
-    delivery that has no t₀ yet, its first failure is taken to come when that attempt is due:
-    ``due_at``, which for a fresh delivery is its acceptance.
+    These are the times if every attempt is made when it is due and fails at once. For a delivery
+    that has no t₀ yet, the first failure is assumed at ``due_at``, which for a fresh delivery is
+    its acceptance.
     """
     ahead: list[tuple[int, int]] = []
     n, at = delivery.retry, delivery.due_at
@@ -194,8 +194,8 @@ def remaining(delivery: Delivery, schedule: Schedule) -> tuple[tuple[int, int], 
 def retry_after_at(value: str, *, now: int, wall: int) -> int | None:
     """The time that a ``Retry-After`` header asks for, at most 1 h ahead.
 
-    A date means the receiver's wall clock: it is as far ahead of ``now`` as it is of ``wall``, our
-    wall clock. None for what cannot be read and for what is not ahead.
+    A date is on the wall clock: the wait is its distance from ``wall``, the sender's wall clock.
+    None if the value cannot be read or is not in the future.
     """
     text = value.strip(" \t")
     at: int | None
@@ -211,7 +211,7 @@ def retry_after_at(value: str, *, now: int, wall: int) -> int | None:
 
 
 def _ahead(schedule: Schedule, *, t0: int, retry: int, now: int) -> _Step | None:
-    """The next retry after a failure now; strictly after it."""
+    """The next retry after a failure at ``now``, strictly later."""
     delays = schedule.delays_ms
     match schedule.anchor:
         case Anchor.FIRST_FAILURE:

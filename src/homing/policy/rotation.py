@@ -1,4 +1,4 @@
-"""Signing secrets over time: a new one comes, the old ones sign beside it for a while."""
+"""Rotation of signing secrets: for a while the old secrets sign beside the new one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from msgspec.structs import replace
 from homing.model import Secret
 
 OVERLAP_MS = 24 * 3_600_000
-OVERLAP_MS_MOST = 30 * 24 * 3_600_000
-LIVE_MOST = 10  # each adds 48 bytes to every request
+OVERLAP_MS_MAX = 30 * 24 * 3_600_000
+LIVE_MAX = 10  # each adds 48 bytes to every request
 
 
 def live(secrets: tuple[Secret, ...], *, now: int) -> tuple[Secret, ...]:
-    """Those that sign."""
+    """The secrets that sign at this time."""
     return tuple(one for one in secrets if one.until is None or now < one.until)
 
 
 def rotated(
     secrets: tuple[Secret, ...], new: str, *, now: int, overlap_ms: int
 ) -> tuple[Secret, ...]:
-    """The new secret first; what signs now goes on no longer than the overlap.
+    """The new secret, then the present ones, which sign no longer than the overlap.
 
-    Of more than ``LIVE_MOST`` the oldest end at once.
+    Beyond ``LIVE_MAX`` secrets the oldest end at once.
     """
     ends = now + overlap_ms
     kept = [
@@ -29,4 +29,4 @@ def rotated(
         for one in live(secrets, now=now)
         if one.value != new
     ]
-    return live((Secret(new), *kept[: LIVE_MOST - 1]), now=now)
+    return live((Secret(new), *kept[: LIVE_MAX - 1]), now=now)

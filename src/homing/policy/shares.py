@@ -1,7 +1,8 @@
-"""Fair shares: which buckets a process takes, and which it gives up, from what all of them see.
+"""Which buckets a process of a fleet takes, and which it gives up.
 
-Every process computes the same shares from the same rows, so nobody has to lead: 256 buckets by
-the number of live delivering processes, the odd ones to those that hold the most already.
+Every process computes the same shares from the same rows, so no leader is needed: 256 buckets
+divided by the number of live delivering processes. The remainder goes to those that own the most
+buckets already.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ BUCKETS = 256
 
 
 class Plan(Struct, frozen=True):
-    """What one process does next, in bucket numbers."""
+    """The buckets that one process takes or gives up next."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
 
 
 def shares(members: Sequence[int], owners: Sequence[int | None]) -> dict[int, int]:
-    """How many buckets each member should hold; those that hold the most get the odd ones."""
+    """How many buckets each member should own."""
     if not members:
         return {}
     held = Counter(owner for owner in owners if owner is not None)
@@ -32,10 +33,11 @@ def shares(members: Sequence[int], owners: Sequence[int | None]) -> dict[int, in
 
 
 def plan(me: int, members: Sequence[int], owners: Sequence[int | None]) -> Plan:
-    """``owners``: of each bucket the live process that holds it, or None.
+    """The next step of process ``me``; ``owners`` is the live owner of each bucket, or None.
 
-    One that is no member (it leaves, or only serves the API) gives up all it has. The free ones
-    are dealt out in one order to all that lack some: two never reach for the same bucket.
+    A process that is no member (it leaves, or only serves the API) gives up all its buckets. Free
+    buckets are assigned in one order to all members that lack some, so that no two members take
+    the same bucket.
     """
     wanted = shares(members, owners)
     mine = [bucket for bucket, owner in enumerate(owners) if owner == me]
@@ -52,7 +54,7 @@ def plan(me: int, members: Sequence[int], owners: Sequence[int | None]) -> Plan:
 
 
 def ranges(buckets: Iterable[int]) -> str:
-    """``0-3,7``."""
+    """Bucket numbers as text, like ``0-3,7``."""
     parts: list[list[int]] = []
     for bucket in sorted(buckets):
         if parts and bucket == parts[-1][-1] + 1:

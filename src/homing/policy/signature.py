@@ -1,8 +1,8 @@
 """Signatures after Standard Webhooks v1: HMAC-SHA256 over ``id.timestamp.body``.
 
-Every attempt signs, and HMAC begins by hashing a block made from the key, twice. A ``Signer``
-does that once per secret and copies the two hash states from then on, which saves about half of
-the work on small bodies. The key itself is not kept.
+Every attempt is signed, and HMAC begins by hashing two blocks made from the key. A ``Signer`` does
+that once per secret and then copies the two hash states, which saves about half of the work for
+small bodies. The key itself is not kept.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from binascii import b2a_base64
 from homing.errors import FieldProblem, Invalid
 
 PREFIX = "whsec_"
-KEY_BYTES_LEAST = 24
-KEY_BYTES_MOST = 64
+KEY_BYTES_MIN = 24
+KEY_BYTES_MAX = 64
 
 _BLOCK = 64  # of SHA-256
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
@@ -31,14 +31,14 @@ def read_secret(text: str) -> bytes:
         key = b64decode(coded + "=" * (-len(coded) % 4), validate=True)
     except ValueError:
         raise _refused("must be base64 after its prefix") from None
-    if not KEY_BYTES_LEAST <= len(key) <= KEY_BYTES_MOST:
-        raise _refused(f"must be {KEY_BYTES_LEAST} to {KEY_BYTES_MOST} bytes in base64")
+    if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
+        raise _refused(f"must be {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes in base64")
     return key
 
 
 def new_secret(random_bytes: bytes) -> str:
-    """The secret that these random bytes make."""
-    assert KEY_BYTES_LEAST <= len(random_bytes) <= KEY_BYTES_MOST
+    """The text of a new secret from random bytes."""
+    assert KEY_BYTES_MIN <= len(random_bytes) <= KEY_BYTES_MAX
     return PREFIX + b64encode(random_bytes).decode("ascii")
 
 

@@ -1,15 +1,16 @@
-"""The slots of a lane, shared out by tenant: whose turn it is, and who may take one more.
+"""The slots of a lane, divided among tenants: whose turn it is, and who may take one more.
 
 Tenants take turns, and within a tenant its endpoints. A tenant may take a slot only while it holds
-fewer than WEIGHT times the slots that are free, a reserve left out: the rule by which switches
-share out their memory between ports. A tenant that is alone so has most of the lane, two that are
-greedy have the same, and whoever holds none finds a slot. The rule needs no list of who waits.
+fewer than WEIGHT times the free slots, not counting a reserve: the rule by which network switches
+divide their memory between ports. So a single tenant gets most of the lane, two greedy tenants get
+equal parts, and a tenant that holds none finds a slot. The rule needs no list of waiting tenants.
 
 Within a tenant the same rule holds by rank, with smaller weights: endpoints that fail, or of which
-nothing is known yet, never hold all that their tenant may have, so its healthy ones go on.
+nothing is known yet, never hold all slots that their tenant may have, so that its healthy endpoints
+continue.
 
-A tenant that may not take one more leaves the turns until enough slots are free or one of its own
-comes back; it costs nothing meanwhile. Every step is O(log slots), however many tenants wait.
+A tenant that may not take another slot leaves the turns until enough slots are free or it returns
+one of its own; meanwhile it costs nothing. Every step is O(log slots), however many tenants wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
-# The ranks of an endpoint: it responded last, nothing is known of it, it did not respond last.
+# The ranks of an endpoint: its last attempt got a response, it has none yet, it got no response.
 TRUSTED, NEW, FAILING = RANKS = 0, 1, 2
 WEIGHTS = (8, 4, 2)
 RESERVE_PART = 16  # of a lane, for tenants that hold no slot of it
@@ -30,15 +31,15 @@ IDLE_MAX = 1_024  # tenants that neither hold a slot nor wait, before they are f
 
 
 def reserve_of(slots: int) -> int:
-    """The slots of a lane that only a tenant may take that holds none."""
+    """The slots of a lane that are reserved for tenants that hold none."""
     return max(1, slots // RESERVE_PART) if slots >= RESERVE_FROM else 0
 
 
 def needed(held: list[int], rank: int, *, reserve: int) -> int:
     """How many slots of the lane must be free for a tenant that holds these to take one more.
 
-    ``held`` counts by rank. What a rank holds, the worse ranks included, stays below its weight
-    times what is free beyond the reserve; so it is for the rank that asks and for all better ones.
+    ``held`` counts by rank. The slots of a rank and of all worse ranks stay below the rank's weight
+    times the free slots beyond the reserve; this holds for the given rank and for all better ones.
     """
     trusted, new, failing = held
     total = trusted + new + failing
@@ -53,14 +54,14 @@ def needed(held: list[int], rank: int, *, reserve: int) -> int:
 
 
 class _Tenant(Generic[T]):
-    """What one tenant holds in a lane, and which of its items wait, by rank."""
+    """The slots that one tenant holds in a lane, and its waiting items, by rank."""
 
     __slots__ = ("held", "last", "parked", "waiting")
 
     def __init__(self) -> None:
         self.held = [0, 0, 0]
         self.waiting: tuple[OrderedDict[T, None], ...] = tuple(OrderedDict() for _ in RANKS)
-        self.parked: list[int | None] = [None, None, None]  # free slots that a rank waits for
+        self.parked: list[int | None] = [None, None, None]  # the free slots that a rank waits for
         self.last = FAILING  # the rank that had the last turn
 
     @property
@@ -69,9 +70,10 @@ class _Tenant(Generic[T]):
 
 
 class LaneSlots(Generic[T]):
-    """One lane: its slots, who holds them, and the turns of those that wait for one.
+    """One lane: its slots, their holders, and the turns of the items that wait for one.
 
-    An item stays in, turn after turn, until it is discarded. ``next`` takes no slot: ``take`` does.
+    An item stays in, turn after turn, until it is discarded. ``take`` takes a slot, ``next`` does
+    not.
     """
 
     def __init__(self, slots: int) -> None:
@@ -92,16 +94,16 @@ class LaneSlots(Generic[T]):
     # --- slots -------------------------------------------------------------------------------
 
     def take(self, tenant: str, rank: int) -> None:
-        """A slot is taken, whether or not the rule allows it: a canary asks nobody."""
+        """Take a slot, whether or not the rule allows it: a canary needs no permission."""
         self.held += 1
         self._tenant(tenant).held[rank] += 1
 
     def give(self, tenant: str, rank: int) -> None:
-        """The slot comes back."""
+        """Return a slot."""
         self.held -= 1
         state = self._tenants[tenant]
         state.held[rank] -= 1
-        assert state.held[rank] >= 0, "a slot comes back once"
+        assert state.held[rank] >= 0, "a slot is returned once"
         for waits in RANKS:
             if state.parked[waits] is not None:
                 self._unpark(tenant, state, waits)
@@ -119,7 +121,7 @@ class LaneSlots(Generic[T]):
     # --- turns -------------------------------------------------------------------------------
 
     def add(self, tenant: str, item: T, rank: int = TRUSTED) -> None:
-        """Let an item join at the end of its rank; one that is there already keeps its place."""
+        """Add an item at the end of its rank; if it is there already, it keeps its place."""
         at = self._at.get(item)
         if at is not None:
             assert at[0] == tenant, "an item has one tenant"
@@ -133,7 +135,7 @@ class LaneSlots(Generic[T]):
             self._ring.setdefault(tenant, None)
 
     def discard(self, item: T) -> None:
-        """Let it leave; if it is not there, nothing happens."""
+        """Remove an item, if it is there."""
         at = self._at.pop(item, None)
         if at is None:
             return
@@ -148,7 +150,7 @@ class LaneSlots(Generic[T]):
                 self._ring.pop(tenant, None)
 
     def next(self) -> T | None:
-        """Whose turn it is; None when nobody waits that may take a slot."""
+        """The item whose turn it is; None if no waiting item may take a slot."""
         free = self.slots - self.held
         if self._needs:
             self._unpark_one(free)  # One a turn, so that a turn costs the same however many wait.
@@ -162,11 +164,11 @@ class LaneSlots(Generic[T]):
         return None
 
     def rank_of(self, item: T) -> int:
-        """The rank in which it waits."""
+        """The rank in which an item waits."""
         return self._at[item][1]
 
     def at_once(self, tenant: str, rank: int) -> bool:
-        """Whether an item that joins now starts with the next slots: none of its kind is behind."""
+        """Whether an item that joins now would get one of the free slots: few of its rank wait."""
         state = self._tenants.get(tenant)
         waiting = len(state.waiting[rank]) if state is not None else 0
         return not waiting or (waiting < self.free and self.may_take(tenant, rank))
@@ -189,7 +191,7 @@ class LaneSlots(Generic[T]):
         return state
 
     def _pick(self, tenant: str, free: int) -> T | None:
-        """The next item of a tenant: its ranks take turns, those that may take no slot leave."""
+        """The next item of a tenant: its ranks take turns; one that may take no slot is parked."""
         state = self._tenants[tenant]
         for step in (1, 2, 3):
             rank = (state.last + step) % len(RANKS)
@@ -223,7 +225,7 @@ class LaneSlots(Generic[T]):
         self._ring.setdefault(tenant, None)
 
     def _unpark_one(self, free: int) -> bool:
-        """Let the first of those for which enough is free have a turn again."""
+        """Return the first parked rank for which enough slots are free to the turns."""
         while self._needs and self._needs[0] <= free:
             there = self._parked[self._needs[0]]
             if there:

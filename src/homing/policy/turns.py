@@ -1,7 +1,7 @@
-"""Fair turns: tenants one after the other, and within a tenant its endpoints.
+"""Round robin over tenants, and within a tenant over its items.
 
-Whoever has a thousand endpoints waiting gets as many turns as whoever has one. Newcomers join at
-the end, and so does whoever comes back: leaving and joining again gains nobody a place.
+A tenant with a thousand waiting items gets as many turns as a tenant with one. A new item joins at
+the end, and so does one that left and comes back: leaving gains no place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Turns(Generic[T]):
         self._tenant_of: dict[T, str] = {}
 
     def add(self, tenant: str, item: T) -> None:
-        """Let it join at the end of its tenant's ring; if it is in already it keeps its place."""
+        """Add an item at the end of its tenant's ring; if it is in already, it keeps its place."""
         home = self._tenant_of.setdefault(item, tenant)
         assert home == tenant, "an item has one tenant"
         ring = self._rings.get(tenant)
@@ -31,7 +31,7 @@ class Turns(Generic[T]):
         ring.setdefault(item, None)
 
     def discard(self, tenant: str, item: T) -> None:
-        """Let it leave; if it is not there, nothing happens."""
+        """Remove an item, if it is there."""
         ring = self._rings.get(tenant)
         if ring is None or item not in ring:
             return
@@ -40,7 +40,7 @@ class Turns(Generic[T]):
             del self._rings[tenant]
 
     def next(self) -> T | None:
-        """Whose turn it is; None when nobody waits."""
+        """The item whose turn it is; None if there is none."""
         for tenant, ring in self._rings.items():
             item = next(iter(ring))
             ring.move_to_end(item)

@@ -1,10 +1,10 @@
 """The normal form of a URL: what is stored, shown, compared and dialled.
 
-An endpoint is a URL of a tenant, so two spellings of one URL must be one text; and what was checked
-must be exactly what is dialled. Hence one strict parser of our own, in place of a lenient one in
-front of a different lenient one: what it does not understand it refuses with a reason. Only the
-parts whose meaning cannot change are normalised (scheme, host, default port, fragment, empty path);
-path, percent-encoding and query are the receiver's and stay as they are.
+An endpoint is a URL of a tenant, so two spellings of one URL must become one text, and the URL that
+was checked must be exactly the URL that is dialled. Hence one strict parser of our own, instead of
+two lenient parsers that differ: what it does not understand it refuses with a reason. Only parts
+whose meaning cannot change are normalised (scheme, host, default port, fragment, empty path). Path,
+percent-encoding and query belong to the receiver and stay as they are.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import idna
 from homing.errors import FieldProblem, Invalid
 from homing.model import Target
 
-URL_CHARS_MOST = 2048
-LABEL_CHARS_MOST = 63
-HOST_CHARS_MOST = 253
+URL_CHARS_MAX = 2048
+LABEL_CHARS_MAX = 63
+HOST_CHARS_MAX = 253
 
 _PORTS = {"http": 80, "https": 443}
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
@@ -30,8 +30,8 @@ _OCTET = re.compile(r"0|[1-9][0-9]{0,2}")
 
 def parse_url(text: str) -> tuple[str, Target]:
     """The normal form and its parts; raises Invalid with the reason."""
-    if len(text) > URL_CHARS_MOST:
-        raise _refused(f"must be at most {URL_CHARS_MOST} characters")
+    if len(text) > URL_CHARS_MAX:
+        raise _refused(f"must be at most {URL_CHARS_MAX} characters")
     if _UNSAFE.search(text):
         raise _refused("must not contain whitespace, control characters or backslashes")
     scheme, colon, rest = text.partition("://")
@@ -43,7 +43,7 @@ def parse_url(text: str) -> tuple[str, Target]:
     cut = found.start() if found else len(rest)
     authority, path = rest[:cut], rest[cut:]
     if not path.isascii():
-        raise _refused("must percent-encode what is not ASCII in its path and query")
+        raise _refused("must percent-encode every non-ASCII character in its path and query")
     if "@" in authority:
         raise _refused("must not contain a user name or password")
     host, port_text = _split_authority(authority)
@@ -52,8 +52,8 @@ def parse_url(text: str) -> tuple[str, Target]:
     shown = shown_host if port == _PORTS[scheme] else f"{shown_host}:{port}"
     path = path if path.startswith("/") else "/" + path
     normal = f"{scheme}://{shown}{path}"
-    if len(normal) > URL_CHARS_MOST:
-        raise _refused(f"must be at most {URL_CHARS_MOST} characters")
+    if len(normal) > URL_CHARS_MAX:
+        raise _refused(f"must be at most {URL_CHARS_MAX} characters")
     return normal, Target(scheme=scheme, host=host, port=port, path=path, authority=shown)
 
 
@@ -93,7 +93,7 @@ def _ipv6(text: str) -> str:
         address = IPv6Address(text)
     except AddressValueError:
         raise _refused("must have an IPv6 address in its brackets") from None
-    if address.ipv4_mapped is not None:  # Python versions disagree on how to write this one.
+    if address.ipv4_mapped is not None:  # Python versions write such an address differently.
         number = int(address.ipv4_mapped)
         return f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}"
     return address.compressed
@@ -108,8 +108,8 @@ def _host(text: str) -> str:
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels if text.isascii() else [])
-    if len(host) > HOST_CHARS_MOST:
-        raise _refused(f"must have a host of at most {HOST_CHARS_MOST} characters")
+    if len(host) > HOST_CHARS_MAX:
+        raise _refused(f"must have a host of at most {HOST_CHARS_MAX} characters")
     for label in labels:
         if not _LABEL.fullmatch(label):
             raise _refused(
@@ -119,7 +119,7 @@ def _host(text: str) -> str:
 
 
 def _ipv4(labels: list[str]) -> str:
-    """Only the four plain numbers: other spellings are read differently by different systems."""
+    """Four plain numbers only: systems read other spellings differently."""
     plain = all(_OCTET.fullmatch(label) and int(label) <= 255 for label in labels)
     if len(labels) != 4 or not plain:
         raise _refused("must write an IPv4 address as four decimal numbers without leading zeros")
@@ -127,7 +127,7 @@ def _ipv4(labels: list[str]) -> str:
 
 
 def _to_ascii(text: str) -> str:
-    """IDNA 2008 with the mapping of UTS 46, label by label: ASCII labels stay as they are."""
+    """IDNA 2008 with the mapping of UTS 46, label by label; ASCII labels stay as they are."""
     try:
         mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
         return ".".join(
@@ -139,7 +139,7 @@ def _to_ascii(text: str) -> str:
 
 def _label_to_ascii(label: str) -> str:
     """Encode a label; that costs the square of its length, so long labels are refused first."""
-    if len(label) > LABEL_CHARS_MOST:
+    if len(label) > LABEL_CHARS_MAX:
         raise UnicodeError
     return idna.alabel(label).decode("ascii")
 

@@ -1,7 +1,7 @@
 """Format ``workfront``: an event as Adobe Workfront's event subscriptions deliver it.
 
-``newState`` and ``oldState`` are cut out of the event's data byte for byte. Version ``v1`` differs
-in one thing: a list of one text is that text, in what is sent and in what filters see.
+``newState`` and ``oldState`` are copied out of the event's data byte for byte. Version ``v1``
+differs in one thing: a list of one text is replaced by that text, for receivers and for filters.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from homing.policy.filters_values import read_moment
 
 V1, V2 = "v1", "v2"
 VERSIONS = (V1, V2)
-BOTH_VERSIONS_MS = 5 * 60 * 1000  # so long a changed subscription gets every event in both
+BOTH_VERSIONS_MS = 5 * 60 * 1000  # after a change of version every event is sent in both
 STATES = ("newState", "oldState")
 _EMPTY = b"{}"
-_DEPTH_MOST = 16
+_DEPTH_MAX = 16
 COLLAPSE_MAX = 8_000  # lists and objects of a state: it is read in one turn of the event loop
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NEXT_BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_TEXT})*+([\[\]{{}}])', re.DOTALL).match
@@ -33,7 +33,7 @@ _TOO_FINE = re.compile(r"(\.[0-9]{9})[0-9]+")
 
 
 class Frame(Struct, frozen=True):
-    """What a subscription puts around an event."""
+    """The parts of a message that depend on the subscription."""
 
     subscription_id: bytes  # as JSON
     version: bytes  # as JSON
@@ -51,7 +51,7 @@ _sides = msgspec.json.Decoder(_Sides)
 
 
 def frame_of(subscription: Subscription) -> Frame:
-    """Of any subscription; one that was not made through the door gets ``v2``, not encoded."""
+    """The frame of a subscription; ``v2``, not encoded, if the Workfront API did not create it."""
     own = subscription.workfront
     if own is None:
         return Frame(encode(show_id("sub", subscription.id)), encode(V2))
@@ -60,9 +60,9 @@ def frame_of(subscription: Subscription) -> Frame:
 
 
 def twin_after(subscription: Subscription, twin: Subscription) -> Subscription:
-    """The twin after a change of its subscription: all that people set is the same for both.
+    """The twin after a change of its subscription: all settings are the same for both.
 
-    A format without versions leaves nothing to send in an old one.
+    With a format that has no versions the twin becomes inactive.
     """
     own = subscription.workfront or Workfront()
     was = twin.workfront or Workfront()
@@ -86,9 +86,9 @@ def twin_after(subscription: Subscription, twin: Subscription) -> Subscription:
 def twin_of(
     subscription: Subscription, before: Subscription | None, *, new_id: int, now: int
 ) -> Subscription:
-    """What stands in for the version that a subscription has now, for five minutes from now.
+    """A twin that sends the present version of a subscription for the next five minutes.
 
-    ``before`` is the twin of an earlier change, which is used again.
+    ``before`` is the twin of an earlier change, which is reused.
     """
     own = subscription.workfront or Workfront()
     shown = show_id("sub", subscription.id)
@@ -103,7 +103,7 @@ def twin_of(
 
 
 def workfront_body(event: Event, frame: Frame) -> bytes:
-    """The whole message."""
+    """The message for an event."""
     try:
         sides = _sides.decode(event.data)
     except (msgspec.DecodeError, RecursionError):
@@ -166,7 +166,7 @@ def collapse(raw: bytes) -> bytes:
             objects += 1
         elif found[1] == "}":
             objects -= 1
-        elif objects <= _DEPTH_MOST and (only := _ONE_TEXT.match(text, at - 1)) is not None:
+        elif objects <= _DEPTH_MAX and (only := _ONE_TEXT.match(text, at - 1)) is not None:
             kept += (text[copied : at - 1], only[1])
             copied = at = only.end()
         else:

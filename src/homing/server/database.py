@@ -1,7 +1,4 @@
-"""Settings → stores: which database, in which process, sealed in front.
-
-Only ``wiring`` uses it.
-"""
+"""Database start-up: settings → stores, with secrets encrypted on their way in."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
 from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore
 from homing.server.encryption_key import any_sealer, claim, new_key_only_if_taken, sealer_of
-from homing.server.settings import DATABASE_FILE, Settings, environ_of_children
+from homing.server.settings import DatabaseSettings, Settings, environ_of_children
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
 from homing.store.flow import Flow
@@ -43,7 +40,7 @@ log = structlog.get_logger("homing")
 
 
 class Stores(Struct, frozen=True):
-    """The ports over one database, and the fleet where there may be many processes."""
+    """The store ports over one database, and the fleet on PostgreSQL."""
 
     close: Callable[[], Awaitable[None]]
     flow: FlowStore
@@ -56,7 +53,7 @@ class Stores(Struct, frozen=True):
 
 
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
-    """All that is secret is sealed on its way in; raises BadSetting where the keys do not fit."""
+    """Open the database; raises BadSetting if the encryption keys do not fit it."""
     with new_key_only_if_taken(settings):
         sealer = any_sealer() if in_memory else sealer_of(settings)
         stores = await _open(settings, in_memory=in_memory)
@@ -76,10 +73,10 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
 
 @contextlib.asynccontextmanager
 async def left_unless_started(fleet: FleetParts | None) -> AsyncIterator[None]:
-    """Take a process that does not start off the list: nobody waits until its lease ends."""
+    """Leave the fleet if the start fails, so that no process waits for the end of the lease."""
     try:
         yield
-    except BaseException:  # Also a signal that came during the start.
+    except BaseException:  # Also the cancellation by a signal during the start.
         if fleet is not None:
             await _leave(fleet)
         raise
@@ -90,36 +87,37 @@ async def _leave(fleet: FleetParts) -> None:
         async with asyncio.timeout(LEAVE_MS / 1000):
             await fleet.store.leave(fleet.me.id)
     except (HomingError, TimeoutError) as error:
-        log.warning("left without saying so; the lease will end by itself", error=str(error))
+        log.warning("could not leave the fleet; the lease will expire", error=str(error))
 
 
 async def _open(settings: Settings, *, in_memory: bool) -> Stores:
-    """PostgreSQL where a URL is set, otherwise SQLite in the data directory or in memory."""
+    """PostgreSQL if a URL is set, otherwise SQLite in the data directory or in memory."""
     db: Db
     if in_memory:
         db = await SqliteDb.open(MEMORY)
-    elif settings.database_url:
+    elif settings.database.url:
         return await _in_a_fleet(settings)
     else:
-        file = _database_file(settings)
-        if settings.writer == "process":
+        file = _database_file(settings.database)
+        if settings.database.writer == "process":
             return await _with_writer_process(file)
-        db = await SqliteDb.open(file, threads=settings.writer == "thread")
+        db = await SqliteDb.open(file, threads=settings.database.writer == "thread")
     marks = ClockMarks(db)
     return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db), marks)
 
 
 async def _in_a_fleet(settings: Settings) -> Stores:
-    """On PostgreSQL every process is one of many, also when it is the only one."""
+    """On PostgreSQL a single process is a fleet of one."""
     name = f"{socket.gethostname()}:{os.getpid()}"
-    in_process = settings.writer == "process"
+    database, lease_ms = settings.database, settings.fleet.lease_ms
+    in_process = database.writer == "process"
     db = await PostgresDb.open(
-        settings.database_url,
+        database.url,
         name=f"homing {name}",
-        pooled=settings.pooled,
+        pooled=database.pooled,
         hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if in_process else 0),
     )
-    line = settings.listen_url or (None if settings.pooled else settings.database_url)
+    line = database.listen_url or (None if database.pooled else database.url)
     beside = db.beside()
     wire, leases = PostgresWire(db, line), Leases(beside)
     writer: PostgresWriterProcess | None = None
@@ -134,11 +132,11 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     try:
         me = await leases.join(
             name=name,
-            role=settings.role,
-            delivers=settings.role != "api",
-            lease_ms=settings.lease_ms,
+            role=settings.fleet.role,
+            delivers=settings.fleet.delivers,
+            lease_ms=lease_ms,
         )
-        fleet = FleetParts(leases, wire, me, lease_ms=settings.lease_ms, joined_s=monotonic())
+        fleet = FleetParts(leases, wire, me, lease_ms=lease_ms, joined_s=monotonic())
         flow = Flow(db, node=me.node)
         if in_process:
             writer = PostgresWriterProcess(db.place, node=me.node, environ=environ_of_children())
@@ -148,7 +146,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     except BaseException:
         await close()
         raise
-    log.info("joined", process=me.id, node=me.node, role=me.role)
+    log.info("joined the fleet", process=me.id, node=me.node, role=me.role)
     admin = Admin(db, node=me.node)
     return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), ClockMarks(db), fleet)
 
@@ -172,10 +170,9 @@ async def _with_writer_process(file: Path) -> Stores:
     )
 
 
-def _database_file(settings: Settings) -> Path:
-    directory = Path(settings.data)
+def _database_file(database: DatabaseSettings) -> Path:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        database.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BadSetting(f"data = {settings.data}: {error.strerror}.") from error
-    return directory / DATABASE_FILE
+        raise BadSetting(f"data = {database.data}: {error.strerror}.") from error
+    return database.file

@@ -1,7 +1,4 @@
-"""What a server may hold where the limit of open files is short: callers, attempts, and the rest.
-
-Only ``wiring`` uses it.
-"""
+"""Divides the file descriptors of a process between connections to the API and attempts."""
 
 from __future__ import annotations
 
@@ -16,22 +13,21 @@ from homing.policy.descriptors import Shares, fitting, share_out
 
 log = structlog.get_logger("homing")
 
-
-PLENTY = 1_000_000
+UNLIMITED = 1_000_000
 
 
 def share_descriptors(limit: int | None, connections_max: int, options: EngineOptions) -> Shares:
-    """How many descriptors callers and attempts may hold, beside what is open now.
+    """How many descriptors connections and attempts may use, beside those that are open now.
 
-    ``limit`` is that of this process; None where the process is not ours alone.
+    ``limit`` is that of this process; None inside another program: no share is limited.
     """
     if limit is None:
-        return Shares(connections_max, PLENTY)
+        return Shares(connections_max, UNLIMITED)
     slots = _slots(options)
     shares = share_out(limit=limit, used=count_open(), connections_max=connections_max, slots=slots)
     if shares.connections < connections_max or shares.sockets < slots:
         log.warning(
-            "the limit of open files is small; raise it (ulimit -n, LimitNOFILE= of systemd)",
+            "the limit of open files is low; raise it (ulimit -n, LimitNOFILE= of systemd)",
             open_files_max=limit,
             connections_max=shares.connections,
             attempts_in_flight_max=min(shares.sockets, slots),
@@ -40,7 +36,7 @@ def share_descriptors(limit: int | None, connections_max: int, options: EngineOp
 
 
 def within(options: EngineOptions, shares: Shares) -> EngineOptions:
-    """The same options, with fewer slots if there are not enough descriptors for all of them."""
+    """The options with as many slots as there are descriptors for."""
     fit = partial(fitting, sockets=shares.sockets, slots=_slots(options))
     fresh_slots, retry_slots = fit(options.fresh_slots), fit(options.retry_slots)
     return replace(

@@ -1,7 +1,4 @@
-"""The relay of an application's outbox inside a server.
-
-Only ``wiring`` uses it.
-"""
+"""The relay of an application's outbox inside a server."""
 
 from __future__ import annotations
 
@@ -22,21 +19,21 @@ RELAY_CLOSE_S = 1.0
 def relay_of(
     settings: Settings, engine: Engine, clock: Clock, chance: Callable[[], float]
 ) -> Relay | None:
-    """The relay of the application's outbox, if there is one: who takes events relays."""
-    if not settings.outbox_url or settings.role == "deliver":
+    """The relay of the application's outbox; None if there is none to relay here."""
+    if not settings.outbox.url or not settings.fleet.serves_api:
         return None
     return Relay(
-        open_outbox(settings.outbox_url),
+        open_outbox(settings.outbox.url),
         publish_here(engine),
         clock=clock,
         chance=chance,
-        options=RelayOptions(poll_ms=settings.outbox_poll_ms),
+        options=RelayOptions(poll_ms=settings.outbox.poll_ms),
     )
 
 
 @contextlib.asynccontextmanager
 async def relaying(relay: Relay | None, grace_ms: int) -> AsyncIterator[None]:
-    """While it is at work; at the end the batch under way is finished, if its outbox answers."""
+    """Run the relay; at the end the current batch is finished, if its database responds."""
     if relay is None:
         yield
         return
@@ -45,7 +42,7 @@ async def relaying(relay: Relay | None, grace_ms: int) -> AsyncIterator[None]:
         yield
     finally:
         relay.stop()
-        # Half of the grace: the other half is for the deliveries in flight.
+        # Half of the grace period: the other half is for attempts in flight.
         await asyncio.wait([task], timeout=grace_ms / 2000)
         task.cancel()
         await asyncio.wait([task], timeout=RELAY_CLOSE_S)

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT: the first asks a process to stop, and bounds how long that takes.
+"""The stop of a process: the first SIGTERM or SIGINT requests it, and starts its time limit.
 
-A store that does not answer would otherwise hold a stop up for ever. After the grace, and a few
-seconds to close the store, the process ends whatever it still waits for, and so do its children.
-A second signal ends it at once. Only ``wiring`` and ``cli`` use it.
+A store that does not answer could otherwise block a stop for ever. After the grace period, and a
+few seconds to close the store, the process and its child processes end whatever they still wait
+for. A second signal ends them at once.
 """
 
 from __future__ import annotations
@@ -23,79 +23,80 @@ T = TypeVar("T")
 
 log = structlog.get_logger("homing")
 
-CLOSE_S = 5.0  # after the grace, to close the store and leave the fleet
-SETTLE_MS = 1_000  # of the grace that the engine always has, however long requests took
+CLOSE_S = 5.0  # after the grace period, to close the store and leave the fleet
+SETTLE_MS = 1_000  # of the grace period that the engine always has, however long requests took
 EXIT_UNSETTLED = 1
 
 
-class Stopping:
-    """The stop of this process: asked for, bounded, and forced if need be."""
+class Shutdown:
+    """Requested by a signal or by ``request``, limited in time, and forced where that is over."""
 
     def __init__(self, *, grace_ms: int) -> None:
         self._grace_ms = grace_ms
-        self._asked_at: float | None = None
-        self.asked = asyncio.Event()
-        self._on_stop: Callable[[], None] | None = None
+        self._requested_s: float | None = None
+        self.requested = asyncio.Event()
+        self._on_request: Callable[[], None] | None = None
         self.all_settled = True
-        self.left: Callable[[], Mapping[str, int]] = dict  # what is not finished
+        self.unfinished: Callable[[], Mapping[str, int]] = dict  # counts for the log
 
-    def listen(self) -> None:
-        """Take SIGTERM and SIGINT from here on."""
+    def handle_signals(self) -> None:
+        """Take SIGTERM and SIGINT from now on."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
 
-    async def unless_asked(self, start: Coroutine[Any, Any, T]) -> T | None:
-        """Return what a start-up gives; None if a signal came first, and then it is given up."""
+    async def unless_requested(self, start: Coroutine[Any, Any, T]) -> T | None:
+        """The result of a start-up; None if a stop was requested first: the start is cancelled."""
         starting = asyncio.ensure_future(start)
-        asked = asyncio.ensure_future(self.asked.wait())
-        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
+        requested = asyncio.ensure_future(self.requested.wait())
+        await asyncio.wait((starting, requested), return_when=asyncio.FIRST_COMPLETED)
+        requested.cancel()
         if not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
             if starting.cancelled():
                 return None
-        return None if self.asked.is_set() else starting.result()
+        return None if self.requested.is_set() else starting.result()
 
-    def begin(self, on_stop: Callable[[], None]) -> None:
-        """From here on there is something to finish; ``on_stop`` begins to do so."""
-        self._on_stop = on_stop
-        if self.asked.is_set():
-            on_stop()
+    def on_request(self, begin: Callable[[], None]) -> None:
+        """From now on a stop has work to finish, within the grace period: ``begin`` starts it."""
+        self._on_request = begin
+        if self.requested.is_set():
+            begin()
 
     def grace_ms(self) -> int:
-        """Return what is left of the grace; all of it, unless a signal came."""
-        if self._asked_at is None:
+        """The rest of the grace period; all of it before a stop is requested."""
+        if self._requested_s is None:
             return self._grace_ms
-        passed_ms = int((monotonic() - self._asked_at) * 1000)
+        passed_ms = int((monotonic() - self._requested_s) * 1000)
         return max(self._grace_ms - passed_ms, min(self._grace_ms, SETTLE_MS))
 
     def _signalled(self) -> None:
-        if self._asked_at is not None:
+        if self._requested_s is not None:
             self._end("a second signal came")
-        self.ask()
+        self.request()
 
-    def ask(self) -> None:
-        """Stop, if that was not asked for before."""
-        if self._asked_at is not None:
+    def request(self) -> None:
+        """Stop; a second request changes nothing."""
+        if self._requested_s is not None:
             return
-        self._asked_at = monotonic()
-        log.info("stopping: no new requests, what is in flight is finished")
-        within_s = (self._grace_ms / 1000 if self._on_stop is not None else 0.0) + CLOSE_S
-        # A thread, because whatever holds the stop up may hold the event loop up, too.
-        timer = threading.Timer(within_s, self._end, ["the grace is over"])
+        self._requested_s = monotonic()
+        log.info("stopping: no new requests are taken, attempts in flight are finished")
+        limit_s = (self._grace_ms / 1000 if self._on_request is not None else 0.0) + CLOSE_S
+        # In a thread: what blocks the stop may block the event loop, too.
+        timer = threading.Timer(limit_s, self._end, ["the grace period is over"])
         timer.daemon = True
         timer.start()
-        self.asked.set()
-        if self._on_stop is not None:
-            self._on_stop()
+        self.requested.set()
+        if self._on_request is not None:
+            self._on_request()
 
-    def _end(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         log.error(
-            "ended before all was settled: what was sent and is not settled will be sent again",
-            why=why,
-            **self.left(),
+            "the process ends before all outcomes are settled: unsettled deliveries that were sent"
+            " will be sent again",
+            why=reason,
+            **self.unfinished(),
         )
         kill_workers()
         os._exit(EXIT_UNSETTLED)

@@ -1,8 +1,8 @@
-"""Plays what the simulator page asks for, in processes of their own: ``homing simulate``.
+"""Runs the simulations of the simulator page: each is a ``homing simulate`` in its own process.
 
-A simulation is work for a processor, and the server has other work. So it runs elsewhere, with a
-lower priority, one question at a time, and not for long. One question of each tenant waits in line:
-however often a tenant asks, the others take turns with it.
+A simulation keeps a processor busy, which the server needs itself. So simulations run in another
+process, with a lower priority, one request at a time, and with a time limit. Each tenant has at
+most one request in the queue: however often a tenant asks, all tenants take turns.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from homing.web.simulation import (
 )
 
 TIMEOUT_S = 60.0
-WAIT_S = 60.0  # in line, before a visitor is told to come back
-WAITING_MOST = 16
-KEPT_MOST = 16
+WAIT_S = 60.0  # in the queue, before the request is refused
+WAITING_MAX = 16
+CACHED_MAX = 16
 NICENESS = 10
 
 log = structlog.get_logger("homing.simulator")
 
 
 class Simulator:
-    """Answers with the policies and rules of this server; the latest answers are kept."""
+    """Simulates with the policies and rules of this server, and caches the latest results."""
 
     def __init__(
         self,
@@ -50,63 +50,62 @@ class Simulator:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._schedules, self._rules, self._timeout_s = schedules, rules, timeout_s
-        self._playing = asyncio.Lock()  # Who waits for it gets it in the order of asking.
-        self._askers: set[str | None] = set()  # tenants with a question; None: all tenants
-        self._kept: dict[SimulationAsked, SimulationShown] = {}
+        self._running = asyncio.Lock()  # taken in the order of the requests
+        self._requesters: set[str | None] = set()  # tenants; None: a user who sees all tenants
+        self._cache: dict[SimulationAsked, SimulationShown] = {}
 
     async def __call__(
         self, asked: Sequence[SimulationAsked], tenant: str | None = None
     ) -> list[SimulationShown]:
-        """Raises TooMany while this tenant has another; Unavailable if it fails or takes too long.
+        """The result of each scenario; ``tenant`` is that of the user, None: one who sees all.
 
-        ``tenant`` is whose visitor asks; None: one who sees all tenants.
+        Raises TooMany while this tenant has another request, Unavailable if a simulation fails or
+        takes too long.
         """
-        new = [one for one in dict.fromkeys(asked) if one not in self._kept]
-        found = {one: self._kept[one] for one in asked if one in self._kept}
+        new = [one for one in dict.fromkeys(asked) if one not in self._cache]
+        found = {one: self._cache[one] for one in asked if one in self._cache}
         if new:
             async with self._turn(tenant):
-                shown = await asyncio.gather(*(self._play(one) for one in new))
+                shown = await asyncio.gather(*(self._simulate(one) for one in new))
             found |= zip(new, shown, strict=True)
         for one in asked:
-            self._keep(one, found[one])
+            self._remember(one, found[one])
         return [found[one] for one in asked]
 
     @contextlib.asynccontextmanager
     async def _turn(self, tenant: str | None) -> AsyncIterator[None]:
-        if tenant in self._askers:
-            raise TooMany("Another simulation of yours is being played. Ask again in a moment.")
-        if len(self._askers) >= WAITING_MOST:
-            raise TooMany("Many simulations are being played. Ask again in a minute.")
-        self._askers.add(tenant)
+        if tenant in self._requesters:
+            raise TooMany("Another simulation of yours is running. Try again in a moment.")
+        if len(self._requesters) >= WAITING_MAX:
+            raise TooMany("Too many simulations are running. Try again in a minute.")
+        self._requesters.add(tenant)
         try:
             try:
                 async with asyncio.timeout(WAIT_S):
-                    await self._playing.acquire()
+                    await self._running.acquire()
             except TimeoutError:
-                raise TooMany(
-                    "Other simulations are being played. Ask again in a minute."
-                ) from None
+                raise TooMany("Other simulations are running. Try again in a minute.") from None
             try:
                 yield
             finally:
-                self._playing.release()
+                self._running.release()
         finally:
-            self._askers.discard(tenant)
+            self._requesters.discard(tenant)
 
-    def _keep(self, asked: SimulationAsked, shown: SimulationShown) -> None:
-        self._kept.pop(asked, None)
-        self._kept[asked] = shown
-        if len(self._kept) > KEPT_MOST:
-            self._kept.pop(next(iter(self._kept)))
+    def _remember(self, asked: SimulationAsked, shown: SimulationShown) -> None:
+        self._cache.pop(asked, None)
+        self._cache[asked] = shown
+        if len(self._cache) > CACHED_MAX:
+            self._cache.pop(next(iter(self._cache)))
 
-    async def _play(self, asked: SimulationAsked) -> SimulationShown:
+    async def _simulate(self, asked: SimulationAsked) -> SimulationShown:
         text = scenario_text(asked, self._schedules[asked.policy], self._rules)
         with tempfile.TemporaryDirectory(prefix="homing-simulator-") as place:
             scenario, svg = Path(place) / "scenario.toml", Path(place) / "drawn.svg"
             _write(scenario, text)
             command = ("-m", "homing.cli.main", "simulate", str(scenario), "--json", "--svg")
-            told = await self._run(*command, str(svg))
-            return await asyncio.to_thread(_read, told, svg)
+            output = await self._run(*command, str(svg))
+            return await asyncio.to_thread(_read, output, svg)
 
     async def _run(self, *arguments: str) -> bytes:
         process = await asyncio.create_subprocess_exec(
@@ -120,9 +119,9 @@ class Simulator:
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         try:
             async with asyncio.timeout(self._timeout_s):
-                told, complaint = await process.communicate()
+                output, errors = await process.communicate()
         except TimeoutError:
-            detail = f"It was not over after {self._timeout_s:g} seconds. Ask for less traffic."
+            detail = f"The simulation took more than {self._timeout_s:g} seconds. Use less traffic."
             raise Unavailable(detail) from None
         finally:
             if process.returncode is None:
@@ -130,16 +129,16 @@ class Simulator:
                     process.kill()
                 await process.wait()
         if process.returncode:
-            log.error("a simulation failed", said=complaint[-2_000:].decode("utf-8", "replace"))
+            log.error("a simulation failed", stderr=errors[-2_000:].decode("utf-8", "replace"))
             raise Unavailable("The simulation failed; the server's log says why.")
-        return told
+        return output
 
 
 def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules) -> str:
-    """The question as a scenario file."""
+    """The scenario file of a request."""
     outage = {"answers": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
     hit = {**outage, "fails": asked.percent / 100} if asked.percent < 100 else outage
-    told = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
+    outage_text = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
     preset = PRESETS.get(schedule.name) == schedule
     policy = {
         "delays_ms": list(schedule.delays_ms),
@@ -158,7 +157,7 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
             "[[endpoints]]",
             'name = "the endpoint"',
             "latency_ms = 40",
-            f'outages = [{{ from = "{asked.from_ms}ms", to = "{asked.to_ms}ms", {told} }}]',
+            f'outages = [{{ from = "{asked.from_ms}ms", to = "{asked.to_ms}ms", {outage_text} }}]',
             "[[traffic]]",
             'to = "the endpoint"',
             f'every = "{asked.every_ms}ms"',
@@ -183,9 +182,9 @@ class _Line(msgspec.Struct):
     kind: str
 
 
-def _read(told: bytes, svg: Path) -> SimulationShown:
-    """The changes of state among the lines, and the summary, which is the last."""
-    lines = told.splitlines()
+def _read(output: bytes, svg: Path) -> SimulationShown:
+    """The changes of state among the lines, and the summary in the last line."""
+    lines = output.splitlines()
     changes = tuple(
         msgspec.json.decode(line, type=StateChanged)
         for line in lines

@@ -21,8 +21,14 @@ from homing.cli.demo.world import World
 from homing.cli.logs import configure_logs
 from homing.cli.output import console, row, say_json, table, word
 from homing.client import AsyncHoming
-from homing.server.settings import Settings
-from homing.server.wiring import serving
+from homing.server.serve import serving
+from homing.server.settings import (
+    DatabaseSettings,
+    DeliverySettings,
+    ListenSettings,
+    ReachSettings,
+    Settings,
+)
 
 FRAME_S = 0.1
 READ_IT_S = 4.0  # the policy is read before the picture covers it
@@ -46,13 +52,15 @@ class _Demo:
         key = "hk_" + secrets.token_urlsafe(24)
         schedule = demo_schedule(self._speed)
         settings = Settings(
-            listen="127.0.0.1:0",
-            data=directory,
-            allow_loopback=True,
-            grace_ms=2_000,
-            policies={schedule.name: schedule},
-            policy=schedule.name,
-            health=demo_rules(self._speed),
+            listen=ListenSettings(address="127.0.0.1:0"),
+            database=DatabaseSettings(data=directory),
+            reach=ReachSettings(allow_loopback=True),
+            delivery=DeliverySettings(
+                grace_ms=2_000,
+                policies={schedule.name: schedule},
+                policy=schedule.name,
+                health=demo_rules(self._speed),
+            ),
         )
         options = demo_options(self._speed)
         async with (

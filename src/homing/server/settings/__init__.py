@@ -1,27 +1,37 @@
-"""Every setting of a server, and how the settings are read at the start."""
+"""The settings of a server: one group per concern, read from file, environment and flags."""
 
-from homing.server.settings.guard import SEAL_FILE
-from homing.server.settings.load import (
+from homing.server.settings.groups import (
+    ADMIN_KEY_FILE,
     DATABASE_FILE,
+    ENCRYPTION_KEY_FILE,
+    DatabaseSettings,
+    DeliverySettings,
+    ListenSettings,
+    ReachSettings,
+    Settings,
+)
+from homing.server.settings.load import (
     ENV_CONFIG,
     ENV_SERVER,
-    Settings,
     environ_of_children,
     load_settings,
     settings_and_sources,
     settings_table,
-    shown_value,
 )
 
 __all__ = [
+    "ADMIN_KEY_FILE",
     "DATABASE_FILE",
+    "ENCRYPTION_KEY_FILE",
     "ENV_CONFIG",
     "ENV_SERVER",
-    "SEAL_FILE",
+    "DatabaseSettings",
+    "DeliverySettings",
+    "ListenSettings",
+    "ReachSettings",
     "Settings",
     "environ_of_children",
     "load_settings",
     "settings_and_sources",
     "settings_table",
-    "shown_value",
 ]

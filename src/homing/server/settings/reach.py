@@ -1,15 +1,12 @@
-"""The settings that say where Homing may connect to, and the rules they make."""
+"""Reads the networks, hosts and ports of the reach settings, which an operator writes as text."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Annotated
-
-from msgspec import Meta, Struct
 
 from homing.errors import Invalid
 from homing.policy.networks import Network
-from homing.policy.reach import DENIED_PORTS, PORTS, PortRange, Reach
+from homing.policy.reach import DENIED_PORTS, PORTS, PortRange
 from homing.policy.url import parse_url
 
 
@@ -17,79 +14,28 @@ def _show(ranges: tuple[PortRange, ...]) -> tuple[str, ...]:
     return tuple(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _list(sentence: str, allowed: str) -> Meta:
-    return Meta(description=sentence, extra={"allowed": f"a list of {allowed}"})
-
-
-class ReachSettings(Struct, frozen=True, kw_only=True):
-    """Only an operator has these: nothing that a tenant sends can widen them."""
-
-    allow_networks: Annotated[
-        tuple[str, ...],
-        _list(
-            "Private and special networks that may be sent to; never loopback or metadata.",
-            "networks like 10.0.0.0/8",
-        ),
-    ] = ()
-    allow_hosts: Annotated[
-        tuple[str, ...],
-        _list(
-            "Hosts that may be sent to at private addresses; never loopback or metadata.",
-            "names, or *.name for all below it",
-        ),
-    ] = ()
-    allow_loopback: Annotated[
-        bool, Meta(description="Whether this machine's loopback addresses may be sent to.")
-    ] = False
-    allow_metadata: Annotated[
-        bool,
-        Meta(description="Whether link-local addresses and clouds' metadata may be sent to."),
-    ] = False
-    allow_ports: Annotated[
-        tuple[str, ...],
-        _list("Ports that may be sent to, less deny_ports.", "ports and ranges like 1024-65535"),
-    ] = _show(PORTS)
-    deny_ports: Annotated[
-        tuple[str, ...],
-        _list(
-            "Ports that are never sent to: of databases, brokers, remote control.",
-            "ports and ranges",
-        ),
-    ] = _show(DENIED_PORTS)
-
-    def reach(self) -> Reach:
-        """The rules; raises WrongReach."""
-        return Reach(
-            networks=tuple(_network(text) for text in self.allow_networks),
-            hosts=tuple(_host(text) for text in self.allow_hosts),
-            loopback=self.allow_loopback,
-            metadata=self.allow_metadata,
-            ports=tuple(_ports(text, "allow_ports") for text in self.allow_ports),
-            denied_ports=tuple(_ports(text, "deny_ports") for text in self.deny_ports),
-        )
+ALLOW_PORTS = _show(PORTS)
+DENY_PORTS = _show(DENIED_PORTS)
 
 
 class WrongReach(Exception):
-    """Which of the settings is wrong, and what it must be."""
+    """A reach setting that cannot be read: its key, and what it must be."""
 
     def __init__(self, setting: str, allowed: str) -> None:
         super().__init__(setting)
         self.setting, self.allowed = setting, allowed
 
 
-def read_list(text: str) -> tuple[str, ...]:
-    """What the environment and flags give: parted by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _network(text: str) -> Network:
+def read_network(text: str) -> Network:
+    """``10.0.0.0/8``; raises WrongReach."""
     try:
         return ip_network(text)
     except ValueError as error:
         raise WrongReach("allow_networks", f"a list of networks ({error})") from None
 
 
-def _host(text: str) -> str:
+def read_host(text: str) -> str:
+    """``name`` or ``*.name``, normalised as in a URL; raises WrongReach."""
     below = text.startswith("*.")
     try:
         normal, target = parse_url(f"http://{text[2:] if below else text}")
@@ -101,7 +47,8 @@ def _host(text: str) -> str:
     return f"*.{target.host}" if below else target.host
 
 
-def _ports(text: str, setting: str) -> PortRange:
+def read_ports(text: str, setting: str) -> PortRange:
+    """``443`` or ``1024-65535``; raises WrongReach."""
     first, dash, last = text.partition("-")
     last = last if dash else first
     plain = all(one.isascii() and one.isdigit() and len(one) <= 5 for one in (first, last))

@@ -1,4 +1,4 @@
-"""The tables of ``homing.toml``: policies, health rules, and what tenants have of their own."""
+"""Reads the tables of ``homing.toml``: policies, health rules, and settings of single tenants."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
 from homing.policy.health import HealthRules
@@ -17,37 +17,29 @@ from homing.policy.presets import PRESETS
 from homing.policy.quota import Quota
 from homing.policy.retry import Schedule
 from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
+from homing.server.settings.groups import Count, TenantSettings
+
+TABLES = ("policies", "health", "tenants")  # keys of the file only
 
 _T = TypeVar("_T")
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _TENANT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class TenantSettings(Struct, frozen=True):
-    """What a tenant has of its own."""
-
-    policy: str | None = None
-    health: HealthRules | None = None
-    quota: Quota | None = None
-
-
-_Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
-
-
 class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     health: dict[str, Any] | None = None
-    publish_per_second: _Count | None = None
-    pending_max: _Count | None = None
-    subscriptions_max: _Count | None = None
+    publish_per_second: Count | None = None
+    pending_max: Count | None = None
+    subscriptions_max: Count | None = None
 
 
-def read_toml(path: Path, *, told: bool) -> dict[str, Any]:
-    """What the file holds; nothing if it is not there and nobody told of it."""
+def read_toml(path: Path, *, is_named: bool) -> dict[str, Any]:
+    """The contents of the file; none if it does not exist and was not named."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if told:
+        if is_named:
             raise BadSetting(f"The file {path} is not there.") from None
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -81,7 +73,7 @@ def _policy(name: str, table: Any, source: str) -> Schedule:
 
 
 def read_health(table: Any, base: HealthRules, where: str, source: str) -> HealthRules:
-    """These rules with some numbers replaced; raises BadSetting."""
+    """The rules of ``base`` with the numbers of the table; raises BadSetting."""
     values = _dict(table, where, source)
     try:
         return rules_from(values, base)
@@ -101,7 +93,7 @@ def read_tenants(
     quota: Quota,
     source: str,
 ) -> dict[str, TenantSettings]:
-    """Each tenant with its policy, its health rules and its quota; raises BadSetting."""
+    """The policy, health rules and quota of each tenant in the table; raises BadSetting."""
     tenants: dict[str, TenantSettings] = {}
     for name, table in _dict(tables, "tenants", source).items():
         where = f"tenants.{name}"
@@ -121,7 +113,7 @@ def read_tenants(
 
 
 def _own_quota(read: _TenantTable, base: Quota) -> Quota | None:
-    """The general quota with some numbers replaced; None if none is."""
+    """The general quota with the numbers of the table; None if it has none."""
     own = {name: getattr(read, name) for name in Quota.__struct_fields__}
     own = {name: value for name, value in own.items() if value is not None}
     return msgspec.structs.replace(base, **own) if own else None

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from homing.errors import BadRequest, Conflict, FieldProblem, Invalid, NotFound, StoreUnavailable
-from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MOST
+from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
 from homing.web.answer import Answer, json_answer
 from homing.web.api.subscriptions import there
@@ -25,7 +25,7 @@ class RotateIn(Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="whsec_ and base64 of 24 to 64 bytes; made by us when absent.")
     ] = None
     overlap_ms: Annotated[
-        int, Meta(description=f"How long the old secrets still sign: 0 to {OVERLAP_MS_MOST}.")
+        int, Meta(description=f"How long the old secrets still sign: 0 to {OVERLAP_MS_MAX}.")
     ] = OVERLAP_MS
     __repr__ = silent
 
@@ -39,8 +39,8 @@ class SecretRotated(SubscriptionView, frozen=True, kw_only=True):
 
 async def rotate(call: Call) -> Answer:
     given = call.content(RotateIn, empty=b"{}")
-    if not 0 <= given.overlap_ms <= OVERLAP_MS_MOST:
-        reason = f"must be 0 to {OVERLAP_MS_MOST}"
+    if not 0 <= given.overlap_ms <= OVERLAP_MS_MAX:
+        reason = f"must be 0 to {OVERLAP_MS_MAX}"
         raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
     if given.secret is not None:
         read_secret(given.secret)

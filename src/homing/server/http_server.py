@@ -1,0 +1,73 @@
+"""The HTTP server of ``homing serve``: uvicorn with our protocol, limits and socket."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from homing.errors import BadSetting
+from homing.server.settings import ListenSettings
+from homing.web.connections import ConnectionLimit
+from homing.web.cork import CorkedProtocol
+from homing.web.limits import WatchedServer
+
+BACKLOG = 2_048
+
+
+def http_config(
+    app: object,
+    limit: ConnectionLimit,
+    *,
+    protocol: type[CorkedProtocol] = CorkedProtocol,
+    grace_ms: int = 1_000,
+) -> uvicorn.Config:
+    """Uvicorn's options; ``grace_ms`` is how long a stop waits for requests in progress."""
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=functools.partial(protocol, limit=limit),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(grace_ms // 1000, 1),
+    )
+
+
+class HttpServer(WatchedServer):
+    """Uvicorn without its signal handlers; ``end_streams`` is called when it begins to stop."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, end_streams: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._end_streams is not None:  # Uvicorn would wait for them.
+            self._end_streams()
+        await super().shutdown(sockets)
+
+
+def open_listener(listen: ListenSettings) -> socket.socket:
+    """The socket of the API; raises BadSetting."""
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise BadSetting(f"listen = {listen.address}: {error.strerror}.") from error
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,461 @@
+"""Every setting with its default, range, unit and sentence, in one frozen group per concern.
+
+A setting is given by its key: in ``homing.toml`` as it is, in the environment in capitals after
+``HOMING_``. The key is the name of the field, unless the field says ``name=``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.quota import Quota
+from homing.policy.reach import Reach
+from homing.policy.retry import Schedule
+from homing.policy.tables import DAY_MS
+from homing.server.settings.reach import (
+    ALLOW_PORTS,
+    DENY_PORTS,
+    read_host,
+    read_network,
+    read_ports,
+)
+
+DATABASE_FILE = "homing.db"  # in the data directory
+ADMIN_KEY_FILE = "admin.key"  # in the data directory
+ENCRYPTION_KEY_FILE = "secret.key"  # in the data directory
+MIB = 1024 * 1024
+
+_POSTGRES = r"postgres(ql)?://"
+_KEY = "[A-Za-z0-9+/_-]{43}=?"  # base64 of 32 bytes
+
+
+def _text(sentence: str, allowed: str, *, form: str | None = None, secret: bool = False) -> Meta:
+    """A text that is empty or has a form; the value of a secret one is never shown."""
+    extra = {"allowed": allowed, "secret": secret}
+    return Meta(description=sentence, pattern=form and rf"\A(\Z|{form})", extra=extra)
+
+
+def _number(sentence: str, low: int, high: int, unit: str = "") -> Meta:
+    return Meta(ge=low, le=high, description=sentence, extra={"unit": unit})
+
+
+def _list(sentence: str, allowed: str) -> Meta:
+    return Meta(description=sentence, extra={"allowed": f"a list of {allowed}"})
+
+
+def _about(sentence: str) -> Meta:
+    return Meta(description=sentence)
+
+
+class ListenSettings(Struct, frozen=True, kw_only=True):
+    """The address of the API, and the connections to it."""
+
+    address: Annotated[
+        str, _text("The address of the API; port 0 takes a free port.", "host:port")
+    ] = field(default="127.0.0.1:8700", name="listen")
+    hosts: Annotated[
+        tuple[str, ...],
+        _list(
+            "Host names under which the dashboard may be opened, besides localhost and IP"
+            " addresses.",
+            "names",
+        ),
+    ] = ()
+    connections_max: Annotated[
+        int,
+        _number(
+            "Connections to the API at a time. Beyond that, or earlier where file descriptors run"
+            " short, the connections that have been idle longest are closed.",
+            1,
+            200_000,
+            "connections",
+        ),
+    ] = 8_192
+    connections_per_address_max: Annotated[
+        int,
+        _number(
+            "Connections to the API from one address at a time; 0: as many as from all addresses"
+            " together, and the address with the most connections loses its idle ones first.",
+            0,
+            200_000,
+            "connections",
+        ),
+    ] = 0
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """The names in ``hosts``, and the host of the address."""
+        names = (*self.hosts, self.host)
+        return frozenset(name.strip().lower() for name in names if name.strip())
+
+
+class DatabaseSettings(Struct, frozen=True, kw_only=True):
+    """The database, how it is reached, and how long it keeps history."""
+
+    data: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The directory of the SQLite database, the admin key and the encryption"
+            " key.",
+            extra={"allowed": "a path"},
+        ),
+    ] = "./homing-data"
+    url: Annotated[
+        str,
+        _text(
+            "The PostgreSQL database to use; empty: SQLite in the data directory.",
+            "empty, or postgresql://…",
+            form=_POSTGRES,
+            secret=True,
+        ),
+    ] = field(default="", name="database_url")
+    pooled: Annotated[
+        bool, _about("Whether database_url leads through PgBouncer in transaction mode.")
+    ] = False
+    listen_url: Annotated[
+        str,
+        _text(
+            "The same database without a pooler, for notifications from other processes; empty:"
+            " database_url.",
+            "empty, or postgresql://…",
+            form=_POSTGRES,
+            secret=True,
+        ),
+    ] = ""
+    writer: Annotated[
+        Literal["process", "thread", "inline"],
+        _about(
+            "Where commits run: in a process of their own, in the event loop (inline), or, with"
+            " SQLite only, in a thread."
+        ),
+    ] = "process"
+    retention_days: Annotated[
+        int,
+        _number("How long events, attempts and finished deliveries are kept.", 1, 3_650, "days"),
+    ] = 30
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.data)
+
+    @property
+    def file(self) -> Path:
+        """The SQLite database."""
+        return self.directory / DATABASE_FILE
+
+    @property
+    def retention_ms(self) -> int:
+        return self.retention_days * DAY_MS
+
+
+class DeliverySettings(Struct, frozen=True, kw_only=True):
+    """How deliveries are attempted: policies, health rules, slots and memory."""
+
+    policy: Annotated[
+        str,
+        _text(
+            "The retry policy where neither the subscription nor its tenant names one.",
+            f"one of {', '.join(PRESETS)}, or a table [policies.NAME]",
+        ),
+    ] = WORKFRONT.name
+    fresh_slots: Annotated[
+        int, _number("First attempts in flight at a time.", 1, 65_536, "slots")
+    ] = 512
+    retry_slots: Annotated[int, _number("Retries in flight at a time.", 1, 65_536, "slots")] = 256
+    endpoint_slots: Annotated[
+        int,
+        _number(
+            "Attempts in flight at one endpoint, in each of the two lanes; at most fresh_slots and"
+            " retry_slots.",
+            1,
+            1_024,
+            "slots",
+        ),
+    ] = 16
+    host_rate_per_second: Annotated[
+        float,
+        _number("Attempts per second at one host, over all tenants; 0: no limit.", 0, 100_000),
+    ] = 0
+    memory_bytes_max: Annotated[
+        int,
+        _number(
+            "Event data in memory: half for queues, half for deliveries that can start at once.",
+            MIB,
+            1024 * 1024 * MIB,
+            "bytes",
+        ),
+    ] = 64 * MIB
+    grace_ms: Annotated[
+        int,
+        _number(
+            "How long a stop waits for attempts in flight; 5 s later the process ends in any case.",
+            0,
+            600_000,
+            "ms",
+        ),
+    ] = 30_000
+    policies: Mapping[str, Schedule] = MappingProxyType({})
+    health: HealthRules = HealthRules()
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """Every policy that can be named: the presets and the operator's own."""
+        return {**PRESETS, **self.policies}
+
+
+class ReachSettings(Struct, frozen=True, kw_only=True):
+    """Where deliveries may be sent; nothing that a tenant sends can widen it."""
+
+    allow_networks: Annotated[
+        tuple[str, ...],
+        _list(
+            "Private and special networks that deliveries may be sent to; never loopback or"
+            " metadata.",
+            "networks like 10.0.0.0/8",
+        ),
+    ] = ()
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        _list(
+            "Hosts that deliveries may be sent to at private addresses; never loopback or"
+            " metadata.",
+            "names, or *.name for all below it",
+        ),
+    ] = ()
+    allow_loopback: Annotated[
+        bool, _about("Whether deliveries may be sent to this machine's loopback addresses.")
+    ] = False
+    allow_metadata: Annotated[
+        bool,
+        _about("Whether deliveries may be sent to link-local addresses and clouds' metadata."),
+    ] = False
+    allow_ports: Annotated[
+        tuple[str, ...],
+        _list(
+            "Ports that deliveries may be sent to, except deny_ports.",
+            "ports and ranges like 1024-65535",
+        ),
+    ] = ALLOW_PORTS
+    deny_ports: Annotated[
+        tuple[str, ...],
+        _list(
+            "Ports that deliveries are never sent to: databases, message brokers, remote control.",
+            "ports and ranges",
+        ),
+    ] = DENY_PORTS
+    ca_file: Annotated[
+        str,
+        _text(
+            "A file of CA certificates to trust when sending; empty: the system's.",
+            "empty, or a path",
+        ),
+    ] = ""
+
+    def rules(self) -> Reach:
+        """What these settings allow; raises WrongReach."""
+        return Reach(
+            networks=tuple(map(read_network, self.allow_networks)),
+            hosts=tuple(map(read_host, self.allow_hosts)),
+            loopback=self.allow_loopback,
+            metadata=self.allow_metadata,
+            ports=tuple(read_ports(text, "allow_ports") for text in self.allow_ports),
+            denied_ports=tuple(read_ports(text, "deny_ports") for text in self.deny_ports),
+        )
+
+
+class SecuritySettings(Struct, frozen=True, kw_only=True):
+    """The keys of this installation."""
+
+    admin_key: Annotated[
+        str,
+        _text(
+            "The admin key of the API; empty: the key in the data directory, created at the first"
+            " start.",
+            "empty, or 16 to 256 visible ASCII characters",
+            form=r"[!-~]{16,256}\Z",
+            secret=True,
+        ),
+    ] = ""
+    secret_key: Annotated[
+        str,
+        _text(
+            "The key that encrypts tokens, secrets and header values in the database. Of several"
+            " keys the first encrypts and all decrypt. Empty: the file secret.key in the data"
+            " directory, created at the first start.",
+            "empty, or base64 of 32 bytes; several separated by commas",
+            form=rf"{_KEY}([, ]+{_KEY})*\Z",
+            secret=True,
+        ),
+    ] = ""
+
+
+class TenantSettings(Struct, frozen=True):
+    """What one tenant has of its own; None: what all tenants have."""
+
+    policy: str | None = None
+    health: HealthRules | None = None
+    quota: Quota | None = None
+
+
+_COUNT_MAX = 1_000_000_000
+Count = Annotated[int, Meta(ge=0, le=_COUNT_MAX)]
+
+
+class TenantsSettings(Struct, frozen=True, kw_only=True):
+    """What a tenant may have by default, and what some tenants have of their own."""
+
+    publish_per_second: Annotated[
+        int,
+        _number(
+            "Events per second that a tenant may publish, per process; 0: no limit.",
+            0,
+            _COUNT_MAX,
+            "events",
+        ),
+    ] = 0
+    pending_max: Annotated[
+        int,
+        _number(
+            "Pending deliveries that a tenant may have; 0: no limit.", 0, _COUNT_MAX, "deliveries"
+        ),
+    ] = 0
+    subscriptions_max: Annotated[
+        int,
+        _number(
+            "Subscriptions that a tenant may have; 0: no limit.", 0, _COUNT_MAX, "subscriptions"
+        ),
+    ] = 0
+    own: Mapping[str, TenantSettings] = field(default=MappingProxyType({}), name="tenants")
+
+    @property
+    def quota(self) -> Quota:
+        """The quota of a tenant that has none of its own."""
+        return Quota(self.publish_per_second, self.pending_max, self.subscriptions_max)
+
+    @property
+    def quotas(self) -> dict[str, Quota]:
+        return {name: own.quota for name, own in self.own.items() if own.quota is not None}
+
+    @property
+    def policies(self) -> dict[str, str]:
+        return {name: own.policy for name, own in self.own.items() if own.policy is not None}
+
+    @property
+    def health(self) -> dict[str, HealthRules]:
+        return {name: own.health for name, own in self.own.items() if own.health is not None}
+
+
+class FleetSettings(Struct, frozen=True, kw_only=True):
+    """The part of this process where several share a PostgreSQL database."""
+
+    role: Annotated[
+        Literal["both", "api", "deliver"],
+        _about(
+            "What this process does. On PostgreSQL any number of processes share the work. A"
+            " process that only delivers serves its health and metrics, and no API."
+        ),
+    ] = "both"
+    lease_ms: Annotated[
+        int,
+        _number(
+            "How long a process of a fleet may be silent before others take over its work.",
+            1_500,
+            120_000,
+            "ms",
+        ),
+    ] = 10_000
+
+    @property
+    def serves_api(self) -> bool:
+        return self.role != "deliver"
+
+    @property
+    def delivers(self) -> bool:
+        return self.role != "api"
+
+
+class OutboxSettings(Struct, frozen=True, kw_only=True):
+    """The outbox of an application, relayed by this server."""
+
+    url: Annotated[
+        str,
+        _text(
+            "The application's database whose outbox is relayed; empty: none.",
+            "empty, or postgresql://… or sqlite:PATH",
+            form=rf"({_POSTGRES}|sqlite:.)",
+            secret=True,
+        ),
+    ] = field(default="", name="outbox_url")
+    poll_ms: Annotated[
+        int,
+        _number(
+            "How often the outbox is read while no notification of new rows comes.",
+            10,
+            60_000,
+            "ms",
+        ),
+    ] = field(default=1_000, name="outbox_poll_ms")
+
+
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """What the process says about itself."""
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")
+    ] = "info"
+    log_format: Annotated[
+        Literal["console", "json"], _about("How log lines are written to standard error.")
+    ] = "console"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything that an operator may set."""
+
+    listen: ListenSettings = ListenSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    delivery: DeliverySettings = DeliverySettings()
+    reach: ReachSettings = ReachSettings()
+    security: SecuritySettings = SecuritySettings()
+    tenants: TenantsSettings = TenantsSettings()
+    fleet: FleetSettings = FleetSettings()
+    outbox: OutboxSettings = OutboxSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+    @classmethod
+    def of(cls, **values: Any) -> Settings:
+        """The settings with these values by key; a value is not checked against its range."""
+        groups: dict[str, dict[str, Any]] = {}
+        for key, value in values.items():
+            group, name = PLACES[key]
+            groups.setdefault(group, {})[name] = value
+        kinds = {group.name: group.type for group in msgspec.structs.fields(cls)}
+        return cls(**{group: kinds[group](**values) for group, values in groups.items()})
+
+    def __repr__(self) -> str:
+        return f"Settings(listen={self.listen.address!r}, data={self.database.data!r})"
+
+
+PLACES: Mapping[str, tuple[str, str]] = MappingProxyType(  # key → group and field
+    {
+        one.encode_name: (group.name, one.name)
+        for group in msgspec.structs.fields(Settings)
+        for one in msgspec.structs.fields(group.type)
+    }
+)
