@@ -97,7 +97,7 @@ async def test_events_are_published_in_batches_listed_and_looked_at(
     first, second = await homing.publish_many(batch)
     assert first.id == "a/b"
     assert len(second.id) == 32
-    assert not (first.duplicate or second.duplicate)
+    assert (first.duplicate, second.duplicate) == (False, False)
     assert await homing.publish_many([mine]) == [Receipt("a/b", 0, duplicate=True)]
     many = (Event(type="a.d", data=n, tenant=tenant) for n in range(1_100))
     receipts = await listed(homing.publish_all(many))
