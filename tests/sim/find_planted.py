@@ -13,8 +13,8 @@ from homing.net.clock import monotonic
 from homing.sim.fleet_seed import run_fleet_seed
 from homing.sim.run import quiet
 from homing.sim.seed import run_seed
-from sim.bugs import BUGS
-from sim.planting import DELIVERIES, planted
+from sim.bugs import BUGS, DELIVERIES
+from sim.planting import planted
 
 SEEDS_MOST = 200
 
@@ -30,7 +30,7 @@ class Found:
 
 def find(number: int) -> Found:
     bug = BUGS[number]
-    with planted(bug):
+    with planted(bug.changes):
         for seed in range(SEEDS_MOST):
             violation = bug.run(seed).violation
             if violation is not None:
