@@ -80,8 +80,8 @@ mutation: setup  ## change the code of policy and settle in small ways, and chec
 	PYTHONPATH=src:tests $(BIN)/python -m chaos.mutation $(ARGS)
 
 simulate: setup  ## run 1,000 seeds of simulated faults, then find every planted bug; about an hour on two cores
-	$(BIN)/python -m homing.sim.run $(ARGS)
-	PYTHONPATH=src:tests $(BIN)/python -m sim.find_planted
+	PYTHONPATH=src:tests $(BIN)/python -m simulation.run $(ARGS)
+	PYTHONPATH=src:tests $(BIN)/python -m simulation.find_planted
 
 fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=--quick takes a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)

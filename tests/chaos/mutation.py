@@ -104,7 +104,7 @@ def _quick_hypothesis() -> None:
 def _simulated(job: Job) -> int:
     if job.file.stem not in SIMULATED:
         return 0
-    from homing.sim.seed import run_seed
+    from simulation.seed import run_seed
 
     limit_cpu(SIMULATED_CPU_S)
     return int(any(run_seed(seed, DELIVERIES).violation for seed in range(SEEDS)))

@@ -13,13 +13,13 @@ from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
 from homing.ports import Member, Standing
-from homing.sim.fleet_world import Air, LocalWire
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.leases import Leases
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
+from simulation.fleet_world import Air, LocalWire
 
 LEASE_MS = 9_000
 URL = "https://a.example/"

@@ -48,7 +48,7 @@ def test_a_module_opens_with_a_sentence_and_has_a_name_of_its_own(path: Path) ->
         (
             r"\bimport random\b|\brandom\.\w|\bsecrets\.(token|rand|choice)",
             "engine/operate.py engine/keys.py store/postgres.py store/sealed.py cli/"
-            " server/admin_key.py server/encryption_key.py server/wiring.py sim/ client/pace.py",
+            " server/admin_key.py server/encryption_key.py server/wiring.py client/pace.py",
             "chance is an argument",
         ),
     ],

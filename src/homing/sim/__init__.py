@@ -1,1 +1,1 @@
-"""Virtual time and the simulated world."""
+"""Virtual time and simulated receivers, for ``homing simulate`` and the simulator page."""

@@ -1,0 +1,731 @@
+"""The planted bugs: mistakes that people really make, one to five lines each.
+
+``found`` has the seed that finds each of them; ``planting`` says how a change is addressed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulation.fleet_seed import run_fleet_seed
+from simulation.found import FOUND
+from simulation.planting import Change, remove, replace, replace_sql
+from simulation.seed import Verdict, run_seed
+
+DELIVERIES = 100
+
+ATTEMPT = "homing.engine.attempt"
+CANARIES = "homing.engine.canaries"
+DECIDE = "homing.engine.decide"
+DISPATCH = "homing.engine.dispatch"
+FLEET = "homing.engine.fleet"
+FLOW = "homing.store.flow"
+GATE = "homing.engine.gate"
+GATE_POLICY = "homing.policy.gate"
+HEALTH = "homing.policy.health"
+LEASES = "homing.store.leases"
+LOAD = "homing.engine.load"
+OPERATE = "homing.engine.operate"
+PUBLISH = "homing.engine.publish"
+REPLAY = "homing.engine.replay"
+RETRY = "homing.policy.retry"
+SETTLE = "homing.engine.settle"
+STAGE = "homing.engine.stage"
+STATION = "homing.engine.station"
+SWEEP = "homing.engine.sweep"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A planted bug, and the seed that is known to find it."""
+
+    name: str
+    changes: tuple[Change, ...]
+    fleet: bool = False  # a seed of a fleet finds it
+
+    @property
+    def seed(self) -> int:
+        """-1: none is known yet."""
+        return FOUND.get(self.name, -1)
+
+    @property
+    def lines(self) -> int:
+        return sum(
+            max(len(it.old.strip().splitlines()), len(it.new.strip().splitlines()))
+            for it in self.changes
+        )
+
+    def run(self, seed: int) -> Verdict:
+        """Run a seed of the kind that finds it."""
+        return (run_fleet_seed if self.fleet else run_seed)(seed, DELIVERIES)
+
+
+def bug(name: str, *changes: Change) -> Bug:
+    """A bug that a single process shows."""
+    return Bug(name, changes)
+
+
+def fleet_bug(name: str, *changes: Change) -> Bug:
+    """A bug that only a fleet shows."""
+    return Bug(name, changes, fleet=True)
+
+
+BUGS = [
+    # --- the wall clock is set: receivers would notice
+    bug(
+        "signatures carry the time of schedules",
+        replace(DISPATCH, "Dispatcher.send", "self._clock.wall()", "now"),
+    ),
+    bug(
+        "a date in Retry-After is compared with the time of schedules",
+        replace(DECIDE, "Decision._failed", "now + made.wall_ahead_ms", "now"),
+    ),
+    bug(
+        "signatures carry the wall clock of the start",
+        replace(
+            DISPATCH,
+            "Dispatcher.send",
+            "self._clock.wall()",
+            "now + self.__dict__.setdefault('_offset', self._clock.wall() - now)",
+        ),
+    ),
+    # --- the sender's own outage, and whose fault it is
+    bug(
+        "what fails in our own outage counts for the receivers",
+        replace(GATE, "Gate._no_answer", "as_ours(rested(made))", "made"),
+    ),
+    bug(
+        "what waited for the verdict counts for the receivers",
+        replace(GATE, "Gate._release", "as_ours(made) if ours else made", "made"),
+    ),
+    bug(
+        "what waited for the verdict is forgotten",
+        replace(GATE, "Gate._release", "for made in held: ...", "for made in held[1:]: ..."),
+    ),
+    bug(
+        "the gate never opens",
+        replace(
+            GATE,
+            "Gate._answered",
+            "made.started_at >= self.closed_at and not made.answer.remembered",
+            "False",
+        ),
+    ),
+    bug(
+        "a closed gate lets everything out",
+        replace(DISPATCH, "Dispatcher._start_ready", "self.shut", "False"),
+    ),
+    bug(
+        "one receiver that falls silent is called our outage",
+        replace(
+            GATE_POLICY,
+            "verdict",
+            "need is not None and most and hosts >= need.hosts and tenants >= need.tenants",
+            "failing >= 1",
+        ),
+    ),
+    bug(
+        "a closed gate tries a host in every round",
+        replace(CANARIES, "Canaries._choose", "next_at > now", "False"),
+    ),
+    bug(
+        "no slow start when the gate opens",
+        remove(GATE, "Gate._resume", "station.ramp = Ramp()"),
+    ),
+    bug(
+        "a canary takes a slot that is not there",
+        replace(CANARIES, "Canaries.send", "dispatcher.has_slot(one.lane)", "True"),
+    ),
+    bug(
+        "a station is not looked at when the gate opens",
+        remove(GATE, "Gate._resume", "self._dispatcher.look(station)"),
+    ),
+    bug(
+        "things expire after a pause of our own",
+        remove(SWEEP, "Sweeper.quiet_until", "since = max(since, self._paused(self._clock.now()))"),
+    ),
+    bug(
+        "a host in our trouble is blamed while nobody gets through",
+        replace(GATE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
+    ),
+    bug(
+        "the dead hosts of one tenant are called our outage",
+        replace(GATE_POLICY, "needed", "tenants // 2 + 1", "1"),
+    ),
+    bug(
+        "endpoints that still fail when the gate has opened are called healthy",
+        replace(GATE, "Gate._open", "self._witnesses.disprove", "self._witnesses.rise_all"),
+    ),
+    # --- a fleet: two owners, late writers, hand-overs in the middle, changes unheard
+    fleet_bug(
+        "a late settle is not refused",
+        remove(LEASES, "hold", "raise LostLeases(lost)"),
+    ),
+    fleet_bug(
+        "a lease is taken from a process that lives",
+        replace(LEASES, "_gone", "row[1] <= now", "True"),
+        replace(FLEET, "Fleet._share", "it.owner in alive", "it.owner == self._me"),
+    ),
+    fleet_bug(
+        "an epoch comes again",
+        replace_sql("leases_take", "epoch = epoch + 1", "epoch = epoch"),
+    ),
+    fleet_bug(
+        "sending goes on when the lease is over",
+        replace(
+            FLEET,
+            "Fleet._beat_once",
+            "self._parts.lease_ms * 9 // 10",
+            "self._parts.lease_ms * 9",
+        ),
+    ),
+    fleet_bug(
+        "a bucket is handed over with attempts in flight",
+        replace(FLEET, "Fleet._hand_over", "it not in busy or now >= until", "True"),
+    ),
+    fleet_bug(
+        "what is in a lost bucket is not forgotten",
+        remove(FLEET, "Fleet._forget", "self._dispatcher.drop(buckets)"),
+    ),
+    fleet_bug(
+        "what was begun under a lost lease is settled under the next one",
+        replace(
+            SETTLE, "Settler._is_ours", "item.epoch == epochs[item.work.delivery.bucket]", "True"
+        ),
+    ),
+    fleet_bug(
+        "a change is answered while others do not act on it",
+        replace(
+            "homing.engine.aware", "Aware.all_know", "await self._some_behind(version)", "False"
+        ),
+    ),
+    fleet_bug(
+        "the history of a fleet says dropped",
+        replace("homing.store.rows", "history_row", "finished.status", "'dropped'"),
+    ),
+    fleet_bug(
+        "attempts go on while disabled in a fleet",
+        replace(STATION, "Station.ready", "endpoint.health.state is _ENABLED", "True"),
+        replace(DISPATCH, "Dispatcher._takes_fresh", "health.state is _ENABLED", "True"),
+    ),
+    fleet_bug(
+        "changes by another process are not heard",
+        remove(FLEET, "Fleet._hear_changed", "self._dispatcher.read_again(endpoint_id)"),
+    ),
+    fleet_bug(
+        "what was changed while words were lost is not looked for",
+        remove(
+            "homing.store.admin",
+            "Admin.set_endpoint",
+            "await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))",
+        ),
+    ),
+    fleet_bug(
+        "chores are done by whoever finds them",
+        replace(SWEEP, "Sweeper._do_chores", "self._held.mine[it.bucket]", "True"),
+    ),
+    fleet_bug(
+        "a fleet takes rows a second before they are due",
+        replace(FLOW, "_choose", "row[0] <= now", "row[0] <= now + 1000"),
+    ),
+    fleet_bug(
+        "a settle overwrites what another process has set",
+        replace_sql("endpoint_settle", "AND generation = ?", "AND 0 <= ?"),
+    ),
+    # --- look-ups: shares, threads, and who is charged for our own queue
+    bug(
+        "look-ups go to whoever comes first",
+        replace(
+            "homing.policy.look_ups",
+            "has_share",
+            "free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve",
+            "free > 0",
+        ),
+    ),
+    bug(
+        "a look-up that ended keeps its thread",
+        remove("homing.net.resolver", "Resolver._finish", "self._queue.end(tenant)"),
+    ),
+    bug(
+        "a wait in our own queue of look-ups is charged to the receiver",
+        replace("homing.net.late", "charged", "not flight.held_up", "True"),
+    ),
+    bug(
+        "a limit of our own is taken for the host's after a while",
+        replace(GATE_POLICY, "could_be_hosts", "failure is not Failure.OUR_LIMITS", "True"),
+    ),
+    # --- what is reported, recorded, repeated and never continued
+    bug(
+        "a probe's success leaves its delivery pending",
+        replace(
+            DECIDE,
+            "Decision._attempt",
+            "self.finished.append(Finished(delivered, _DELIVERED, None, now))",
+            "(self.waiting if made.lane is Lane.PROBE else self.finished).append("
+            "delivered if made.lane is Lane.PROBE else Finished(delivered, _DELIVERED, None, now))",
+        ),
+    ),
+    bug(
+        "a subscription's own deadline is ignored",
+        replace(
+            "homing.engine.options",
+            "EngineOptions.deadline_of",
+            "subscription.deadline_ms is not None",
+            "False",
+        ),
+    ),
+    bug(
+        "the same id with another type or time is the same",
+        replace(
+            "homing.ports.flow",
+            "NewEvent.content_hash",
+            "content_hash(..., ..., self.event.data)",
+            "content_hash('', '', self.event.data)",
+        ),
+    ),
+    bug(
+        "of twins in a batch the second is taken for the first",
+        replace(PUBLISH, "Publisher._distinct", "not _same(draft, distinct[place])", "False"),
+    ),
+    bug(
+        "nobody is told of a change of state",
+        replace(DECIDE, "Decision._changed", "self.new_events.append", "id"),
+    ),
+    bug(
+        "a change of state has no numbers",
+        replace(DECIDE, "Decision._changed", "change.numbers", "{}"),
+    ),
+    bug(
+        "a person's enable is dated an hour back",
+        replace(
+            OPERATE, "Operator._set_once", "self._clock.now()", "self._clock.now() - 3_600_000"
+        ),
+    ),
+    bug(
+        "an event is accepted at the full hour",
+        replace(
+            STAGE,
+            "Stage._delivery",
+            "number = self._ids.take(now)",
+            "number = self._ids.take(now); now = now // 3_600_000 * 3_600_000",
+        ),
+    ),
+    bug(
+        "a publisher's time is replaced",
+        replace(STAGE, "Stage.event", "draft.time or rfc3339(wall)", "rfc3339(wall)"),
+    ),
+    bug(
+        "the log has another lane",
+        replace(
+            DECIDE,
+            "Decision._log",
+            "made.lane",
+            "Lane.RETRY if made.lane is Lane.FRESH else made.lane",
+        ),
+    ),
+    bug(
+        "Retry-After is honoured whatever the code",
+        replace(
+            "homing.policy.outcome",
+            "wants_hold",
+            "code in {429, 503}",
+            "code is not None and code >= 400",
+        ),
+    ),
+    bug(
+        "a timer rings late",
+        replace(
+            DISPATCH,
+            "Dispatcher._set_timer",
+            "max(at - self._clock.now(), 0)",
+            "max(at - self._clock.now(), 0) + 200_000",
+        ),
+    ),
+    bug(
+        "a replay ends after its first step",
+        replace(REPLAY, "Replayer._step", "'done' if all_seen else 'running'", "'done'"),
+    ),
+    bug(
+        "filters are not asked",
+        replace(
+            "homing.policy.wants", "picked", "not any(one.id in wants for one in found)", "True"
+        ),
+    ),
+    # --- the rules of health
+    bug(
+        "the rate is looked at one attempt too early",
+        replace(
+            HEALTH,
+            "_rate_over",
+            "... > rules.rate_after_attempts",
+            "... >= rules.rate_after_attempts",
+        ),
+    ),
+    bug(
+        "exactly the limit of the rate disables",
+        replace(
+            HEALTH,
+            "_rate_over",
+            "... > rules.failure_percent * health.attempts",
+            "... >= rules.failure_percent * health.attempts",
+        ),
+    ),
+    bug(
+        "one failure in a row too many before disabling",
+        replace(
+            HEALTH,
+            "_disabling",
+            "... >= rules.consecutive_disable",
+            "... > rules.consecutive_disable",
+        ),
+    ),
+    bug(
+        "one failure in a row too many before freezing for good",
+        replace(
+            HEALTH,
+            "_freezing",
+            "... >= rules.consecutive_freeze_always",
+            "... > rules.consecutive_freeze_always",
+        ),
+    ),
+    bug(
+        "one failure in a row too few before freezing",
+        replace(
+            HEALTH,
+            "_freezing",
+            "... > rules.consecutive_freeze",
+            "... >= rules.consecutive_freeze",
+        ),
+    ),
+    bug(
+        "freezing looks at the first attempt only",
+        replace(
+            HEALTH,
+            "_without_success_ms",
+            "(..., health.first_attempt_at, health.manual_enable_at)",
+            "(health.first_attempt_at,)",
+        ),
+    ),
+    bug(
+        "a person's enable does not count as a beginning",
+        replace(
+            HEALTH,
+            "_without_success_ms",
+            "(..., ..., health.manual_enable_at)",
+            "(..., ...)",
+        ),
+    ),
+    bug(
+        "a success while frozen enables",
+        replace(
+            HEALTH,
+            "after_success",
+            "health.state is not State.DISABLED",
+            "health.state is State.ENABLED",
+        ),
+    ),
+    bug(
+        "the rate is not reset at enable",
+        remove(HEALTH, "after_success", "attempts=0"),
+        remove(HEALTH, "after_success", "failures=0"),
+    ),
+    bug(
+        "a person's enable keeps the failures in a row",
+        remove(HEALTH, "enable", "consecutive_failures=0"),
+    ),
+    bug(
+        "a failure at a frozen endpoint freezes it once more",
+        replace(HEALTH, "after_failure", "health.state is State.FROZEN", "False"),
+    ),
+    # --- the schedule
+    bug(
+        "a probe spends a retry",
+        replace(
+            RETRY,
+            "after_probe_failure",
+            "replace(delivery, attempts=attempts, ours=0, due_at=due_at)",
+            "replace(delivery, attempts=attempts, retry=delivery.retry + 1, due_at=due_at)",
+        ),
+    ),
+    bug(
+        "a retry may lie after the window",
+        replace(
+            RETRY,
+            "after_failure",
+            "min(max(due_at, retry_after_at), end)",
+            "max(due_at, retry_after_at)",
+        ),
+    ),
+    bug(
+        "Retry-After does not move the retry",
+        remove(DECIDE, "Decision._failed", "retry_after_at=hold_at"),
+    ),
+    bug(
+        "Retry-After has no bound",
+        replace(RETRY, "retry_after_at", "min(at, ...)", "at"),
+    ),
+    bug(
+        "a delivery that was held first starts its clock at its first failure",
+        replace(
+            RETRY,
+            "after_failure",
+            "delivery.accepted_at if delivery.accepted_at < enabled_since else now",
+            "now",
+        ),
+    ),
+    bug(
+        "a retry that fails at its very moment is taken for the next one",
+        replace(RETRY, "_ahead", "bisect_right(delays, ...)", "bisect_right(delays, ... - 1)"),
+    ),
+    bug(
+        "our own trouble spends a retry",
+        replace(
+            RETRY,
+            "after_ours",
+            "replace(delivery, attempts=..., ours=..., due_at=...)",
+            "replace(delivery, attempts=..., ours=..., due_at=..., retry=delivery.retry + 1)",
+        ),
+    ),
+    bug(
+        "our own trouble counts for the endpoint",
+        replace(
+            DECIDE,
+            "Decision._attempt",
+            "self._log(made, Decided.WAIT, row)",
+            """
+            self._log(made, Decided.WAIT, row)
+            rules = self._options.rules_of(endpoint.tenant)
+            verdict = health.after_failure(endpoint.health, rules, now=made.finished_at)
+            self._judged(endpoint, verdict, made.finished_at)
+            """,
+        ),
+    ),
+    bug(
+        "rows are taken a second before they are due",
+        replace(FLOW, "_choose", "row[0] <= now", "row[0] <= now + 1000"),
+    ),
+    # --- publishing
+    bug(
+        "publishers are answered before the commit",
+        replace(
+            PUBLISH,
+            "Publisher.publish",
+            "await answer",
+            "[Receipt(it.key or '', 0, new=True) for it in drafts]",
+        ),
+    ),
+    bug(
+        "the commit does not check the subscriptions' version",
+        replace(FLOW, "Flow.publish", "held[0] != catalog_version", "False"),
+    ),
+    bug(
+        "an event goes to the subscriptions of another tenant",
+        replace(
+            "homing.policy.match",
+            "Index.match",
+            "self._by_tenant.get(tenant)",
+            "next(iter(self._by_tenant.values()), None)",
+        ),
+    ),
+    bug(
+        "a publish whose reply was lost is not looked for",
+        remove(PUBLISH, "Publisher._doubt", "self.on_doubt(endpoint_id)"),
+    ),
+    bug(
+        "what a load brought is accepted once more",
+        replace(DISPATCH, "Dispatcher._takes_fresh", "delivery.id > station.read_upto", "True"),
+    ),
+    bug(
+        "new ids begin anew after a start",
+        replace("homing.model", "Ids.__init__", "id_time(after) + 1 if after else 0", "0"),
+    ),
+    # --- dispatching
+    bug(
+        "the newest first attempts overtake those in the store",
+        replace(DISPATCH, "Dispatcher._takes_fresh", "not station.more_fresh", "True"),
+    ),
+    bug(
+        "a slot of the lane is not given back",
+        remove(
+            DISPATCH,
+            "Dispatcher.down",
+            "self._turns[made.lane].give(made.work.delivery.tenant, made.rank)",
+        ),
+    ),
+    bug(
+        "one tenant may take every slot",
+        replace("homing.policy.slots", "needed", "reserve + need + 1", "1"),
+    ),
+    bug(
+        "a disabled endpoint goes on",
+        replace(STATION, "Station.ready", "endpoint.health.state is _ENABLED", "True"),
+        replace(DISPATCH, "Dispatcher._takes_fresh", "health.state is _ENABLED", "True"),
+    ),
+    bug(
+        "no slow start after an enable",
+        replace(DISPATCH, "Dispatcher.learn", "Ramp()", "Ramp(16)"),
+    ),
+    bug(
+        "after a failed read nobody reads again",
+        remove(
+            LOAD,
+            "Loader._load",
+            "asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)",
+        ),
+    ),
+    bug(
+        "the next due time is forgotten by a load",
+        replace(
+            LOAD,
+            "Loader._load_rows",
+            "it.next_due if it.ask.retry == 0 else answer.next_due",
+            "None",
+        ),
+    ),
+    bug(
+        "the webhook-id changes on a replay",
+        replace(
+            ATTEMPT,
+            "Letter.write",
+            "show_id('dlv', delivery.root_id)",
+            "show_id('dlv', delivery.id)",
+        ),
+    ),
+    # --- settling
+    bug(
+        "a row that waits is not told to the dispatcher",
+        remove(SETTLE, "Settler._apply", "self._dispatcher.in_store(row)"),
+    ),
+    bug(
+        "each try to settle has a number of its own",
+        replace(
+            SETTLE,
+            "Settler._settle",
+            "self._flow.settle(batch)",
+            "self._flow.settle(decision.batch(self._core.ids.take(self._clock.now())))",
+        ),
+    ),
+    bug(
+        "nothing starts again after the store came back",
+        remove(SETTLE, "Settler._worked", "self._dispatcher.resume()"),
+    ),
+    bug(
+        "a drop is entered as delivered",
+        replace(FLOW, "_append_history", "change.dropped", "change.delivered"),
+    ),
+    bug(
+        "a cancelled delivery finishes once more",
+        replace(FLOW, "_append_history", "it.delivery.id not in gone", "True"),
+    ),
+    bug(
+        "a change of state is not recorded",
+        replace(DECIDE, "Decision._changed", "self.transitions.append", "id"),
+    ),
+    bug(
+        "a notice goes to the endpoint that it is about",
+        remove("homing.engine.notices", "Notices._write", "not_to_endpoint=endpoint.id"),
+    ),
+    bug(
+        "drops are told of twice",
+        remove(DECIDE, "Decision._report", "dropped_unreported=0"),
+    ),
+    # --- probing, sweeping, replaying
+    bug(
+        "the next probe's time is not committed first",
+        replace_sql("probe_take", "next_probe_at = ?1,", "next_probe_at = min(next_probe_at, ?1),"),
+    ),
+    bug(
+        "the same delivery is probed for ever",
+        replace(FLOW, "_probe_choice", "(endpoint.probe_after_id, 0)", "(0,)"),
+    ),
+    bug(
+        "a failed probe is followed at once",
+        replace(DECIDE, "Decision._failed", "now + rules.probe_every_ms", "now"),
+    ),
+    bug(
+        "things expire in the quiet hour",
+        replace(SWEEP, "Sweeper.may_expire", "now >= self.quiet_until()", "True"),
+    ),
+    bug(
+        "a step of the clock is not seen",
+        replace(SWEEP, "Sweeper.quiet_until", "self._clock.stepped_at() or 0", "0"),
+    ),
+    bug(
+        "a changed URL moves what is in flight",
+        replace(SWEEP, "Sweeper._step", "frozenset(...)", "frozenset()"),
+    ),
+    bug(
+        "a deleted subscription is still known",
+        replace(
+            "homing.engine.catalog",
+            "Catalog._refresh",
+            "self._by_id.pop(subscription.id, None)",
+            "self._by_id.get(subscription.id)",
+        ),
+    ),
+    bug(
+        "a replay takes the same deliveries twice",
+        replace(REPLAY, "Replayer._reread", "await self._admin.replay_job(job.id)", "job"),
+        replace(
+            "homing.store.replays",
+            "replay_step",
+            "stored.state != RUNNING or stored.after_id != job.after_id",
+            "False",
+        ),
+    ),
+    # --- as the simulation found them in the build
+    bug(
+        "the same batch is written again",
+        replace(FLOW, "Flow.settle", "self._settled[0] == batch.number", "False"),
+        replace_sql("settled_already", "number = ?2", "number = -1"),
+    ),
+    bug(
+        "an enable whose reply was lost is not read again",
+        remove(OPERATE, "Operator._set_once", "self._dispatcher.read_again(endpoint.id)"),
+    ),
+    bug(
+        "a replay whose reply was lost is not looked for",
+        replace(REPLAY, "Replayer.replay", "with self._in_doubt([new]): ...", "if True: ..."),
+    ),
+    bug(
+        "a change whose reply was lost is not read again",
+        replace(OPERATE, "Operator._replace_once", "with self._in_doubt(): ...", "if True: ..."),
+    ),
+    bug(
+        "a load that a pause overtook is forgotten",
+        replace(
+            LOAD,
+            "Loader._as_it_was",
+            "self._look(asked.station)",
+            "self._hungry[Lane.FRESH].add(asked.station.endpoint.tenant, asked.station)",
+        ),
+    ),
+    bug(
+        "what has expired is polled for",
+        replace(
+            SWEEP,
+            "Sweeper._expire_all",
+            "now + LOOK_AGAIN_MS",
+            "now + self._options.window_min_ms",
+        ),
+    ),
+    bug(
+        "a clock that was ahead drops what is fresh",
+        replace(DISPATCH, "Dispatcher.start", "delivery.expires_at <= now", "True"),
+        replace(
+            STATION,
+            "Station.held_too_long",
+            "min(self.endpoint.health.enabled_since, now)",
+            "self.endpoint.health.enabled_since",
+        ),
+    ),
+    bug(
+        "a clock that was ahead puts probes off",
+        replace(
+            DISPATCH,
+            "Dispatcher.know",
+            "within_reach(start.endpoint, rules, now=...)",
+            "start.endpoint",
+        ),
+    ),
+]

@@ -1,0 +1,108 @@
+"""Tenants whose hosts all die at once, beside others whose hosts are well.
+
+No delivery to a host that is well may wait more than a minute for that, whatever the sender makes
+of the failures (L7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from simulation.books import Books
+from simulation.faults import Faults, FaultyWorld
+from simulation.mix import Mix
+from simulation.publishers import Publishers
+from simulation.receivers import Receivers
+
+CALM_MS = 150_000  # before it: no doubt of the gate is left from earlier troubles
+ROUND_MS = 20_000  # in which every endpoint gets something, and answers
+WAIT_MAX_MS = 60_000
+KINDS = ("refused", "unreachable", "dns", "silence")
+
+
+class Deaths:
+    """Makes the hosts of some tenants die, and looks at the deliveries of the others."""
+
+    def __init__(
+        self,
+        mix: Mix,
+        chance: Random,
+        *,
+        world: FaultyWorld,
+        books: Books,
+        faults: Faults,
+        receivers: Receivers,
+        publishers: Publishers,
+    ) -> None:
+        self._mix, self._chance, self._books = mix, chance, books
+        self._world, self._faults = world, faults
+        self._receivers, self._publishers = receivers, publishers
+        self.over: Callable[[], bool]
+
+    async def act(self) -> None:
+        for _ in range(self._mix.deaths):
+            await asyncio.sleep(self._chance.uniform(10, 300))
+            if not self.over():
+                await self._die()
+
+    async def _die(self) -> None:
+        chance, receivers, tenants = self._chance, self._receivers, self._mix.tenants
+        receivers.calm = True
+        await asyncio.sleep(CALM_MS / 1000)
+        rounds = [asyncio.ensure_future(self._publishers.round(tenants))]
+        await asyncio.sleep(ROUND_MS / 1000)
+        dead = tuple(chance.sample(tenants, chance.randint(1, len(tenants) - 1)))
+        well = tuple(it for it in tenants if it not in dead)
+        for number in range(chance.randint(2, 4)):
+            if self.over():
+                break
+            if number == 0:
+                self._faults.fire("tenants_die")
+                receivers.dead, receivers.dead_kind = frozenset(dead), chance.choice(KINDS)
+            rounds.append(asyncio.ensure_future(self._publishers.round(dead)))
+            await asyncio.sleep(chance.choice((15, 30, 70)))
+            before = self._troubles()
+            rounds.append(asyncio.ensure_future(self._publishers.round(well)))
+            await asyncio.sleep((WAIT_MAX_MS + 5_000) / 1000)
+            if before is not None and before == self._troubles() and not self.over():
+                self._nobody_waits(well)
+        receivers.dead, receivers.calm = frozenset(), False
+        await asyncio.wait(rounds)
+
+    def _troubles(self) -> tuple[int, int] | None:
+        """Of the store and of the process, which delay deliveries too; None: it is down."""
+        if not self._world.up or self._faults.store_down:
+            return None
+        fired = self._faults.fired
+        ours = sum(
+            count
+            for kind, count in fired.items()
+            if not kind.startswith(("receiver_", "publish_", "person_"))
+        )
+        return self._books.life, ours
+
+    def _nobody_waits(self, tenants: tuple[str, ...]) -> None:
+        books = self._books
+        since = books.clock() - WAIT_MAX_MS
+        for endpoint in books.endpoints.values():
+            known = books.known[endpoint.id]
+            states = {endpoint.state, known.state}
+            held = max(endpoint.hold_until, known.hold_until, endpoint.enabled_since)
+            if endpoint.tenant not in tenants or states != {"enabled"} or held > since:
+                continue
+            late = [
+                it
+                for it in books.waiting.get(endpoint.id, {}).values()
+                if it.due_latest <= since
+                and not it.moved
+                and not books.subs[it.subscription_id].deleted
+                and it.id not in books.flights
+                and it.id not in books.on_their_way
+            ]
+            books.must(
+                not late,
+                "L7",
+                lambda it=endpoint, of=late: f"{it.url} works, and {len(of)} wait for a minute",  # type: ignore[misc]
+            )

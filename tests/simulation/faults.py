@@ -1,0 +1,188 @@
+"""Faults between the engine and its store, and the end of a process at any of its steps.
+
+Every call of the store goes over a *line*. On the line it may take time, be refused, be done and
+seem to have failed (the reply of a commit was lost), or be the last thing the process ever did:
+before the commit, or after it and before anybody was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, Protocol, TypeVar, cast
+
+from homing.engine.engine import Engine
+from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
+from homing.ports import AdminStore, FlowStore, ViewStore
+from homing.sim.world import Crashed, Life, Watch, World
+from homing.store.admin import Admin
+from homing.store.flow import Flow
+from homing.store.sqlite import SqliteDb
+from homing.store.views import Views
+from simulation.mix import Rates
+
+T = TypeVar("T")
+
+# What people do is rare beside the flow: its replies are lost more often, to be lost at all.
+RARE_TIMES = 6
+RARE = frozenset(
+    {
+        "cancel_delivery",
+        "change_subscription",
+        "create_subscription",
+        "delete_subscription",
+        "do_chore",
+        "replay",
+        "replay_step",
+        "save_replay_job",
+        "set_endpoint",
+        "take_probe",
+    }
+)
+
+
+class Witness(Protocol):
+    """Who sees what goes over the lines."""
+
+    def committed(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
+        """The store has done it; the engine does not know yet."""
+
+    def told(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
+        """The engine has its answer."""
+
+    def fault(self, kind: str) -> None:
+        """A fault has happened."""
+
+
+class Faults:
+    """Throws the dice for every operation; after ``heal`` nothing goes wrong any more."""
+
+    def __init__(self, rates: Rates, chance: Random, witness: Witness) -> None:
+        self.rates, self.chance, self.witness = rates, chance, witness
+        self.fired: Counter[str] = Counter()
+        self.healed = False
+        self.store_down = False
+        self.crashes_left = rates.crashes_most
+        self.operations = 0
+        self.died = asyncio.Event()
+        self.starting = False
+        self.kill: Callable[[], None]
+
+    def fire(self, kind: str) -> None:
+        self.fired[kind] += 1
+        self.witness.fault(kind)
+
+    def heal(self) -> None:
+        self.healed, self.store_down = True, False
+
+    async def before(self) -> None:
+        """On the way to the store."""
+        self.operations += 1
+        await self._takes_time()
+        if self.store_down:
+            raise StoreUnavailable("The store is down.")
+        if self.healed:
+            return
+        self._may_crash("crash_before_commit")
+        if self._happens(self.rates.refused):
+            self.fire("store_refused")
+            raise StoreUnavailable("Refused.")
+
+    async def after(self, op: str) -> None:
+        """On the way back."""
+        if self.healed:
+            return
+        self._may_crash("crash_after_commit")
+        await self._takes_time()
+        rate = self.rates.reply_lost * (RARE_TIMES if op in RARE else 1)
+        if self._happens(rate):
+            self.fire("reply_lost")
+            raise StoreUnavailable("The reply was lost.")
+
+    def _happens(self, rate: float) -> bool:
+        return rate > 0 and self.chance.random() < rate
+
+    async def _takes_time(self) -> None:
+        if not self.healed and self._happens(self.rates.slow):
+            await asyncio.sleep(self.chance.choice((0, 0.001, 0.005, 0.03)))
+
+    def _may_crash(self, kind: str) -> None:
+        if self.crashes_left and self._happens(self.rates.crash):
+            self.crashes_left -= 1
+            self.fire("crash_in_recovery" if self.starting else kind)
+            self.die()
+            raise asyncio.CancelledError
+
+    def die(self) -> None:
+        """All memory is gone."""
+        self.kill()
+        self.died.set()
+
+
+class Line:
+    """A store as the engine of one life reaches it."""
+
+    def __init__(self, store: object, faults: Faults, life: Life) -> None:
+        self._store, self._faults, self._life = store, faults, life
+
+    def __getattr__(self, op: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._store, op)
+        faults, life = self._faults, self._life
+        # Publishes go on a line of their own, one after the other.
+        turn = asyncio.Lock() if op == "publish" else contextlib.nullcontext()
+
+        async def call(*args: Any, **more: Any) -> Any:
+            async with turn:
+                return await through(*args, **more)
+
+        async def through(*args: Any, **more: Any) -> Any:
+            if not life.alive:
+                raise asyncio.CancelledError
+            await faults.before()
+            result = await method(*args, **more)
+            faults.witness.committed(op, args, more, result)
+            await faults.after(op)
+            faults.witness.told(op, args, more, result)
+            return result
+
+        setattr(self, op, call)
+        return call
+
+
+class FaultyWorld(World):
+    """A world in which every line to the store is faulty, and the process may be down."""
+
+    def __init__(self, db: SqliteDb, options: EngineOptions, watch: Watch) -> None:
+        super().__init__(db, options, watch)
+        self.is_up = asyncio.Event()
+        self.faults: Faults
+        self.on_life: Callable[[int], None]
+
+    def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
+        def line(store: object) -> Any:
+            return Line(store, self.faults, self.life)
+
+        self.on_life(self.life.number)
+        return (
+            cast("FlowStore", line(Flow(self.db))),
+            cast("AdminStore", line(Admin(self.db))),
+            cast("ViewStore", line(Views(self.db))),
+        )
+
+    async def ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Ask the engine for something; Crashed if it is down, or dies before it answers."""
+        if not self.up:
+            raise Crashed
+        return await self.call(what(self.engine))
+
+    @property
+    def up(self) -> bool:
+        return self.is_up.is_set()
+
+    def die(self) -> None:
+        self.is_up.clear()
+        super().die()

@@ -1,0 +1,282 @@
+"""What is seen of our own outages from outside: when failures may be ours, and when they must be.
+
+It is lenient where only the engine can know (whether the gate closed is not seen), and strict
+where everybody can: in an outage that the simulation made itself, with enough endpoints healthy
+before it and most of them tried in it, nothing may count for a receiver (S10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from homing.policy.gate import GateRules, canaries
+from simulation.books import Books, Flight
+from simulation.health_model import EndpointModel
+
+HOST_ALONE_MS = 600_000
+LONG_AGO_MS = 3 * 3_600_000
+SLACK_MS = 60_000
+UNREACHED = frozenset({"connect_timeout", "refused", "unreachable", "dns"})
+
+
+def host_of(url: str) -> str:
+    return url.split("/")[2]
+
+
+@dataclass
+class Cut:
+    """An outage of ours: nothing gets through while it lasts."""
+
+    life: int
+    healthy: set[int]  # endpoints just before it
+    need: int  # so many of them failing are most of all that the engine may call healthy
+    need_tenants: int  # and so many tenants
+    first_at: int | None = None  # a healthy one failed
+    failing: set[int] = field(default_factory=set)
+    waiting: list[Flight] = field(default_factory=list)  # failed since then
+    proven_at: int | None = None  # most of the healthy ones have failed, in time
+    disturbed: bool = False  # something was answered before that
+    over: bool = False
+
+
+@dataclass
+class _Trouble:
+    """A host with failures that are called ours."""
+
+    since: int
+    others: bool = False  # something was answered elsewhere meanwhile
+
+
+class GateWatch:
+    """Hears of every answer; marks flights that may, or must, be called ours."""
+
+    def __init__(self, books: Books, fire: Callable[[str], None]) -> None:
+        self._books, self._fire = books, fire
+        self._rules: GateRules = books.mix.options.gate
+        self._suspects: dict[int, tuple[str, int]] = {}
+        self._noted: set[int] = set()  # of those: the engine surely knows that they fell
+        self._down: set[int] = set()  # they fell, something got through, and no success since
+        self._failed: list[Flight] = []  # without an answer, a short time ago
+        self._evidence_at: int | None = None
+        self._fades_at: int | None = None
+        self._hosts: dict[str, _Trouble] = {}
+        self._answered_at = 0
+        self._opened_at = 0  # the gate may have opened then
+        self._canaries = 0
+        self.cut: Cut | None = None
+
+    # --- outages that we make ----------------------------------------------------------------
+
+    def begin(self, round_at: int, life: int) -> None:
+        """Nothing gets through from now on; who succeeded since the round is healthy."""
+        books, now = self._books, self._books.clock()
+        known = books.endpoints.values()
+        recent = self._recent(now)
+        healthy = {
+            it.id
+            for it in known
+            if it.state == books.known[it.id].state == "enabled"
+            and (it.last_success_at or 0) >= round_at
+            and it.hold_until <= now
+        }
+        hosts = {host_of(books.endpoints[it].url) for it in healthy}
+        rules = self._rules
+        enough = len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
+        self.cut, self._canaries = None, 0
+        if enough and books.life == life and not self._suspects:
+            tenants = {it.tenant for it in recent}
+            self.cut = Cut(life, healthy, len(recent) // 2 + 1, len(tenants) // 2 + 1)
+
+    def _recent(self, now: int) -> list[EndpointModel]:
+        """All that the engine may call healthy, with whatever time it has been paused."""
+        known = self._books.endpoints.values()
+        return [it for it in known if (it.last_success_at or 0) >= now - LONG_AGO_MS]
+
+    def end(self) -> None:
+        if self.cut is not None:
+            self.cut.over = True
+
+    def begin_life(self) -> None:
+        """Memory is gone, and with it what waited for a verdict."""
+        self._suspects.clear()
+        self._noted.clear()
+        self._down.clear()
+        self._failed.clear()
+        self._hosts.clear()
+        self._evidence_at = self._fades_at = self.cut = None
+        self._canaries = self._opened_at = 0
+
+    @property
+    def surely_closed(self) -> bool:
+        """Our own outage was proven, and since then nothing was answered that began after it."""
+        cut = self.cut
+        if cut is None or cut.proven_at is None or cut.life != self._books.life:
+            return False
+        return self._books.clock() >= cut.proven_at + 3 * self._rules.quiet_ms
+
+    @property
+    def maybe_closed(self) -> bool:
+        return self._evidence_at is not None
+
+    # --- what is seen ------------------------------------------------------------------------
+
+    def sent(self, *, probe: bool) -> None:
+        """While the gate is closed a few canaries go out, and nothing else."""
+        if not self.surely_closed:
+            return
+        books, rules = self._books, self._rules
+        assert self.cut is not None
+        assert self.cut.proven_at is not None
+        self._canaries += 1
+        closed_ms = books.clock() - self.cut.proven_at
+        hosts = {(it.tenant, host_of(it.url)) for it in books.endpoints.values()}
+        most = canaries(len(hosts), rules) * (1 + closed_ms // rules.canary_every_ms)
+        books.must(not probe, "S10", lambda: "a probe in an outage of our own")
+        books.must(
+            self._canaries <= most,
+            "S10",
+            lambda: f"{self._canaries} attempts in {closed_ms} ms of an outage of our own",
+        )
+
+    def answered(self, flight: Flight, host: str, *, dialled: bool) -> None:
+        """An attempt has its code, or has failed without one."""
+        now = self._books.clock()
+        self._fade(now)
+        if flight.code is not None:
+            self._code(flight, host, now, dialled=dialled)
+            return
+        failure = flight.failure or ""
+        if failure.startswith("our_"):
+            self._hosts.setdefault(host, _Trouble(now))
+            alone = self._hosts[host]
+            long = alone.others and now - alone.since >= HOST_ALONE_MS
+            flight.maybe_theirs = long and failure != "our_limits"  # No host causes those.
+        if flight.endpoint_id not in self._down:
+            self._suspects[flight.endpoint_id] = (host, now)
+            if failure in UNREACHED and flight.at > self._opened_at:
+                self._noted.add(flight.endpoint_id)
+        self._failed.append(flight)
+        self._look(now)
+        if self._evidence_at is not None or flight.at <= self._opened_at:
+            flight.maybe_ours = flight.maybe_closed = True
+        if self._crowded(flight, now):
+            flight.maybe_ours = True
+        self._in_cut(flight, now)
+
+    def _crowded(self, flight: Flight, now: int) -> bool:
+        """So many may wait for the verdict in this lane that one more is called ours at once."""
+        options = self._books.mix.options
+        slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
+        wait = sum(it.lane == flight.lane for it in self._failed) - 1
+        return wait >= slots // 2 and len(self._recent(now)) >= self._rules.endpoints_min
+
+    def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
+        before, self._answered_at = self._answered_at, now
+        if 200 <= (flight.code or 0) <= 299:
+            self._down.discard(flight.endpoint_id)
+        self._hosts.pop(host, None)
+        for trouble in self._hosts.values():
+            trouble.others = True
+        evidence = self._evidence_at
+        self._opened_at = now if evidence is not None else self._opened_at
+        if evidence is None or dialled:
+            if dialled:  # It speaks for what failed before it began, not for what came after.
+                left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
+                self._down |= (set(self._suspects) - set(left)) & self._noted
+                self._noted &= set(left)
+                self._suspects = left
+            if evidence is not None and flight.at >= evidence:
+                self._evidence_at = min((at for _, at in self._suspects.values()), default=None)
+                if self._closed_since(before, flight):
+                    self._evidence_at = evidence
+                    self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
+        elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
+            self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
+        self._answered_in_cut(flight, now)
+
+    def _answered_in_cut(self, flight: Flight, now: int) -> None:
+        cut = self.cut
+        if cut is None or cut.life != flight.life:
+            return
+        if cut.proven_at is None:
+            cut.disturbed = cut.disturbed or cut.first_at is not None
+        elif self.surely_closed and flight.at >= cut.proven_at + 3 * self._rules.quiet_ms:
+            self._opens(now)
+        elif flight.at >= cut.proven_at:  # It may have been a canary, or sent before it closed.
+            self.cut = None
+
+    def _closed_since(self, answered_at: int, flight: Flight) -> bool:
+        """Whether the gate may have closed while it was in flight, as nothing else got through."""
+        quiet_ms, now = self._rules.quiet_ms, self._books.clock()
+        return flight.at < answered_at + 2 * quiet_ms and now >= answered_at + quiet_ms
+
+    def _opens(self, now: int) -> None:
+        """A canary got through: all resumes, with slow start."""
+        self._fire("gate_opened")
+        self._books.paused_until = now
+        self._books.slots.clear()
+        self._books.say("the gate opens")
+        self.cut, self._canaries = None, 0
+
+    def _fade(self, now: int) -> None:
+        if self._fades_at is not None and now >= self._fades_at:
+            self._evidence_at = self._fades_at = None
+            self._suspects.clear()
+        if self._evidence_at is not None:
+            self._books.maybe_paused_at = now
+
+    def _look(self, now: int) -> None:
+        """So many without an answer in so short a time that it may be us."""
+        rules = self._rules
+        if self._evidence_at is None:
+            since = now - rules.judge_most_ms - rules.judge_ms  # They may wait so long.
+            self._failed = [it for it in self._failed if (it.finished_at or 0) >= since]
+            since = now - rules.healthy_ms  # They are remembered, until something gets through.
+            self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
+        hosts = {host for host, _ in self._suspects.values()}
+        need = rules.endpoints_min // 2 + 1
+        enough = len(self._suspects) >= need and len(hosts) >= min(rules.hosts_min // 2 + 1, need)
+        if enough and self._enough_tenants(now):
+            if self._evidence_at is None:
+                self._evidence_at = now
+                for flight in self._failed:  # They have waited for it.
+                    flight.maybe_ours = True
+            self._fades_at = None
+            self._books.maybe_paused_at = now
+
+    def _enough_tenants(self, now: int) -> bool:
+        """Where several tenants surely have healthy endpoints, one alone proves nothing."""
+        books = self._books
+        since = max(now - self._rules.healthy_ms + SLACK_MS, books.life_at)
+        healthy = {
+            it.tenant
+            for it in books.endpoints.values()
+            if (it.last_success_at or 0) >= since and it.id not in self._down
+        }
+        return len({books.endpoints[it].tenant for it in self._suspects}) >= min(len(healthy), 2)
+
+    def _in_cut(self, flight: Flight, now: int) -> None:
+        cut = self.cut
+        if cut is None or cut.over or cut.disturbed or cut.life != flight.life:
+            return
+        if flight.endpoint_id in cut.healthy:
+            cut.first_at = cut.first_at or now
+            cut.failing.add(flight.endpoint_id)
+        if cut.first_at is None:
+            return
+        if cut.proven_at is not None:
+            flight.surely_ours = True
+            return
+        cut.waiting.append(flight)
+        failing = [self._books.endpoints[it] for it in cut.failing]
+        hosts, tenants = {host_of(it.url) for it in failing}, {it.tenant for it in failing}
+        most = len(failing) >= cut.need and len(tenants) >= cut.need_tenants
+        if now - cut.first_at >= self._rules.judge_ms:
+            cut.disturbed = True
+        elif most and len(hosts) >= self._rules.hosts_min:
+            cut.proven_at = now
+            self._fire("gate_closed")
+            self._books.say("our own outage is proven")
+            for one in cut.waiting:
+                one.surely_ours = True

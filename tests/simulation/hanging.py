@@ -1,0 +1,124 @@
+"""A tenant whose URLs all hang, beside the others: their first attempts must not wait for it.
+
+Now and then that tenant publishes for all of its URLs, and each attempt hangs until its deadline.
+Meanwhile every other tenant publishes something, all of its receivers respond, and a few seconds
+later nothing of theirs may still wait at an endpoint that is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from random import Random
+
+from homing.errors import HomingError
+from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.sim.world import Crashed
+from simulation.books import Books
+from simulation.faults import Faults, FaultyWorld
+from simulation.mix import HUSH, HUSH_DEADLINE_MS, HUSH_URL, Mix
+from simulation.overdue import is_open, of_ours
+from simulation.publishers import Publishers
+from simulation.receivers import Receivers
+
+CALM_S = 150  # before it: what was in flight has come back
+WITHIN_MS = 10_000  # a third of the deadline: who waits for a slot to come back waits longer
+
+
+class Hanging:
+    """Makes the tenant hang some times in a run; ``over`` ends it."""
+
+    def __init__(
+        self,
+        mix: Mix,
+        chance: Random,
+        *,
+        world: FaultyWorld,
+        books: Books,
+        faults: Faults,
+        receivers: Receivers,
+        publishers: Publishers,
+    ) -> None:
+        self._mix, self._chance, self._world = mix, chance, world
+        self._books, self._faults = books, faults
+        self._receivers, self._publishers = receivers, publishers
+        self._count = 0
+        self.over = False
+
+    async def set_up(self) -> None:
+        """Subscribe the URLs that will hang: more of them than a lane has slots."""
+        if not self._mix.hangs:
+            return
+        for number in range(2 * self._mix.options.fresh_slots):
+            draft = SubscriptionDraft(
+                tenant=HUSH,
+                url=f"{HUSH_URL}{number}",
+                types=("hush",),
+                secret="whsec_" + base64.b64encode(self._chance.randbytes(24)).decode(),
+                deadline_ms=HUSH_DEADLINE_MS,
+            )
+            await self._world.ask(lambda engine, it=draft: engine.subscribe(it))  # type: ignore[misc]
+
+    async def act(self) -> None:
+        every_s = self._mix.run_for_ms / 1000 / (self._mix.hangs + 1)
+        for _ in range(self._mix.hangs):
+            await asyncio.sleep(self._chance.uniform(0.3, 1.0) * every_s)
+            if self.over:
+                return
+            self._receivers.calm = True
+            await asyncio.sleep(CALM_S)
+            if not self.over:
+                await self._hang()
+            self._receivers.calm = False
+
+    async def _hang(self) -> None:
+        """Let all URLs of the tenant hang, and look whether the others go on."""
+        before = self._troubles()
+        await self._publish()
+        await asyncio.sleep(0.5)
+        others = asyncio.ensure_future(self._publishers.round())
+        await asyncio.sleep(WITHIN_MS / 1000 + 2)
+        if self._hung() >= self._mix.options.fresh_slots // 2:
+            self._faults.fire("tenant_hangs")
+            if self._troubles() == before and self._world.up and not self.over:
+                self._check()
+        await asyncio.wait([others])
+
+    async def _publish(self) -> None:
+        self._count += 1
+        data = b'{"hush": %d}' % self._count
+        draft = EventDraft(tenant=HUSH, type="hush", data=data, key=f"hush-{self._count}")
+        try:
+            await self._publishers.publish(draft)
+        except (HomingError, Crashed):
+            return
+
+    def _hung(self) -> int:
+        books = self._books
+        ids = (it.endpoint_id for it in books.flights.values() if it.lane == "fresh")
+        return sum(books.endpoints[it].tenant == HUSH for it in ids)
+
+    def _troubles(self) -> int:
+        return sum(count for kind, count in self._faults.fired.items() if of_ours(kind))
+
+    def _check(self) -> None:
+        books, now = self._books, self._books.clock()
+        busy = {it.endpoint_id for it in books.flights.values()}
+        for endpoint in books.endpoints.values():
+            if endpoint.tenant == HUSH or endpoint.id in busy:
+                continue
+            if not is_open(books, endpoint, now, since_ms=WITHIN_MS):
+                continue
+            late = [
+                it
+                for it in books.waiting.get(endpoint.id, {}).values()
+                if it.attempts == 0 and it.due_latest + WITHIN_MS < now
+                if it.ours == 0 and not it.moved
+            ]
+            books.must(
+                not late,
+                "L5",
+                lambda it=endpoint, of=late: (  # type: ignore[misc]
+                    f"{it.url} of {it.tenant} waits with {len(of)} behind a tenant that hangs"
+                ),
+            )

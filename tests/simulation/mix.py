@@ -1,0 +1,344 @@
+"""What one seed draws: how large, which rules, which receivers, which faults and how often.
+
+Swarm testing: no seed has everything. Each one leaves most kinds of trouble out and has much of
+the others, so that combinations come up that an even mix would never reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+import msgspec
+
+from homing.engine.options import EngineOptions
+from homing.policy.gate import GateRules
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS
+from homing.policy.retry import Anchor, Schedule
+from simulation.health_model import (
+    HOUR,
+    MINUTE,
+    Numbers,
+    Timetable,
+    standard_webhooks,
+    workfront,
+    workfront_chained,
+)
+
+SECOND = 1_000
+HUSH = "hush"  # the tenant whose URLs hang
+HUSH_URL = "https://hush.example/"
+HUSH_DEADLINE_MS = 30_000
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often the store and the process are in trouble, per store operation or per hour."""
+
+    slow: float  # operations that take some milliseconds
+    refused: float  # operations that fail before they do anything
+    reply_lost: float  # operations that are done, and seem to have failed
+    crash: float  # operations at which the process dies
+    crashes_most: int
+    outages_per_hour: float  # of the store, for up to some minutes
+    kills_per_hour: float  # at any moment
+    stops_per_hour: float  # orderly
+    steps_per_hour: float  # of the wall clock
+    clock_jumps: float  # of restarts, those with another time
+
+
+@dataclass(frozen=True)
+class SlowLookUps:
+    """The names of the first tenant resolve slowly or never."""
+
+    threads: int  # look-ups at a time
+    never: float  # of its look-ups, those that get no answer
+
+
+@dataclass(frozen=True)
+class Mix:
+    """All that is drawn before a run."""
+
+    seed: int
+    deliveries: int
+    run_for_ms: int
+    tenants: tuple[str, ...]
+    urls_each: int
+    subscriptions_each: int
+    publishers: int
+    bursts: bool
+    bad: float  # how much of the time receivers are in trouble
+    troubles: tuple[str, ...]  # of receivers
+    slow_receivers: bool
+    actions_per_hour: float
+    actions: tuple[str, ...]
+    rates: Rates
+    options: EngineOptions
+    numbers: dict[str, Numbers]  # by tenant
+    tables: dict[str, Timetable]
+    policy: str
+    tenant_policies: dict[str, str]
+    cuts: int  # outages of our own; with them every URL has a host of its own
+    cut_kinds: tuple[str, ...]
+    hangs: int = 0  # times that one tenant's URLs all hang
+    deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
+    slow_names: SlowLookUps | None = None
+
+    def table_of(self, policy: str | None, tenant: str) -> Timetable:
+        return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
+
+
+TROUBLES = (
+    "500",
+    "503",
+    "404",
+    "302",
+    "429_retry_after",
+    "503_retry_after",
+    "retry_after_date",
+    "retry_after_absurd",
+    "500_retry_after",
+    "hang",
+    "drip",
+    "refused",
+    "unreachable",
+    "connect_timeout",
+    "reset",
+    "reset_after_work",
+    "closed",
+    "tls",
+    "dns",
+    "bad_answer",
+    "answer_too_large",
+    "forbidden_address",
+    "our_dns",
+    "our_network",
+    "our_limits",
+    "our_tls",
+    "our_fault",
+    "poisoned",
+)
+ACTIONS = (
+    "enable",
+    "freeze",
+    "cancel",
+    "cancel_in_flight",
+    "replay",
+    "replay_many",
+    "change_url",
+    "change_back",
+    "delete",
+    "recreate",
+    "deactivate",
+    "test_send",
+)
+
+
+CUTS = (
+    "unreachable",
+    "refused",
+    "dns",
+    "silence",
+    "broken",
+    "our_dns",
+    "our_network",
+    "our_limits",
+)
+
+
+def _some(chance: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
+    return tuple(chance.sample(things, chance.randint(least, len(things))))
+
+
+def draw(seed: int, deliveries: int) -> Mix:
+    """The mix of a seed; the same for ever."""
+    chance = Random(f"homing {seed}")
+    tenants = ("acme", "bolt", "coil")[: chance.choice((1, 2, 2, 3))]
+    run_for_ms = chance.choice((1, 3, 8, 30, 60, 110)) * HOUR
+    tables = _tables(chance)
+    names = sorted(tables)
+    numbers = {tenant: _numbers(chance) for tenant in tenants}
+    policy = chance.choice(("workfront", "workfront", chance.choice(names)))
+    tenant_policies = {it: chance.choice(names) for it in tenants if chance.random() < 0.3}
+    mix = Mix(
+        seed=seed,
+        deliveries=deliveries,
+        run_for_ms=run_for_ms,
+        tenants=tenants,
+        urls_each=chance.randint(1, 4 if deliveries < 500 else 10),
+        subscriptions_each=chance.randint(1, 5),
+        publishers=chance.randint(1, 4),
+        bursts=chance.random() < 0.4,
+        bad=chance.choice((0.1, 0.3, 0.5, 0.7, 0.95)),
+        troubles=_some(chance, TROUBLES),
+        slow_receivers=chance.random() < 0.3,
+        actions_per_hour=min(chance.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
+        actions=_some(chance, ACTIONS, least=3),
+        rates=_rates(chance, run_for_ms),
+        options=_options(chance, tables, numbers, policy, tenant_policies, few=deliveries < 500),
+        numbers=numbers,
+        tables=tables,
+        policy=policy,
+        tenant_policies=tenant_policies,
+        cuts=0,
+        cut_kinds=(),
+    )
+    if seed % 3 == 1 and seed > 1:
+        return _with_cuts(mix, Random(f"cuts {seed}"))
+    if seed % 6 == 5:
+        return _with_hanging(mix, Random(f"hanging {seed}"))
+    if seed % 9 == 8 and seed > 9 and len(tenants) > 1:
+        return _with_slow_names(mix, Random(f"slow names {seed}"))
+    return mix
+
+
+def _with_hanging(mix: Mix, chance: Random) -> Mix:
+    """Every sixth seed has one more tenant, whose URLs hang, and lanes that it could fill."""
+    options = msgspec.structs.replace(
+        mix.options,
+        fresh_slots=chance.choice((8, 12, 16)),
+        retry_slots=chance.choice((4, 8, 12)),
+        stations_max=20_000,
+        tenant_health=mix.options.tenant_health | {HUSH: _health(Numbers())},
+    )
+    return replace(
+        mix,
+        hangs=chance.randint(1, 3),
+        options=options,
+        numbers=mix.numbers | {HUSH: Numbers()},
+    )
+
+
+def _with_slow_names(mix: Mix, chance: Random) -> Mix:
+    """Every eighteenth seed has a tenant that could take all look-ups, and few of them."""
+    names = SlowLookUps(threads=chance.choice((3, 3, 4)), never=chance.choice((0.5, 0.9, 1)))
+    return replace(
+        mix,
+        urls_each=max(mix.urls_each, 6),
+        subscriptions_each=max(mix.subscriptions_each, 5),
+        bursts=True,
+        slow_names=names,
+    )
+
+
+def _with_cuts(mix: Mix, chance: Random) -> Mix:
+    """Every third seed has outages of our own, and a gate that few endpoints can close."""
+    endpoints = chance.randint(2, 4)
+    gate = GateRules(endpoints_min=endpoints, hosts_min=chance.randint(2, endpoints))
+    return replace(
+        mix,
+        cuts=chance.randint(1, 3),
+        cut_kinds=_some(chance, CUTS),
+        deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
+        urls_each=max(mix.urls_each, 6),
+        subscriptions_each=max(mix.subscriptions_each, 4),
+        options=msgspec.structs.replace(mix.options, gate=gate, stations_max=20_000),
+    )
+
+
+def _rates(chance: Random, run_for_ms: int) -> Rates:
+    def rate(*choices: float) -> float:
+        return chance.choice((0.0, *choices))
+
+    per_hour = HOUR / run_for_ms
+    return Rates(
+        slow=rate(0.05, 0.3, 0.9),
+        refused=rate(0.01, 0.05),
+        reply_lost=rate(0.01, 0.05),
+        crash=rate(0.002, 0.01),
+        crashes_most=chance.randint(1, 8),
+        outages_per_hour=rate(2.0, 6.0) * per_hour,
+        kills_per_hour=rate(2.0, 8.0) * per_hour,
+        stops_per_hour=rate(2.0) * per_hour,
+        steps_per_hour=rate(3.0) * per_hour,
+        clock_jumps=rate(0.3),
+    )
+
+
+def _numbers(chance: Random) -> Numbers:
+    if chance.random() < 0.15:
+        return Numbers()
+    disables = chance.randint(2, 20)
+    freezes = chance.randint(1, disables + 10)
+    return Numbers(
+        rate_over_attempts=chance.randint(4, 30),
+        percent=chance.choice((50, 70, 70, 90)),
+        row_disables=disables,
+        row_freezes_over=freezes,
+        alone_freezes_over_ms=chance.choice((20 * MINUTE, HOUR, 3 * HOUR, 72 * HOUR)),
+        row_freezes_always=freezes + chance.randint(1, 40),
+        probe_every_ms=10 * MINUTE,
+    )
+
+
+def _tables(chance: Random) -> dict[str, Timetable]:
+    base = chance.choice((2, 10, 60)) * SECOND
+    retries = chance.randint(2, 6)
+    offsets = tuple((2**n - 1) * base for n in range(1, retries + 1))
+    delays = tuple(chance.randint(1, 600) * SECOND for _ in range(retries))
+    return {
+        "workfront": workfront(),
+        "workfront-chained": workfront_chained(),
+        "standard-webhooks": standard_webhooks(),
+        "quick": Timetable(
+            offsets,
+            from_first=True,
+            window_ms=offsets[-1] + chance.choice((0, HOUR)),
+            jitter=chance.choice((0.0, 0.5)),
+            deadline_ms=chance.choice((1, 5, 30)) * SECOND,
+        ),
+        "quick-chained": Timetable(
+            delays, from_first=False, window_ms=chance.choice((sum(delays) // 2, 2 * HOUR))
+        ),
+    }
+
+
+def _options(
+    chance: Random,
+    tables: dict[str, Timetable],
+    numbers: dict[str, Numbers],
+    policy: str,
+    tenant_policies: dict[str, str],
+    *,
+    few: bool,
+) -> EngineOptions:
+    small = chance.random() < 0.5
+    return EngineOptions(
+        fresh_slots=chance.randint(1, 8) if small else 512,
+        retry_slots=chance.randint(1, 6) if small else 256,
+        probe_slots=chance.choice((1, 2, 64)),
+        endpoint_slots=chance.choice((1, 2, 16)),
+        ready_max=chance.choice((2, 20, 20_000)),
+        ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
+        stations_max=chance.choice((2, 20_000, 20_000)),
+        publish_events_max=chance.choice((1, 5, 2_000)),
+        step_rows=chance.choice((10, 50, 500) if few else (100, 200, 500)),
+        schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},
+        policy=policy,
+        tenant_policies=tenant_policies,
+        tenant_health={tenant: _health(it) for tenant, it in numbers.items()},
+    )
+
+
+def _schedule(name: str, table: Timetable) -> Schedule:
+    return Schedule(
+        name=name,
+        delays_ms=table.times,
+        anchor=Anchor.FIRST_FAILURE if table.from_first else Anchor.PREVIOUS_FAILURE,
+        window_ms=table.window_ms,
+        jitter=table.jitter,
+        deadline_ms=table.deadline_ms,
+    )
+
+
+def _health(numbers: Numbers) -> HealthRules:
+    return HealthRules(
+        rate_after_attempts=numbers.rate_over_attempts,
+        failure_percent=numbers.percent,
+        consecutive_disable=numbers.row_disables,
+        consecutive_freeze=numbers.row_freezes_over,
+        freeze_after_ms=numbers.alone_freezes_over_ms,
+        consecutive_freeze_always=numbers.row_freezes_always,
+        probe_every_ms=numbers.probe_every_ms,
+    )

@@ -1,0 +1,85 @@
+"""Looks, while faults are on, for what could go and does not: due, nothing in its way, and waiting.
+
+It is lenient: a minute after any trouble of the store, of the process or of the gate it says
+nothing, and nothing of an endpoint that has anything on its way. What is left would wait for a
+wake-up that never comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from simulation.books import Books
+from simulation.faults import Faults, FaultyWorld
+from simulation.health_model import DeliveryModel, EndpointModel
+
+LOOKS = 150  # in one run
+LATE_MS = 60_000
+CALM_MS = 90_000  # without trouble before a look says anything
+
+
+class Overdue:
+    """Looks now and then, until it is over."""
+
+    def __init__(self, world: FaultyWorld, books: Books, faults: Faults) -> None:
+        self._world, self._books, self._faults = world, books, faults
+        self._fired, self._calm_since = 0, 0
+        self.over = False
+
+    async def look(self) -> None:
+        step_s = max(self._books.mix.run_for_ms / 1000 / LOOKS, CALM_MS / 3000)
+        while not self.over:
+            await asyncio.sleep(step_s)
+            self._look()
+
+    def _look(self) -> None:
+        books, now = self._books, self._books.clock()
+        troubles = sum(self._faults.fired[it] for it in self._faults.fired if of_ours(it))
+        if troubles != self._fired or not self._world.up or self._faults.store_down:
+            self._fired, self._calm_since = troubles, now
+        if now - self._calm_since < CALM_MS or not self._said_much():
+            return
+        busy = {it.endpoint_id for it in books.flights.values()}
+        for endpoint in books.endpoints.values():
+            if endpoint.id not in busy and self._free(endpoint) and self._open(endpoint, now):
+                late = [it for it in books.waiting.get(endpoint.id, {}).values() if _late(it, now)]
+                books.must(
+                    not late,
+                    "L5",
+                    lambda it=endpoint, of=late: f"{it.url} is free, and {len(of)} wait",  # type: ignore[misc]
+                )
+
+    def _said_much(self) -> bool:
+        """Slots are free, and there is room for every endpoint; the gate is surely open."""
+        books, options = self._books, self._books.mix.options
+        flying = len(books.flights)
+        room = options.stations_max > len(books.endpoints) and not books.mix.cuts
+        return room and flying < min(options.fresh_slots, options.retry_slots)
+
+    def _free(self, endpoint: EndpointModel) -> bool:
+        """Its tenant has less in flight than its share, whatever its endpoints are like."""
+        books, options = self._books, self._books.mix.options
+        slots = min(options.fresh_slots, options.retry_slots)
+        tenants = [books.endpoints[it.endpoint_id].tenant for it in books.flights.values()]
+        mine = tenants.count(endpoint.tenant)
+        return not mine or mine < 2 * (slots - len(tenants) - max(1, slots // 16))
+
+    def _open(self, endpoint: EndpointModel, now: int) -> bool:
+        return is_open(self._books, endpoint, now, since_ms=LATE_MS)
+
+
+def is_open(books: Books, endpoint: EndpointModel, now: int, *, since_ms: int) -> bool:
+    """Whether nothing has stood in its way for so long, and the engine knows it."""
+    known = books.known.get(endpoint.id)
+    free = endpoint.state == "enabled" and now >= endpoint.hold_until + since_ms
+    told = known is not None and known.state == "enabled" and endpoint.id not in books.unsure
+    return free and told and now >= endpoint.enabled_since + since_ms
+
+
+def _late(delivery: DeliveryModel, now: int) -> bool:
+    return delivery.due_latest + LATE_MS < now and delivery.ours == 0 and not delivery.moved
+
+
+def of_ours(kind: str) -> bool:
+    """Whether this kind of fault is one of the store, of the process or of the network."""
+    return not kind.startswith(("receiver_", "publish_", "person_", "tenant_"))
