@@ -162,8 +162,8 @@ def _definition(tree: ast.AST, name: str, line: int) -> ast.AST | None:
     found: list[ast.AST] = [tree]
     for part in (it for it in name.split(".") if it != "<locals>"):
         found = [inner for outer in found for inner in _named(outer, part)]
-    begins = [it for it in found if line in {_first_line(it), getattr(it, "lineno", 0)}]
-    return (begins or found or [None])[0]
+    begins = [it for it in found if line in {_first_line(it), _line(it)}]
+    return next(iter(begins or found), None)
 
 
 def _named(outer: ast.AST, name: str) -> Iterator[ast.AST]:
@@ -179,7 +179,7 @@ def _named(outer: ast.AST, name: str) -> Iterator[ast.AST]:
 
 def _first_line(node: ast.AST) -> int:
     decorators = getattr(node, "decorator_list", [])
-    return min([getattr(node, "lineno", 0), *(it.lineno for it in decorators)])
+    return min([_line(node), *map(_line, decorators)])
 
 
 def _code(module: CodeType, name: str) -> CodeType:
@@ -243,7 +243,8 @@ class _Place:
 
 
 def _line(node: ast.AST) -> int:
-    return getattr(node, "lineno", 0)
+    line: int = getattr(node, "lineno", 0)
+    return line
 
 
 def _places(tree: ast.AST, old: str, new: str) -> Iterator[_Place]:

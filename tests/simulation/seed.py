@@ -49,7 +49,8 @@ class Verdict:
 
     @property
     def replay_command(self) -> str:
-        return f"PYTHONPATH=src:tests python -m simulation.run --seed {self.seed} --deliveries {self.deliveries}"
+        asked = f"--seed {self.seed} --deliveries {self.deliveries}"
+        return f"PYTHONPATH=src:tests python -m simulation.run {asked}"
 
     def report(self) -> str:
         if self.violation is None:

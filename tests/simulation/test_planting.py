@@ -8,6 +8,8 @@ from types import CodeType
 
 import pytest
 
+from homing.sim.world import World
+from simulation.books import name
 from simulation.bugs import BUGS, Bug
 from simulation.planting import (
     CannotPlant,
@@ -85,10 +87,12 @@ def test_three_dots_stand_for_any_code_and_are_kept() -> None:
 
 
 def test_a_method_that_is_inherited_or_imported_is_changed_where_it_is_written() -> None:
-    change = replace("simulation.test_planting", "shape", "code.co_code", "b''")
-    with planted((change,)):
-        assert shape(compile("1", "", "eval"))[0] == b""
-    assert shape(compile("1", "", "eval"))[0] != b""
+    inherited = CodeChange("simulation.faults", "FaultyWorld.wait", "ms / 1000", "ms")
+    imported = CodeChange("simulation.accounts", "name", "'dlv'", "'evt'")
+    assert inherited.target() is World.wait
+    with planted((inherited, imported)):
+        assert name(1).startswith("evt_")
+    assert name(1).startswith("dlv_")
 
 
 @pytest.mark.parametrize(

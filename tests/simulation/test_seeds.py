@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,11 +52,13 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join([str(root / "src"), str(root / "tests")])
     command = [sys.executable, "-m", "simulation.run", "--seed", "3", "--deliveries", "60"]
     told = [
         subprocess.run(
             command,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,
