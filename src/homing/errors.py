@@ -10,7 +10,7 @@ HomingError
 │   ├── EventConflict              another event has this id
 │   ├── StillPending               a pending delivery cannot be replayed
 │   ├── AlreadyFinished            a finished delivery cannot be cancelled
-│   ├── DuplicateSubscription      the Workfront door takes no two alike
+│   ├── DuplicateSubscription      a second one with equal fields (Workfront-compatible API)
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
 ├── TooLarge                  413
@@ -27,9 +27,9 @@ HomingError
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
 │   ├── BadScenario                a scenario cannot be simulated
-│   └── CannotOpen                 a secret is sealed with a key that is not here
+│   └── CannotOpen                 a secret is encrypted with a key that this process does not have
 ├── DataInUse                      another process holds the data directory
-└── Stale                          what was read has changed; read again (never leaves the engine)
+└── Stale                          a value that was read has changed; the engine reads it again
     ├── StaleCatalog
     ├── StaleEndpoints
     └── LostLeases
@@ -41,7 +41,7 @@ from typing import ClassVar
 
 
 class FieldProblem(tuple[str, str]):
-    """Which field is wrong, and why: ``("events[3].type", "must be 1 to 256 …")``."""
+    """A wrong field and the reason: ``("events[3].type", "must be 1 to 256 …")``."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class FieldProblem(tuple[str, str]):
         return super().__new__(cls, (field, reason))
 
     def __getnewargs__(self) -> tuple[str, str]:
-        """What it is made from again in another process."""
+        """The arguments that make the same value in another process."""
         return self[0], self[1]
 
     @property
@@ -74,7 +74,7 @@ class HomingError(Exception):
         super().__init__(f"{self.title} {detail}".strip())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As it is, not made anew: errors cross from the writer's process to ours."""
+        """Keeps every attribute: errors come from the worker processes of the store, too."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -123,7 +123,7 @@ class TooSlow(HomingError):
 
 
 class Conflict(HomingError):
-    """This does not fit what is already there."""
+    """The request conflicts with the present state."""
 
     code = "conflict"
     http_status = 409
@@ -194,7 +194,7 @@ class UnstorableText(Invalid):
 
 
 class TooMany(HomingError):
-    """This is too much at a time; slow down."""
+    """Too many requests at a time; slow down."""
 
     code = "too_many"
     http_status = 429
@@ -228,14 +228,14 @@ class HeadersTooLarge(HomingError):
 
 
 class Unavailable(HomingError):
-    """This cannot be done right now; try again shortly."""
+    """The request cannot be served right now; try again shortly."""
 
     code = "unavailable"
     http_status = 503
 
 
 class Busy(Unavailable):
-    """Too much is being read at the moment; try again shortly."""
+    """The server is reading too many large requests; try again shortly."""
 
     code = "busy"
 
@@ -265,7 +265,7 @@ class BadScenario(BadSetting):
 
 
 class CannotOpen(BadSetting):
-    """A secret in the store cannot be opened."""
+    """A secret in the store cannot be decrypted."""
 
     code = "cannot_open"
 
@@ -277,7 +277,7 @@ class DataInUse(HomingError):
 
 
 class Stale(HomingError):
-    """What was read has changed meanwhile."""
+    """A value has changed since it was read."""
 
     code = "stale"
 
@@ -299,7 +299,7 @@ class StaleEndpoints(Stale):
 
 
 class LostLeases(Stale):
-    """Buckets have gone to another process."""
+    """Another process owns these buckets now."""
 
     code = "lost_leases"
 

@@ -1,4 +1,4 @@
-"""The nouns: frozen values, ids, and the words for status, state, lane and outcome.
+"""The values of the domain: all frozen; ids; and the words for status, state, lane and outcome.
 
 Ids are 63-bit integers in order of time: 42 bits of Unix milliseconds, 7 bits for the process
 that made them, 14 bits of counter. They are small keys for the store and carry their age.
@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+from msgspec.structs import replace
 
 NODE_BITS = 7
 COUNTER_BITS = 14
@@ -24,13 +28,13 @@ _ID_CHARS = 13
 
 
 class Word(StrEnum):
-    """A word of the contract. It hashes as its text does: that of an Enum is Python, and hot."""
+    """A word of the contract. It hashes as its text does: the hash of an Enum is slow Python."""
 
     __hash__ = str.__hash__
 
 
 class Status(Word):
-    """Of a delivery."""
+    """The status of a delivery."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -48,7 +52,7 @@ class Reason(Word):
 
 
 class State(Word):
-    """Of an endpoint."""
+    """The state of an endpoint."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
@@ -56,7 +60,7 @@ class State(Word):
 
 
 class Outcome(Word):
-    """What an attempt means."""
+    """The result of an attempt; ``ours`` is a failure on the side of the sender."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -64,7 +68,7 @@ class Outcome(Word):
 
 
 class Lane(Word):
-    """The two lanes, and the two kinds of attempt that go around them."""
+    """The two lanes, and the two kinds of attempt that use neither."""
 
     FRESH = "fresh"
     RETRY = "retry"
@@ -89,7 +93,7 @@ class Connector(Word):
 
 
 class Failure(Word):
-    """Why there was no usable answer; the last group is our own trouble (outcome ``ours``)."""
+    """Why there was no usable response; those of the last group are the sender's (``ours``)."""
 
     TIMEOUT = "timeout"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -110,8 +114,8 @@ class Failure(Word):
     OUR_FAULT = "our_fault"
 
 
-PART_FIRST = 0  # never attempted, not a replay: fresh, unless it was held back first
-PART_REPLAY = 1  # never attempted, and due at its own time: a replay, or one that waits its turn
+PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
+PART_REPLAY = 1  # never attempted, due later: a replay, or a delivery that was held back
 PART_TRIED = 2  # attempted at least once
 
 
@@ -126,7 +130,7 @@ def id_time(number: int) -> int:
 
 
 class Ids:
-    """Makes ids that never repeat and never go back, also when the clock does."""
+    """Makes ids that never repeat and always grow, also when the clock goes back."""
 
     def __init__(self, *, node: int = 0, after: int = 0) -> None:
         assert 0 <= node < (1 << NODE_BITS)
@@ -147,7 +151,7 @@ class Ids:
 
 def show_id(prefix: str, number: int) -> str:
     """``show_id("dlv", 5)`` is ``dlv_0000000000005``."""
-    pairs = _CROCKFORD_PAIRS  # It is on the hot path: two characters at a time.
+    pairs = _CROCKFORD_PAIRS  # Two characters at a time: this is on the hot path.
     return (
         f"{prefix}_{_CROCKFORD[number >> 60]}{pairs[number >> 50 & 1023]}"
         f"{pairs[number >> 40 & 1023]}{pairs[number >> 30 & 1023]}"
@@ -170,17 +174,17 @@ def read_id(prefix: str, text: str) -> int | None:
 
 
 def content_hash(kind: str, given_time: str, data: bytes) -> bytes:
-    """What must be equal for the same id to be the same event: type, the time given, data."""
+    """Events with the same id are the same event if this hash of type, given time and data is."""
     return hashlib.blake2b(f"{kind}\0{given_time}\0".encode() + data, digest_size=16).digest()
 
 
 def bucket_of(tenant: str, url: str) -> int:
-    """The fixed part (0 to 255) of all endpoints that this one belongs to."""
+    """The bucket (0 to 255) that an endpoint belongs to for ever."""
     return hashlib.sha256(tenant.encode() + b"\0" + url.encode()).digest()[0]
 
 
 class Event(Struct, frozen=True, gc=False, array_like=True):
-    """A fact, published once, immutable. ``id`` is ours; ``key`` is what people see."""
+    """A fact, published once, immutable. ``id`` is internal; ``key`` is the id that people see."""
 
     id: int
     tenant: str
@@ -192,7 +196,7 @@ class Event(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Delivery(Struct, frozen=True, gc=False, array_like=True):
-    """The duty to bring one event to one subscription; a pending row."""
+    """The duty to send one event to one subscription; a pending row."""
 
     id: int
     bucket: int
@@ -204,10 +208,10 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     accepted_at: int
     due_at: int
     expires_at: int  # the end of its window
-    t0: int | None = None  # the anchor of its schedule, known from its first failure on
-    retry: int = 0  # the n of the retry it waits for; 0 before its first attempt
+    t0: int | None = None  # the anchor of its schedule, set by its first failure
+    retry: int = 0  # the number of the retry that is next; 0 before the first attempt
     attempts: int = 0  # attempts settled, probes included
-    ours: int = 0  # attempts in a row that failed by our own trouble
+    ours: int = 0  # attempts in a row that failed on the side of the sender
     replay: bool = False
 
     @property
@@ -219,10 +223,210 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Work(Struct, frozen=True, gc=False):
-    """A delivery with the event it carries: all an attempt needs from the store."""
+    """A delivery with its event: all that an attempt needs from the store."""
 
     delivery: Delivery
     event: Event
+
+
+# --- subscriptions --------------------------------------------------------------------------
+
+
+class Kind(Word):
+    """How a field of a subscription is written in JSON, on the command line and in a form."""
+
+    TEXT = "text"
+    WORDS = "words"  # texts without spaces
+    NUMBER = "number"
+    CHOICE = "choice"  # one of a closed set, or of the names that the installation knows
+    FLAG = "flag"
+    PAIRS = "pairs"  # a JSON object of texts
+    FILTERS = "filters"  # a JSON list of conditions, kept as its text
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """What the API, the store, the forms, the client and the reference need to know of a field."""
+
+    kind: Kind
+    label: str  # in the dashboard
+    sentence: str  # in OpenAPI, the reference, ``homing subscribe --help`` and the form
+    example: str = ""  # shown in an empty form
+    api_name: str = ""  # its name in JSON, where that differs
+    option: str = ""  # its name on the command line, where that differs; of pairs: of one pair
+    unset: str = ""  # what the dashboard shows when there is no value
+    secret: bool = False  # encrypted in the store and masked in every response
+    ignore_case: bool = False  # of the names of pairs
+    min: float = 0  # of a number
+    max: float = 0  # of a number; of words and pairs: of how many there are
+    chars_max: int = 0  # of a text, or of the value of a pair
+    name_chars_max: int = 0  # of the name of a pair
+
+    # These come from the class below.
+    name: str = ""
+    type: Any = None
+    required: bool = False
+    default: Any = None
+
+
+class SubscriptionSpec(Struct, frozen=True, kw_only=True):
+    """The fields of a subscription that people set: the only list of them.
+
+    The draft, the stored row, the requests and responses of the API, the form and the page of the
+    dashboard, the options of ``homing subscribe``, the client's values and the reference page are
+    made from this list. A field without a column of its own is stored in the column ``settings``.
+    Limits that are not in the list are checked in ``policy.admission``.
+    """
+
+    url: Annotated[
+        str,
+        Field(
+            kind=Kind.TEXT,
+            label="URL",
+            sentence="Where the events go: an http or https URL.",
+            example="https://example.com/hook",
+        ),
+    ]
+    types: Annotated[
+        tuple[str, ...],
+        Field(
+            kind=Kind.WORDS,
+            label="Types",
+            sentence="Event types: exact like order.paid, a prefix like order.*, or * for all.",
+            example="order.paid invoice.*",
+            max=100,
+        ),
+    ]
+    filters: Annotated[
+        str,
+        Field(
+            kind=Kind.FILTERS,
+            label="Filters",
+            sentence=(
+                'Conditions like {"field": "data.amount", "op": "gt", "value": 100}, '
+                'Workfront\'s {"fieldName", "fieldValue", "comparison", "state"}, and groups '
+                '{"type": "group", "connector", "filters"}; without any, everything matches.'
+            ),
+            example='[{"field": "data.amount", "op": "gt", "value": 100}]',
+            option="filter",
+            unset="none: every event of these types",
+        ),
+    ] = "[]"
+    filter_connector: Annotated[
+        Connector,
+        Field(
+            kind=Kind.CHOICE,
+            label="Connector",
+            sentence="Whether all filters must hold (AND) or one (OR).",
+            api_name="filterConnector",
+        ),
+    ] = Connector.AND
+    format: Annotated[
+        Format,
+        Field(
+            kind=Kind.CHOICE,
+            label="Format",
+            sentence="How an event is written into the request body.",
+        ),
+    ] = Format.STANDARD
+    policy: Annotated[
+        str | None,
+        Field(
+            kind=Kind.CHOICE,
+            label="Policy",
+            sentence="A retry policy by its name; default: the tenant's.",
+            unset="the tenant's",
+        ),
+    ] = None
+    token: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="Token",
+            sentence="Sent as Authorization: Bearer TOKEN.",
+            secret=True,
+            chars_max=4_096,
+        ),
+    ] = None
+    deadline_ms: Annotated[
+        int | None,
+        Field(
+            kind=Kind.NUMBER,
+            label="Deadline (ms)",
+            sentence="How long a response may take: 1000 to 30000 ms; default: the policy's.",
+            example="5000",
+            unset="the policy's",
+            min=1_000,
+            max=30_000,
+        ),
+    ] = None
+    rate_per_second: Annotated[
+        float | None,
+        Field(
+            kind=Kind.NUMBER,
+            label="Attempts per second",
+            sentence="Attempts per second at most, 0.01 to 1000; default: no limit.",
+            example="10",
+            unset="no limit",
+            min=0.01,
+            max=1_000,
+        ),
+    ] = None
+    headers: Annotated[
+        tuple[tuple[str, str], ...],
+        Field(
+            kind=Kind.PAIRS,
+            label="Headers",
+            sentence="Sent with every request.",
+            example="x-team: billing",
+            option="header",
+            secret=True,
+            ignore_case=True,
+            max=32,
+            name_chars_max=128,
+            chars_max=4_096,
+        ),
+    ] = ()
+    description: Annotated[
+        str,
+        Field(
+            kind=Kind.TEXT,
+            label="Description",
+            sentence="What it is for: at most 1024 characters.",
+            chars_max=1_024,
+        ),
+    ] = ""
+    active: Annotated[
+        bool,
+        Field(
+            kind=Kind.FLAG,
+            label="Active",
+            sentence="Whether it gets new events; default: it does.",
+        ),
+    ] = True
+
+    def spec(self) -> dict[str, Any]:
+        """The fields that people set, by name."""
+        return {name: getattr(self, name) for name in SPEC}
+
+
+def _spec() -> dict[str, Field]:
+    hints = get_type_hints(SubscriptionSpec, include_extras=True)
+    found = {}
+    for it in struct_fields(SubscriptionSpec):
+        field: Field = hints[it.name].__metadata__[0]
+        found[it.name] = replace(
+            field,
+            name=it.name,
+            type=hints[it.name].__origin__,
+            required=it.required,
+            default=None if it.required else it.default,
+            api_name=field.api_name or it.name,
+            option=field.option or it.name,
+        )
+    return found
+
+
+SPEC = MappingProxyType(_spec())
 
 
 class Secret(Struct, frozen=True):
@@ -236,50 +440,39 @@ class Secret(Struct, frozen=True):
 
 
 class Workfront(Struct, frozen=True):
-    """What a subscription has that was made through the Workfront door."""
+    """What a subscription has that was made through the Workfront-compatible API."""
 
     version: str = "v2"
     version_at: int | None = None  # when it was last changed
     base64: bool = False
     object_id: str | None = None  # only events of this object
-    twin_of: int | None = None  # it stands in for the old version of this one,
-    until: int | None = None  # to this time
+    twin_of: int | None = None  # it sends the old version of this subscription
+    until: int | None = None  # until this time
 
 
-class Subscription(Struct, frozen=True):
+class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
     """A standing request: these events of this tenant go to this URL."""
 
     id: int
     tenant: str
     endpoint_id: int
-    url: str
-    types: tuple[str, ...]  # exact, "a.*", or "*"
-    format: Format
     secrets: tuple[Secret, ...]
     created_at: int
     updated_at: int
     version: int  # of the catalog, when it last changed
-    token: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    policy: str | None = None
-    deadline_ms: int | None = None
-    rate_per_second: float | None = None
-    active: bool = True
-    description: str = ""
     deleted_at: int | None = None
-    filters: str = "[]"  # JSON, as they were given
-    connector: Connector = Connector.AND
     workfront: Workfront | None = None
+    newer: dict[str, Any] = {}  # fields that a newer release stored; kept as they are
 
     def __repr__(self) -> str:
         return f"Subscription({show_id('sub', self.id)}, {self.url})"
 
 
 class Health(Struct, frozen=True, array_like=True):
-    """What the rules know of an endpoint. Counters are explained in contract words in the docs."""
+    """The numbers of an endpoint that the health rules use."""
 
     state: State
-    since: int  # of this state
+    since: int  # when it came into this state
     enabled_since: int  # last time it became enabled (at first: its creation)
     attempts: int = 0
     failures: int = 0
@@ -287,7 +480,7 @@ class Health(Struct, frozen=True, array_like=True):
     first_attempt_at: int | None = None
     last_success_at: int | None = None
     manual_enable_at: int | None = None
-    warned: int = 0  # bits of the warnings given since they could last be taken back
+    warned: int = 0  # one bit for each warning that was sent and still holds
 
 
 class Endpoint(Struct, frozen=True, array_like=True):
@@ -298,14 +491,14 @@ class Endpoint(Struct, frozen=True, array_like=True):
     tenant: str
     url: str
     created_at: int
-    generation: int  # raised by every command from outside the settling process
+    generation: int  # raised by every command that does not come from the owner of its bucket
     health: Health
     next_probe_at: int | None = None  # only while disabled
-    probe_after_id: int = 0  # the delivery last probed; the next round goes on after it
+    probe_after_id: int = 0  # the delivery that was probed last; the next probe takes a later one
     hold_until: int = 0  # Retry-After
     dropped_unreported: int = 0  # drops since the last homing.delivery.dropped
     dropped_reported_at: int = 0
-    rule: str = ""  # which rule, or person, brought it into its state
+    rule: str = ""  # the rule that brought it into its state, or "person"
 
 
 class Transition(Struct, frozen=True, array_like=True):
@@ -318,11 +511,11 @@ class Transition(Struct, frozen=True, array_like=True):
     after: State
     rule: str  # "failure_rate", "consecutive_failures", "no_success", "success", "person", …
     numbers: dict[str, int]
-    by: str = ""  # who, when a person did it
+    by: str = ""  # the name of the person, where a person did it
 
 
 class Phases(Struct, frozen=True, gc=False, array_like=True):
-    """Where the time of an attempt went, in microseconds; None where a phase did not happen."""
+    """How long each phase of an attempt took, in microseconds; None: it did not happen."""
 
     dns_us: int | None = None
     connect_us: int | None = None
@@ -332,15 +525,15 @@ class Phases(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Decided(Word):
-    """What followed from an attempt."""
+    """What was decided after an attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
     UNCHANGED = "unchanged"  # a probe failed: its delivery keeps its schedule
     DROPPED = "dropped"
-    CANCELLED = "cancelled"  # it had been cancelled meanwhile
-    WAIT = "wait"  # our own trouble: again shortly, nothing spent
-    NOTHING = "nothing"  # a test send
+    CANCELLED = "cancelled"  # the delivery was cancelled during the attempt
+    WAIT = "wait"  # a failure of the sender: tried again shortly, no retry is used up
+    NOTHING = "nothing"  # the attempt was a test
 
 
 class Attempt(Struct, frozen=True, gc=False, array_like=True):
@@ -361,24 +554,24 @@ class Attempt(Struct, frozen=True, gc=False, array_like=True):
     phases: Phases
     request_headers: bytes  # header lines as sent, secrets masked
     answer_headers: bytes
-    excerpt: bytes  # of a failing answer's body, at most 1 KiB
+    excerpt: bytes  # of the body of a failing response, at most 1 KiB
     decided: Decided
     due_at: int | None = None  # when decided is retry or wait
     retry: int = 0
 
 
 class Finished(Struct, frozen=True, gc=False, array_like=True):
-    """A delivery that needs nothing more; a history row."""
+    """A finished delivery; a history row."""
 
     delivery: Delivery
     status: Status
     reason: Reason | None
     finished_at: int
-    arrived: bool = False  # cancelled, but an attempt in flight was answered with 2xx
+    arrived: bool = False  # cancelled while an attempt was in flight, which then got a 2xx
 
 
 class Target(Struct, frozen=True, cache_hash=True):
-    """A normalised URL in the parts that a request needs."""
+    """The parts of a normalised URL that a request needs."""
 
     scheme: str  # "http" or "https"
     host: str  # ASCII name, IPv4, or IPv6 without brackets

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
+from homing.model import SPEC
 from homing.policy.admission import (
     EventDraft,
     SubscriptionDraft,
@@ -17,7 +18,7 @@ from homing.policy.admission import (
     is_time,
     is_type,
     mask,
-    merge_headers,
+    merge_pairs,
     read_time,
 )
 from homing.policy.reach import REFUSED, Reach
@@ -281,7 +282,9 @@ def test_masking_shows_the_last_four_of_long_values_only() -> None:
 
 def test_headers_merge_by_name_in_any_case() -> None:
     before = (("X-A", "1"), ("X-B", "2"))
-    merged = merge_headers(before, {"x-a": "3", "x-b": None, "x-c": "4", "x-d": None})
+    merged = merge_pairs(
+        SPEC["headers"], before, {"x-a": "3", "x-b": None, "x-c": "4", "x-d": None}
+    )
     assert merged == (("x-a", "3"), ("x-c", "4"))
 
 

@@ -16,14 +16,14 @@ from homing.client import verify
 from homing.client.errors import BadAnswer, HomingClientError
 from homing.client.http1 import AnswerReader as ClientReader
 from homing.errors import HomingError
-from homing.model import Format, Subscription, read_id
+from homing.model import SPEC, Format, Subscription, read_id
 from homing.net.answer import AnswerReader
 from homing.policy.admission import (
     SubscriptionDraft,
     check_events,
     check_subscription,
     is_type,
-    merge_headers,
+    merge_pairs,
     read_time,
 )
 from homing.policy.exact import JsonWalk
@@ -227,7 +227,7 @@ INPUTS = (
     Input("descriptions", _subscribed, lambda n: {"description": "a\u2028" * n}),
     Input(
         "changed headers",
-        lambda it: merge_headers((), it),
+        lambda it: merge_pairs(SPEC["headers"], (), it),
         lambda n: dict.fromkeys(map(str, range(n)), ""),
     ),
     Input("filters", read_affordable, lambda n: _list(b"{}")(n).decode(), 10),

@@ -12,7 +12,7 @@ import msgspec
 
 from homing.errors import HomingError
 from homing.model import Format, Status, Subscription
-from homing.policy.admission import SubscriptionDraft
+from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.ports import ReplayFilter
 from homing.sim.world import Crashed
 from simulation.accounts import ENABLES, FREEZES, Accounts
@@ -90,18 +90,7 @@ class People:
             self._fire("person_filters")
 
     async def _change(self, subscription: Subscription, **changes: object) -> None:
-        draft = SubscriptionDraft(
-            tenant=subscription.tenant,
-            url=subscription.url,
-            types=subscription.types,
-            format=subscription.format,
-            token=subscription.token,
-            policy=subscription.policy,
-            deadline_ms=subscription.deadline_ms,
-            active=subscription.active,
-            filters=subscription.filters,
-        )
-        changed = msgspec.structs.replace(draft, **changes)
+        changed = msgspec.structs.replace(draft_of(subscription), **changes)
         await self._world.ask(lambda engine: engine.change(subscription.id, lambda _: changed))
 
     def _living(self) -> Sub | None:

@@ -70,10 +70,12 @@ async def make(place: str) -> None:
     await db.raw(schema)
 
     async def write(sub: Subscription) -> None:
-        columns = rows.COLUMNS["subscription"]
-        marks = ", ".join(f"{sign}{n}" for n in range(1, len(columns) + 1))
-        text = f"INSERT INTO subscription ({', '.join(columns)}) VALUES ({marks})"
-        await db.raw(lambda run: run(text, *rows.subscription_row(sub)))
+        row = dict(zip(rows.COLUMNS["subscription"], rows.subscription_row(sub), strict=True))
+        del row["settings"]
+        row["connector"] = row.pop("filter_connector")
+        marks = ", ".join(f"{sign}{n}" for n in range(1, len(row) + 1))
+        text = f"INSERT INTO subscription ({', '.join(row)}) VALUES ({marks})"
+        await db.raw(lambda run: run(text, *row.values()))
 
     for number in range(1, COUNT + 1):
         await write(subscription(number))

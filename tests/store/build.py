@@ -92,7 +92,7 @@ class Maker:
             active=active,
             description=description,
             filters='[{"field":"data.n","op":"gt","value":0}]',
-            connector=Connector.OR,
+            filter_connector=Connector.OR,
             rate_per_second=2.5,
             workfront=Workfront(version="v1", version_at=self.now, object_id="5e7"),
         )

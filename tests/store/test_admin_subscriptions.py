@@ -31,6 +31,20 @@ async def test_a_created_subscription_comes_back_as_it_was_given(db: Db) -> None
     assert await Views(db).endpoint(endpoint.id) == endpoint
 
 
+async def test_fields_that_a_newer_release_stored_survive_a_change_by_this_one(db: Db) -> None:
+    admin, make = Admin(db), Maker()
+    endpoint = make.endpoint()
+    newer = {"colour": "red", "sizes": {"s": 1}}
+    given = replace(make.subscription(endpoint), newer=newer)
+    created = await admin.create_subscription(given, endpoint=endpoint)
+    await admin.change_subscription(
+        replace(created, active=False), endpoint=endpoint, chore_id=make.id()
+    )
+    (stored,) = await admin.subscriptions_since(1)
+    assert stored.newer == newer
+    assert not stored.active
+
+
 async def test_a_second_subscription_at_the_same_url_shares_the_endpoint(db: Db) -> None:
     admin, make = Admin(db), Maker()
     first, second = make.endpoint(), make.endpoint()

@@ -25,6 +25,7 @@ from homing.store import migrate as migrating
 from homing.store import rewrite
 from homing.store.admin import Admin
 from homing.store.migrate import migrate, migrations
+from homing.store.rows import COLUMNS, subscription_row
 from homing.store.sealed import Envelopes, SealedAdmin
 from homing.store.seals import Seals
 from homing.store.tx import Db, Dialect
@@ -221,11 +222,18 @@ def test_a_database_that_an_earlier_program_encrypted_is_rewritten(
         with monkeypatch.context() as patch:
             patch.setattr(migrating, "migrations", lambda _: known[:10])
             await migrate(db)
-        store, sealer = Seals(db), Sealer((KEY,))
-        envelopes = Envelopes(sealer)
-        await store.claim_seal(sealer.ids)
-        await store.seal_again([envelopes.seal(it) for it in await store.sealed_page(0, limit=99)])
-        await store.all_sealed(sealer.ids[0])
+        sealer = Sealer((KEY,))
+
+        async def encrypt(run: Any) -> None:
+            await run("INSERT INTO seal (name, done) VALUES (?1, 1)", sealer.ids[0])
+            text = "UPDATE subscription SET secrets = ?1, token = ?2, headers = ?3 WHERE id = ?4"
+            for number, token in await run("SELECT id, token FROM subscription"):
+                word = token.partition("_token_")[0]
+                sealed = Envelopes(sealer).seal(subscription(number, word))
+                row = dict(zip(COLUMNS["subscription"], subscription_row(sealed), strict=True))
+                await run(text, row["secrets"], row["token"], row["headers"], number)
+
+        await db.raw(encrypt)
         await db.close()
 
     asyncio.run(earlier())
@@ -284,6 +292,9 @@ async def test_while_the_table_is_locked_a_start_does_not_wait_for_long(
 ) -> None:
     place = await postgres.make()
     await make(place)
+    db = connect(place)
+    await migrate(db)
+    await db.close()
     monkeypatch.setattr(rewrite, "LOCK_TIMEOUT", "10ms")
     other = await asyncpg.connect(place)
     await other.execute("BEGIN")

@@ -77,7 +77,7 @@ def test_a_template_that_fails_is_told_as_a_page(
         assert got.status == 500
         assert got.headers["content-type"].startswith("text/html")
         assert "content-security-policy" in got.headers
-        assert "Something went wrong on our side." in text(got)
+        assert "The server failed unexpectedly." in text(got)
         assert "secret" not in text(got)
         partly = await browser.get("/", ("hx-request", "true"))
         assert partly.status == 500
@@ -183,7 +183,7 @@ def test_who_reads_pages_is_told_as_a_page_and_others_as_a_problem() -> None:
     async def story(house: House) -> None:
         got = await Browser(house.app).get("/nowhere")
         assert got.status == 404
-        assert "nothing at this address" in text(got)
+        assert "There is no page or operation at this path" in text(got)
         assert (await house.client.get("/nowhere")).problem.code == "no_such_path"
 
     live(story)

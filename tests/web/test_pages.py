@@ -135,12 +135,12 @@ def test_a_form_comes_back_with_every_reason_beside_its_field(person: Person) ->
         url="ftp://x",
         types="a b!",
         filters="{",
-        deadline_s="soon",
+        deadline_ms="soon",
         headers="no colon",
         description=NASTY,
     )
     assert answer.status == 422
-    for name in ("url", "types", "filters", "deadline_s", "headers"):
+    for name in ("url", "types", "filters", "deadline_ms", "headers"):
         told = re.search(rf'data-problem="{name}">([^<]+)<', page)
         assert told is not None, name
     assert "<script>alert" not in page

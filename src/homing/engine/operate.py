@@ -75,23 +75,12 @@ class Operator:
             id=self._ids.take(now),
             tenant=draft.tenant,
             endpoint_id=0,
-            url=draft.url,
-            types=draft.types,
-            format=draft.format,
             secrets=(Secret(secret),),
             created_at=now,
             updated_at=now,
             version=0,
-            token=draft.token,
-            headers=draft.headers,
-            policy=draft.policy,
-            deadline_ms=draft.deadline_ms,
-            active=draft.active,
-            description=draft.description,
-            filters=draft.filters,
-            connector=draft.connector,
             workfront=draft.workfront,
-            rate_per_second=draft.rate_per_second,
+            **draft.spec(),
         )
         with self._in_doubt():
             made = await self._admin.create_subscription(
@@ -106,22 +95,9 @@ class Operator:
     ) -> Subscription:
         def changed(old: Subscription) -> Subscription:
             draft = draft_of(old)
+            signing = (Secret(draft.secret),) if draft.secret else old.secrets
             return msgspec.structs.replace(
-                old,
-                url=draft.url,
-                types=draft.types,
-                format=draft.format,
-                secrets=(Secret(draft.secret),) if draft.secret else old.secrets,
-                token=draft.token,
-                headers=draft.headers,
-                policy=draft.policy,
-                deadline_ms=draft.deadline_ms,
-                active=draft.active,
-                description=draft.description,
-                filters=draft.filters,
-                connector=draft.connector,
-                workfront=draft.workfront,
-                rate_per_second=draft.rate_per_second,
+                old, secrets=signing, workfront=draft.workfront, **draft.spec()
             )
 
         return await self._replace(subscription_id, changed)

@@ -1,23 +1,22 @@
-"""What is let in: the checks on events and subscriptions before anything of them is kept.
+"""Checks events and subscriptions before they are stored.
 
-Everything wrong is named at once, each with its field (``events[3].type``), so that a publisher
-mends a batch in one go. No reason ever repeats a token, a secret or a header's value.
+A refusal names every wrong field at once (``events[3].type``), so that a publisher can correct a
+whole batch in one go. No reason ever repeats a token, a secret or the value of a header.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
-from homing.model import Connector, Format, Subscription, Target, Workfront
-from homing.policy.filters import NO_FILTERS, filter_problems
-from homing.policy.pace import RATE_LEAST, RATE_MOST
-from homing.policy.presets import DEADLINE_LEAST_MS, DEADLINE_MOST_MS
+from homing.model import SPEC, Field, Kind, Subscription, SubscriptionSpec, Target, Workfront
+from homing.policy.filters import filter_problems
 from homing.policy.reach import REFUSED
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
@@ -27,12 +26,6 @@ RESERVED_TYPES = "homing."
 EVENT_BYTES_MOST = 1024 * 1024
 BATCH_EVENTS_MOST = 1_000
 PROBLEMS_MOST = 100
-PATTERNS_MOST = 100
-HEADERS_MOST = 32
-HEADER_NAME_CHARS_MOST = 128
-HEADER_VALUE_CHARS_MOST = 4_096
-TOKEN_CHARS_MOST = 4_096
-DESCRIPTION_CHARS_MOST = 1_024
 MASK = "****"
 
 _TYPE = re.compile(r"[A-Za-z0-9._-]{1,256}").fullmatch
@@ -67,13 +60,14 @@ _RESERVED_HEADERS = frozenset(
         "user-agent",
     )
 )
+_HEADERS = SPEC["headers"]
 _RESERVED_PREFIXES = ("proxy-", "webhook-", "homing-")
 
 TYPE_RULE = "must be 1 to 256 of the characters A-Z a-z 0-9 . _ -"
 KEY_RULE = 'must be 1 to 128 visible ASCII characters without "."'
 TENANT_RULE = "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"
-TIME_RULE = "must be a time after RFC 3339, like 2025-01-31T12:00:00Z"
-_MASKED_RULE = f"must not begin with {MASK}: that is how a value is shown, not the value"
+TIME_RULE = "must be an RFC 3339 time, like 2025-01-31T12:00:00Z"
+_MASKED_RULE = f"must not begin with {MASK}, which stands for a masked value: give the value itself"
 
 
 class EventDraft(Struct, frozen=True, gc=False):
@@ -86,23 +80,11 @@ class EventDraft(Struct, frozen=True, gc=False):
     time: str | None = None
 
 
-class SubscriptionDraft(Struct, frozen=True):
+class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):
     """A subscription as a person wants it; ``url`` is in its normal form once checked."""
 
     tenant: str
-    url: str
-    types: tuple[str, ...]
-    format: Format = Format.STANDARD
-    token: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    secret: str | None = None
-    policy: str | None = None
-    deadline_ms: int | None = None
-    rate_per_second: float | None = None
-    active: bool = True
-    description: str = ""
-    filters: str = NO_FILTERS  # JSON
-    connector: Connector = Connector.AND
+    secret: str | None = None  # to sign with; None: a new one, or those that it has
     workfront: Workfront | None = None
 
     def __repr__(self) -> str:
@@ -137,7 +119,7 @@ def check_events(drafts: Sequence[EventDraft]) -> None:
 
 
 def is_type(text: str) -> bool:
-    """Whether an event may have this type (or, with ``homing.``, one of our own has)."""
+    """Whether a text is an event type; those of Homing itself begin with ``homing.``."""
     return _TYPE(text) is not None
 
 
@@ -147,13 +129,13 @@ def is_key(text: str) -> bool:
 
 
 def is_time(text: str) -> bool:
-    """Whether it is a time after RFC 3339 (a leap second is)."""
+    """Whether a text is an RFC 3339 time; leap seconds are allowed."""
     found = _TIME(text)
     return found is not None and _is_date(found[1])
 
 
 def read_time(text: str) -> int | None:
-    """Unix milliseconds of a time after RFC 3339, or None if it is none."""
+    """Unix milliseconds of an RFC 3339 time, or None if the text is no such time."""
     if not is_time(text):
         return None
     calm = text[:17] + "59" + text[19:] if text[17:19] == "60" else text
@@ -165,7 +147,7 @@ def read_time(text: str) -> int | None:
 
 
 def tenant_problem(tenant: str, field: str = "tenant") -> tuple[FieldProblem, ...]:
-    """Empty if it can be a tenant."""
+    """The problem of a text that cannot name a tenant; empty if it can."""
     return () if _TENANT(tenant) else (FieldProblem(field, TENANT_RULE),)
 
 
@@ -211,11 +193,10 @@ def check_subscription(
     refuses: Callable[[Target], bool] | None,
     before: Subscription | None = None,
 ) -> SubscriptionDraft:
-    """The draft with its URL in normal form; raises Invalid with all that is wrong.
+    """The draft with its URL in normal form; raises Invalid with every problem.
 
-    ``refuses`` says whether a target may not be sent to; without it the URL is known to be
-    admitted already. Filters that are the same as ``before`` are kept whatever they cost: they may
-    be older than the limit.
+    ``refuses`` tells whether Homing may not send to a target; None: the URL was admitted before.
+    Filters that are the same as ``before`` are not checked again: they may be older than a limit.
     """
     problems = list(tenant_problem(draft.tenant))
     url = draft.url
@@ -230,45 +211,64 @@ def check_subscription(
     problems += _header_problems(draft.headers, with_token=draft.token is not None)
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
+    problems += _limit_problems(draft)
     if before is None or not _same_filters(draft, before):
-        problems += filter_problems(draft.filters, draft.connector)
+        problems += filter_problems(draft.filters, draft.filter_connector)
     if problems:
         raise Invalid(problems=_bounded(problems))
     return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
 
 
 def _same_filters(draft: SubscriptionDraft, before: Subscription) -> bool:
-    given, kept = (draft.filters, draft.connector), (before.filters, before.connector)
-    return given == kept
+    given = (draft.filters, draft.filter_connector)
+    return given == (before.filters, before.filter_connector)
 
 
 def draft_of(subscription: Subscription) -> SubscriptionDraft:
-    """What would leave it as it is; its secret stays."""
-    names = [name for name in SubscriptionDraft.__struct_fields__ if name != "secret"]
-    return SubscriptionDraft(**{name: getattr(subscription, name) for name in names})
+    """The draft that leaves a subscription as it is, with its secrets."""
+    return SubscriptionDraft(
+        tenant=subscription.tenant, workfront=subscription.workfront, **subscription.spec()
+    )
 
 
-def merge_headers(
-    headers: tuple[tuple[str, str], ...], changes: Mapping[str, str | None]
-) -> tuple[tuple[str, str], ...]:
-    """These headers with some replaced (by name, in any case) and those without a value removed."""
-    merged = {name.lower(): (name, value) for name, value in headers}
+def patched(
+    before: Subscription, changes: Mapping[str, Any], *, secret: str | None = None
+) -> SubscriptionDraft:
+    """The draft after a change: a value replaces, None restores the default, pairs are merged."""
+    values: dict[str, Any] = {}
     for name, value in changes.items():
+        field = SPEC[name]
         if value is None:
-            merged.pop(name.lower(), None)
+            values[name] = field.default
+        elif field.kind is Kind.PAIRS:
+            values[name] = merge_pairs(field, getattr(before, name), value)
         else:
-            merged[name.lower()] = (name, value)
-    return tuple(merged.values())
+            values[name] = value
+    return replace(draft_of(before), secret=secret, **values)
+
+
+def merge_pairs(
+    field: Field, pairs: Iterable[tuple[str, str]], changes: Mapping[str, str | None]
+) -> tuple[tuple[str, str], ...]:
+    """These pairs with some replaced by name, and those without a value removed."""
+
+    def key(name: str) -> str:
+        return name.lower() if field.ignore_case else name
+
+    merged: dict[str, tuple[str, str | None]] = {key(name): (name, value) for name, value in pairs}
+    merged |= {key(name): (name, value) for name, value in changes.items()}
+    return tuple((name, value) for name, value in merged.values() if value is not None)
 
 
 def mask(value: str) -> str:
-    """``****`` and the last four characters; of a short value nothing is shown."""
+    """``****`` and the last four characters of a value; nothing of a short one."""
     return MASK if len(value) <= 8 else MASK + value[-4:]
 
 
 def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
-    if not 1 <= len(types) <= PATTERNS_MOST:
-        return [FieldProblem("types", f"must have 1 to {PATTERNS_MOST} patterns")]
+    most = SPEC["types"].max
+    if not 1 <= len(types) <= most:
+        return [FieldProblem("types", f"must have 1 to {most} patterns")]
     return [
         FieldProblem(f"types[{index}]", "must be an event type, a prefix like order.*, or *")
         for index, pattern in enumerate(types)
@@ -279,8 +279,9 @@ def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
 def _token_problems(token: str | None) -> list[FieldProblem]:
     if token is None:
         return []
-    if len(token) > TOKEN_CHARS_MOST or _VISIBLE(token) is None:
-        reason = f"must be 1 to {TOKEN_CHARS_MOST} visible ASCII characters"
+    most = SPEC["token"].chars_max
+    if len(token) > most or _VISIBLE(token) is None:
+        reason = f"must be 1 to {most} visible ASCII characters"
         return [FieldProblem("token", reason)]
     return [FieldProblem("token", _MASKED_RULE)] if token.startswith(MASK) else []
 
@@ -288,8 +289,8 @@ def _token_problems(token: str | None) -> list[FieldProblem]:
 def _header_problems(
     headers: tuple[tuple[str, str], ...], *, with_token: bool
 ) -> list[FieldProblem]:
-    if len(headers) > HEADERS_MOST:
-        return [FieldProblem("headers", f"must be at most {HEADERS_MOST}")]
+    if len(headers) > _HEADERS.max:
+        return [FieldProblem("headers", f"must be at most {_HEADERS.max}")]
     problems: list[FieldProblem] = []
     names: set[str] = set()
     for index, (name, value) in enumerate(headers):
@@ -299,24 +300,24 @@ def _header_problems(
             reason = "must not be given twice"
         names.add(lower)
         if reason is not None:
-            shown = name if _HEADER_NAME(name) and len(name) <= HEADER_NAME_CHARS_MOST else index
+            shown = name if _HEADER_NAME(name) and len(name) <= _HEADERS.name_chars_max else index
             problems.append(FieldProblem(f"headers.{shown}", reason))
     return problems
 
 
 def _name_reason(lower: str, *, with_token: bool) -> str | None:
-    if len(lower) > HEADER_NAME_CHARS_MOST or _HEADER_NAME(lower) is None:
-        return f"must be a header name of 1 to {HEADER_NAME_CHARS_MOST} characters"
+    if len(lower) > _HEADERS.name_chars_max or _HEADER_NAME(lower) is None:
+        return f"must be a header name of 1 to {_HEADERS.name_chars_max} characters"
     if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
-        return "is reserved: Homing sets it, or it belongs to the connection"
+        return "is reserved: Homing or the connection sets it; choose another name"
     if lower == "authorization" and with_token:
-        return "must not be given beside a token, which is sent in it"
+        return "must not be given together with a token, which is sent in this header"
     return None
 
 
 def _value_reason(value: str) -> str | None:
-    if len(value) > HEADER_VALUE_CHARS_MOST or _HEADER_VALUE(value) is None:
-        return f"must be at most {HEADER_VALUE_CHARS_MOST} of visible ASCII, space and tab"
+    if len(value) > _HEADERS.chars_max or _HEADER_VALUE(value) is None:
+        return f"must be at most {_HEADERS.chars_max} of visible ASCII, space and tab"
     return _MASKED_RULE if value.startswith(MASK) else None
 
 
@@ -331,18 +332,20 @@ def _secret_problems(secret: str | None) -> list[FieldProblem]:
 
 
 def _choice_problems(draft: SubscriptionDraft, policies: Collection[str]) -> list[FieldProblem]:
-    problems: list[FieldProblem] = []
-    if draft.policy is not None and draft.policy not in policies:
-        reason = f"must be one of {', '.join(sorted(policies))}"
-        problems.append(FieldProblem("policy", reason))
-    deadline_ms = draft.deadline_ms
-    if deadline_ms is not None and not DEADLINE_LEAST_MS <= deadline_ms <= DEADLINE_MOST_MS:
-        reason = f"must be {DEADLINE_LEAST_MS} to {DEADLINE_MOST_MS}"
-        problems.append(FieldProblem("deadline_ms", reason))
-    rate = draft.rate_per_second
-    if rate is not None and not RATE_LEAST <= rate <= RATE_MOST:
-        problems.append(FieldProblem("rate_per_second", f"must be {RATE_LEAST} to {RATE_MOST}"))
-    if len(draft.description) > DESCRIPTION_CHARS_MOST or _CONTROL(draft.description):
-        reason = f"must be at most {DESCRIPTION_CHARS_MOST} characters, no control characters"
-        problems.append(FieldProblem("description", reason))
-    return problems
+    if draft.policy is None or draft.policy in policies:
+        return []
+    return [FieldProblem("policy", f"must be one of {', '.join(sorted(policies))}")]
+
+
+def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
+    """The limits that the list of fields names; what goes into a request is checked above."""
+    for field in SPEC.values():
+        value = getattr(draft, field.name)
+        if value is None or field.secret:
+            continue
+        if field.kind is Kind.NUMBER and not field.min <= value <= field.max:
+            yield FieldProblem(field.name, f"must be {field.min:g} to {field.max:g}")
+        most = field.chars_max
+        if field.kind is Kind.TEXT and most and (len(value) > most or _CONTROL(value)):
+            reason = f"must be at most {most} characters, no control characters"
+            yield FieldProblem(field.name, reason)

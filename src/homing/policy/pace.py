@@ -6,8 +6,6 @@ time there are never more attempts than the rate allows, and one.
 
 from __future__ import annotations
 
-RATE_LEAST = 0.01
-RATE_MOST = 1_000
 LATE_US = 100_000  # who comes this late to his turn still takes that turn, and not a new one
 
 

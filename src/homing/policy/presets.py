@@ -11,13 +11,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from homing.errors import FieldProblem, Invalid
+from homing.model import SPEC
 from homing.policy.retry import Anchor, Schedule, exponential
 
 WORKFRONT_BASE_MS = 84_800
 RETRIES_MOST = 100
 WINDOW_MOST_MS = 30 * 86_400_000
-DEADLINE_LEAST_MS = 1_000
-DEADLINE_MOST_MS = 30_000
+DEADLINE_LEAST_MS = int(SPEC["deadline_ms"].min)
+DEADLINE_MOST_MS = int(SPEC["deadline_ms"].max)
 
 _SECOND = 1_000
 _MINUTE = 60 * _SECOND

@@ -55,7 +55,7 @@ def wants_of(subscription: Subscription) -> Wants | None:
     """What it wants of the events of its types; None if it wants them all."""
     if subscription.filters == NO_FILTERS and subscription.workfront is None:
         return None
-    filters = read_filters(subscription.filters, subscription.connector)
+    filters = read_filters(subscription.filters, subscription.filter_connector)
     test, steps, own = compiled(filters), comparisons(filters) + 1, subscription.workfront
     if own is None:
         return Wants(lambda data, _now, reading: test(data, reading), steps)
@@ -172,7 +172,7 @@ def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: 
             data = _collapsed(data, reading)
     filters = reading.kept.get(("filters", subscription.id))
     if not isinstance(filters, Filters):  # The same in every slice: ``run`` knows them by identity.
-        filters = read_filters(subscription.filters, subscription.connector)
+        filters = read_filters(subscription.filters, subscription.filter_connector)
         reading.kept["filters", subscription.id] = filters
     verdict = run(filters, data, reading)
     return None if verdict.matches else verdict.sentence

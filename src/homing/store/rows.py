@@ -7,19 +7,24 @@ surrogate pair) is cleaned where it may come from a receiver or from an old vers
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import EnumType
+from typing import Any
+
 import msgspec
 
 from homing.model import (
+    SPEC,
     Attempt,
-    Connector,
     Decided,
     Delivery,
     Endpoint,
     Event,
     Failure,
+    Field,
     Finished,
-    Format,
     Health,
+    Kind,
     Lane,
     Outcome,
     Phases,
@@ -50,8 +55,8 @@ _ROLLUP = (
 COLUMNS: dict[str, tuple[str, ...]] = {
     "subscription": _columns(
         "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
-        " description created_at updated_at deleted_at version filters connector workfront"
-        " rate_per_second"
+        " description created_at updated_at deleted_at version filters filter_connector workfront"
+        " rate_per_second settings"
     ),
     "endpoint": _columns(
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
@@ -95,56 +100,53 @@ def _json(value: object) -> str:
 # --- subscriptions and endpoints ------------------------------------------------------------
 
 
+# Fields that people set are in columns of their own, or in the JSON of ``settings``: a new field
+# needs no migration, and a release that does not know it keeps it (``Subscription.newer``).
+_OWN = frozenset(COLUMNS["subscription"]) & SPEC.keys()
+_IN_SETTINGS = SPEC.keys() - _OWN
+_AS_JSON = frozenset((Kind.WORDS, Kind.PAIRS))
+
+
 def subscription_row(sub: Subscription) -> Row:
-    return (
-        sub.id,
-        sub.tenant,
-        sub.endpoint_id,
-        sub.url,
-        _json(sub.types),
-        sub.format,
-        _json(sub.secrets),
-        sub.token,
-        _json(sub.headers),
-        sub.policy,
-        sub.deadline_ms,
-        int(sub.active),
-        storable(sub.description),
-        sub.created_at,
-        sub.updated_at,
-        sub.deleted_at,
-        sub.version,
-        sub.filters,
-        sub.connector,
-        None if sub.workfront is None else _json(sub.workfront),
-        sub.rate_per_second,
+    values: dict[str, Any] = {name: _column(SPEC[name], getattr(sub, name)) for name in _OWN}
+    values["secrets"] = _json(sub.secrets)
+    values["workfront"] = None if sub.workfront is None else _json(sub.workfront)
+    values["settings"] = _json(sub.newer | {name: getattr(sub, name) for name in _IN_SETTINGS})
+    return tuple(
+        values[name] if name in values else getattr(sub, name) for name in COLUMNS["subscription"]
     )
+
+
+def _column(field: Field, value: Any) -> Any:
+    if field.kind in _AS_JSON:
+        return _json(value)
+    if field.kind is Kind.FLAG:
+        return int(value)
+    return storable(value) if field.kind is Kind.TEXT and value is not None else value
 
 
 def subscription(row: Row) -> Subscription:
-    return Subscription(
-        id=row[0],
-        tenant=row[1],
-        endpoint_id=row[2],
-        url=row[3],
-        types=msgspec.json.decode(row[4], type=tuple[str, ...]),
-        format=Format(row[5]),
-        secrets=msgspec.json.decode(row[6], type=tuple[Secret, ...]),
-        token=row[7],
-        headers=msgspec.json.decode(row[8], type=tuple[tuple[str, str], ...]),
-        policy=row[9],
-        deadline_ms=row[10],
-        active=bool(row[11]),
-        description=row[12],
-        created_at=row[13],
-        updated_at=row[14],
-        deleted_at=row[15],
-        version=row[16],
-        filters=row[17],
-        connector=Connector(row[18]),
-        workfront=row[19] and msgspec.json.decode(row[19], type=Workfront),
-        rate_per_second=row[20],
-    )
+    values = dict(zip(COLUMNS["subscription"], row, strict=True))
+    for name, read in _READ:
+        values[name] = read(values[name])
+    settings: dict[str, Any] = msgspec.json.decode(values.pop("settings"))
+    for name in _IN_SETTINGS & settings.keys():
+        values[name] = msgspec.convert(settings.pop(name), SPEC[name].type)
+    return Subscription(**values, newer=settings)
+
+
+def _reader(kind: Any) -> Callable[[str], Any]:
+    return msgspec.json.Decoder(kind).decode
+
+
+_workfront = _reader(Workfront)
+_READ: list[tuple[str, Callable[[Any], Any]]] = [
+    ("secrets", _reader(tuple[Secret, ...])),
+    ("workfront", lambda text: text and _workfront(text)),
+    *((name, _reader(SPEC[name].type)) for name in _OWN if SPEC[name].kind in _AS_JSON),
+    *((name, bool) for name in _OWN if SPEC[name].kind is Kind.FLAG),
+    *((name, SPEC[name].type) for name in _OWN if isinstance(SPEC[name].type, EnumType)),
+]
 
 
 def endpoint_row(endpoint: Endpoint) -> Row:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.model import Endpoint, Secret, Subscription, show_id
+from homing.model import SPEC, Endpoint, Kind, Secret, Subscription, show_id
 from homing.policy.seal import NONCE_BYTES, Sealer
 from homing.ports import AdminStore, SealStore, ViewStore
 
@@ -43,17 +43,32 @@ class Envelopes:
 
 
 def _texts(sub: Subscription) -> list[str]:
-    texts = [it.value for it in sub.secrets] + [value for _, value in sub.headers]
-    return texts if sub.token is None else [*texts, sub.token]
+    """Every text of a subscription that is secret."""
+    texts: list[str] = []
+
+    def note(text: str, _field: str) -> str:
+        texts.append(text)
+        return text
+
+    _each(sub, note)
+    return texts
 
 
 def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
-    return replace(
-        sub,
-        secrets=tuple(Secret(change(it.value, "secret"), it.until) for it in sub.secrets),
-        token=None if sub.token is None else change(sub.token, "token"),
-        headers=tuple((name, change(value, f"header {name}")) for name, value in sub.headers),
-    )
+    """The subscription with every secret text changed."""
+    values: dict[str, Any] = {}
+    for name, field in SPEC.items():
+        value = getattr(sub, name)
+        if not field.secret or value is None:
+            continue
+        if field.kind is Kind.PAIRS:
+            values[name] = tuple(
+                (key, change(text, f"{field.option} {key}")) for key, text in value
+            )
+        else:
+            values[name] = change(value, name)
+    signing = tuple(Secret(change(it.value, "secret"), it.until) for it in sub.secrets)
+    return replace(sub, secrets=signing, **values)
 
 
 def _about(sub: Subscription, field: str) -> str:

@@ -43,11 +43,8 @@ class Seals:
             if plaintext:
                 await tx.all("removal_due")
             for subscription in subscriptions:
-                columns = zip(
-                    rows.COLUMNS["subscription"], rows.subscription_row(subscription), strict=True
-                )
-                wanted = {"id", "version", "secrets", "token", "headers"}
-                values = {name: value for name, value in columns if name in wanted}
+                row = rows.subscription_row(subscription)
+                values = dict(zip(rows.COLUMNS["subscription"], row, strict=True))
                 await tx.all("seal_again", **values)
 
         await self._db.run(work)

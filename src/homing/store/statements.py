@@ -6,7 +6,8 @@
 
 ``:param`` becomes ``?N`` or ``$N``; N follows the order in which the SQLite text first names the
 parameters, so that one tuple of values fits both texts. ``{pending:p}`` becomes the columns of a
-table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the same without one.
+table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the same without one;
+``{pending=}`` sets every column but the id to the parameter of its name.
 ``{selected:d}`` becomes the text of ``sql/parts/selected.sql``, with ``d`` for its ``{it}``.
 
 Arrays of integers (``:ids::bigint[]``) go to PostgreSQL as text, ``{1,2}``: asyncpg asks of every
@@ -26,7 +27,7 @@ from homing.store.tx import Dialect
 
 _HEAD = re.compile(r"^-- name: (\w+)(?: \[(sqlite|postgres)\])?\s*$")
 _COMMENT = re.compile(r"--[^\n]*")
-_COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_COLUMNS = re.compile(r"\{(\w+)(?::(\w+)|(=))?\}")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|::|:([a-z_][a-z0-9_]*)")
 _INTEGERS = re.compile(r"(\$(\d+))::(bigint|integer|smallint)\[\]")
 _SIGN: dict[Dialect, str] = {"sqlite": "?", "postgres": "$"}
@@ -62,6 +63,8 @@ def _expand(match: re.Match[str]) -> str:
     name, alias = match[1], match[2] or ""
     if name not in COLUMNS:
         return _COLUMNS.sub(_expand, _part(name).replace("{it}", alias))
+    if match[3]:
+        return ", ".join(f"{column} = :{column}" for column in COLUMNS[name] if column != "id")
     prefix = f"{alias}." if alias else ""
     return ", ".join(prefix + column for column in COLUMNS[name])
 

@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): one form for all that is refused."""
+"""Errors as problem documents (RFC 9457): one form for every refusal."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _log = structlog.get_logger("homing.web")
 
 
 class NoSuchPath(NotFound):
-    """There is nothing at this address."""
+    """There is no page or operation at this path."""
 
     code = "no_such_path"
 
 
 class MethodNotAllowed(HomingError):
-    """This address does not take this method."""
+    """This path does not support this method."""
 
     code = "method_not_allowed"
     http_status = 405
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        super().__init__(f"It takes {' and '.join(allowed)}.")
+        super().__init__(f"Use {' or '.join(allowed)}.")
         self.allowed = allowed
 
 
 class Unexpected(HomingError):
-    """Something went wrong on our side."""
+    """The server failed unexpectedly."""
 
     code = "unexpected"
     http_status = 500
 
 
 class FieldReason(Struct, frozen=True):
-    """Which field is wrong, and why."""
+    """A wrong field and the reason."""
 
     field: str
     reason: str
@@ -67,7 +67,7 @@ class Problem(Struct, frozen=True):
 
 
 def problem_answer(error: HomingError) -> Answer:
-    """The answer that an error of the tree gets."""
+    """The response to an error of the tree."""
     document = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
@@ -80,16 +80,16 @@ def problem_answer(error: HomingError) -> Answer:
 
 
 def refusal(error: HomingError, method: str, path: str) -> Answer:
-    """An error without an HTTP status of its own is one that should not have come this far."""
+    """The response to an error; one without an HTTP status of its own is logged as unexpected."""
     if error.http_status == 500:
         return unexpected_answer(error, method=method, path=path)
     return problem_answer(error)
 
 
 def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
-    """What went wrong is for our log; the caller learns only that it did."""
+    """Logs the error; the caller learns only that the request failed."""
     log_unexpected(error, method=method, path=path)
-    return problem_answer(Unexpected("It is in the server's log."))
+    return problem_answer(Unexpected("The error is in the server's log."))
 
 
 def log_unexpected(error: Exception, *, method: str, path: str) -> None:
@@ -97,7 +97,7 @@ def log_unexpected(error: Exception, *, method: str, path: str) -> None:
 
 
 def refusal_headers(error: HomingError) -> Headers:
-    """When to ask again, what is allowed instead, or that the connection closes."""
+    """When to try again, the methods allowed, or that the connection closes."""
     if isinstance(error, StoreUnavailable):
         return ((b"retry-after", b"2"),)
     if isinstance(error, Busy):

@@ -5,23 +5,26 @@ Times are RFC 3339 in UTC with milliseconds; ids carry their prefix; secrets are
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import NODEFAULT, UNSET, Meta, Raw, Struct, UnsetType, defstruct
 from msgspec import field as named
 
 from homing.model import (
-    Connector,
+    SPEC,
     Decided,
     Failure,
-    Format,
+    Field,
+    Kind,
     Lane,
     Outcome,
     Reason,
     State,
     Status,
 )
-from homing.web.schemas_filters import FiltersIn, UnmatchedView, WorkfrontView
+from homing.policy.exact import encode
+from homing.web.schemas_filters import UnmatchedView, WorkfrontView
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Cursor = Annotated[str | None, Meta(description="Give it as cursor for the next page.")]
@@ -88,49 +91,85 @@ class EventPage(Struct, frozen=True):
 # --- subscriptions --------------------------------------------------------------------------
 
 
-class SubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True):
+def _spec_struct(
+    name: str,
+    kind_of: Callable[[Field], Any],
+    default_of: Callable[[Field], Any],
+    *bases: type[Struct],
+) -> Any:
+    """A struct with the fields that people set, made from the list of them."""
+    fields = []
+    for it in SPEC.values():
+        kind: Any = Annotated[kind_of(it), Meta(description=it.sentence)]
+        fields.append((it.name, kind, named(name=it.api_name, default=default_of(it))))
+    return defstruct(name, fields, bases=bases or None, frozen=True, kw_only=True)
+
+
+def _json_kind(field: Field) -> Any:
+    """The type of a field in JSON."""
+    if field.kind is Kind.PAIRS:
+        return dict[str, str]
+    return list[dict[str, Any]] if field.kind is Kind.FILTERS else field.type
+
+
+def _json_default(field: Field) -> Any:
+    if field.required:
+        return NODEFAULT
+    return {Kind.PAIRS: {}, Kind.FILTERS: []}.get(field.kind, field.default)
+
+
+def _patch_kind(field: Field) -> Any:
+    kind = dict[str, str | None] if field.kind is Kind.PAIRS else _json_kind(field)
+    lasts = field.required or field.kind is Kind.FLAG
+    return kind | UnsetType if lasts else kind | UnsetType | None
+
+
+class _Identified(Struct, frozen=True, kw_only=True):
+    id: str
+    tenant: str
+    endpoint: str
+
+
+if TYPE_CHECKING:  # mypy does not see the fields of a struct that is made at run time.
+    _SpecIn = Struct
+    _SpecPatch = Struct
+    _SpecView = _Identified
+else:
+    _SpecIn = _spec_struct("SpecIn", _json_kind, _json_default)
+    _SpecPatch = _spec_struct("SpecPatch", _patch_kind, lambda _: UNSET)
+    _SpecView = _spec_struct("SpecView", _json_kind, lambda _: NODEFAULT, _Identified)
+
+
+class SubscriptionIn(_SpecIn, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A standing request: these events of this tenant go to this URL."""
 
-    url: str
-    types: Annotated[
-        tuple[str, ...], Meta(description="Exact, a prefix like order.*, or * for all.")
-    ]
     tenant: Annotated[str | UnsetType, Meta(description="Default: the key's, or default.")] = UNSET
-    format: Format = Format.STANDARD
-    token: Annotated[str | None, Meta(description="Sent as Authorization: Bearer <token>.")] = None
-    headers: dict[str, str] = {}
     secret: Annotated[
-        str | None, Meta(description="whsec_ and base64; made by us when absent.")
+        str | None, Meta(description="whsec_ and base64, to sign with; default: a new one is made.")
     ] = None
-    policy: str | None = None
-    deadline_ms: Annotated[int | None, Meta(description="1000 to 30000.")] = None
-    rate_per_second: Annotated[
-        float | None, Meta(description="Attempts, 0.01 to 1000; the others wait their turn.")
-    ] = None
-    active: bool = True
-    description: str = ""
-    filters: FiltersIn = []
-    connector: Connector = named(name="filterConnector", default=Connector.AND)
     __repr__ = silent
 
 
-class SubscriptionPatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is given replaces; null removes what is optional; a header's null removes that one."""
+class SubscriptionPatch(_SpecPatch, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A value replaces, null restores the default; null inside an object removes that one."""
 
-    url: str | UnsetType = UNSET
-    types: tuple[str, ...] | UnsetType = UNSET
-    format: Format | UnsetType | None = UNSET
-    token: str | UnsetType | None = UNSET
-    headers: dict[str, str | None] | UnsetType | None = UNSET
     secret: str | UnsetType = UNSET
-    policy: str | UnsetType | None = UNSET
-    deadline_ms: int | UnsetType | None = UNSET
-    rate_per_second: float | UnsetType | None = UNSET
-    active: bool | UnsetType = UNSET
-    description: str | UnsetType | None = UNSET
-    filters: FiltersIn | UnsetType | None = UNSET
-    connector: Connector | UnsetType | None = named(name="filterConnector", default=UNSET)
     __repr__ = silent
+
+
+def read_spec(given: SubscriptionIn | SubscriptionPatch) -> dict[str, Any]:
+    """The fields that a request names, as the model has them; a patch's pairs are yet to merge."""
+    values = {}
+    for name, field in SPEC.items():
+        value = getattr(given, name)
+        if value is UNSET:
+            continue
+        if field.kind is Kind.FILTERS and value is not None:
+            value = encode(value).decode()
+        elif field.kind is Kind.PAIRS and isinstance(given, SubscriptionIn):
+            value = tuple(value.items())
+        values[name] = value
+    return values
 
 
 class SecretView(Struct, frozen=True):
@@ -140,25 +179,10 @@ class SecretView(Struct, frozen=True):
     until: Time | None
 
 
-class SubscriptionView(Struct, frozen=True, kw_only=True):
+class SubscriptionView(_SpecView, frozen=True, kw_only=True):
     """A subscription; token, secrets and header values are masked."""
 
-    id: str
-    tenant: str
-    endpoint: str
-    url: str
-    types: tuple[str, ...]
-    format: Format
-    token: str | None
-    headers: dict[str, str]
     secrets: list[SecretView]
-    policy: str | None
-    deadline_ms: int | None
-    rate_per_second: float | None
-    active: bool
-    description: str
-    filters: FiltersIn
-    connector: Connector = named(name="filterConnector")
     workfront: WorkfrontView | None
     created_at: Time
     updated_at: Time

@@ -7,19 +7,10 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec import field as named
 
-from homing.model import Connector
+from homing.model import SPEC, Connector
 from homing.policy.filters import Op, Side
 
-FiltersIn = Annotated[
-    list[dict[str, Any]],
-    Meta(
-        description=(
-            'Conditions like {"field": "data.amount", "op": "gt", "value": 100}, '
-            'Workfront\'s {"fieldName", "fieldValue", "comparison", "state"}, and groups '
-            '{"type": "group", "connector", "filters"}; without any, everything matches.'
-        )
-    ),
-]
+FiltersIn = Annotated[list[dict[str, Any]], Meta(description=SPEC["filters"].sentence)]
 
 
 class FilterTryIn(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import asdict
 
 from homing.model import (
+    SPEC,
     Attempt,
     Endpoint,
     Event,
+    Field,
+    Kind,
     State,
     Status,
     Subscription,
@@ -93,26 +97,24 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         id=show_id(SUBSCRIPTION, subscription.id),
         tenant=subscription.tenant,
         endpoint=show_id(ENDPOINT, subscription.endpoint_id),
-        url=subscription.url,
-        types=subscription.types,
-        format=subscription.format,
-        token=None if subscription.token is None else mask(subscription.token),
-        headers={name: mask(value) for name, value in subscription.headers},
         secrets=[
             SecretView(mask(secret.value), time_or_none(secret.until))
             for secret in subscription.secrets
         ],
-        policy=subscription.policy,
-        deadline_ms=subscription.deadline_ms,
-        rate_per_second=subscription.rate_per_second,
-        active=subscription.active,
-        description=subscription.description,
-        filters=decode(subscription.filters),
-        connector=subscription.connector,
         workfront=_workfront_view(subscription),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
+        **{name: _field_view(field, getattr(subscription, name)) for name, field in SPEC.items()},
     )
+
+
+def _field_view(field: Field, value: Any) -> Any:
+    """The value of a field as JSON shows it."""
+    if field.kind is Kind.PAIRS:
+        return {name: mask(text) if field.secret else text for name, text in value}
+    if field.kind is Kind.FILTERS:
+        return decode(value)
+    return mask(value) if field.secret and value is not None else value
 
 
 def _workfront_view(subscription: Subscription) -> WorkfrontView | None:

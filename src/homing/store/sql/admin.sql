@@ -29,14 +29,7 @@ SELECT {subscription} FROM subscription WHERE version > :version ORDER BY versio
 SELECT {subscription} FROM subscription WHERE id = :id;
 
 -- name: subscription_replace
-UPDATE subscription SET
-    tenant = :tenant, endpoint_id = :endpoint_id, url = :url, types = :types, format = :format,
-    secrets = :secrets, token = :token, headers = :headers, policy = :policy,
-    deadline_ms = :deadline_ms, active = :active, description = :description,
-    created_at = :created_at, updated_at = :updated_at, deleted_at = :deleted_at,
-    version = :version, filters = :filters, connector = :connector, workfront = :workfront,
-    rate_per_second = :rate_per_second
-WHERE id = :id;
+UPDATE subscription SET {subscription=} WHERE id = :id;
 
 -- name: endpoint_of_url
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;

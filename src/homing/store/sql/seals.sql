@@ -17,7 +17,8 @@ SELECT {subscription} FROM subscription WHERE id > :after_id ORDER BY id LIMIT :
 
 -- name: seal_again
 -- The plain text stays as it was, so the version does, too: nobody has to read it again.
-UPDATE subscription SET secrets = :secrets, token = :token, headers = :headers
+UPDATE subscription SET
+    secrets = :secrets, token = :token, headers = :headers, settings = :settings
 WHERE id = :id AND version = :version;
 
 -- name: removal

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
-from homing.model import Connector, Format, Subscription
+from homing.model import Subscription
 from homing.policy.admission import (
     DEFAULT_TENANT,
     SubscriptionDraft,
     check_subscription,
-    merge_headers,
+    patched,
 )
-from homing.policy.exact import encode
 from homing.web import commands
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import MANAGERS, READERS
@@ -28,31 +25,15 @@ from homing.web.schemas import (
     SubscriptionPage,
     SubscriptionPatch,
     SubscriptionView,
+    read_spec,
 )
-from homing.web.schemas_filters import FiltersIn
 from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
-
-_T = TypeVar("_T")
 
 
 async def create(call: Call) -> Answer:
     given = call.content(SubscriptionIn)
-    draft = SubscriptionDraft(
-        tenant=_or(given.tenant, call.who.tenant or DEFAULT_TENANT),
-        url=given.url,
-        types=given.types,
-        format=given.format,
-        token=given.token,
-        headers=tuple(given.headers.items()),
-        secret=given.secret,
-        policy=given.policy,
-        deadline_ms=given.deadline_ms,
-        rate_per_second=given.rate_per_second,
-        active=given.active,
-        description=given.description,
-        filters=_text(given.filters),
-        connector=given.connector,
-    )
+    tenant = call.who.tenant or DEFAULT_TENANT if given.tenant is UNSET else given.tenant
+    draft = SubscriptionDraft(tenant=tenant, secret=given.secret, **read_spec(given))
     options = call.parts.options
     draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
     subscription = await commands.subscribe(call.parts, call.who, draft)
@@ -79,11 +60,13 @@ async def get(call: Call) -> Answer:
 async def change(call: Call) -> Answer:
     given = call.content(SubscriptionPatch)
     options = call.parts.options
-    refuses = None if given.url is UNSET else options.refuses
+    changes = read_spec(given)
+    refuses = options.refuses if "url" in changes else None
 
     def draft(before: Subscription) -> SubscriptionDraft:
-        merged = _merged(before, given)
-        return check_subscription(merged, policies=options.policies, refuses=refuses, before=before)
+        secret = None if given.secret is UNSET else given.secret
+        wanted = patched(before, changes, secret=secret)
+        return check_subscription(wanted, policies=options.policies, refuses=refuses, before=before)
 
     after = await call.parts.engine.change((await there(call)).id, draft)
     return json_answer(subscription_view(after))
@@ -109,39 +92,6 @@ async def there(call: Call) -> Subscription:
     ):
         raise NotFound("There is no such subscription.")
     return subscription
-
-
-def _merged(before: Subscription, given: SubscriptionPatch) -> SubscriptionDraft:
-    headers = before.headers
-    if given.headers is None:
-        headers = ()
-    elif not isinstance(given.headers, UnsetType):
-        headers = merge_headers(headers, given.headers)
-    return SubscriptionDraft(
-        tenant=before.tenant,
-        url=_or(given.url, before.url),
-        types=_or(given.types, before.types),
-        format=_or(given.format, before.format) or Format.STANDARD,
-        token=_or(given.token, before.token),
-        headers=headers,
-        secret=_or(given.secret, None),
-        policy=_or(given.policy, before.policy),
-        deadline_ms=_or(given.deadline_ms, before.deadline_ms),
-        rate_per_second=_or(given.rate_per_second, before.rate_per_second),
-        active=_or(given.active, before.active),
-        description=_or(given.description, before.description) or "",
-        filters=before.filters if given.filters is UNSET else _text(_or(given.filters, None)),
-        connector=_or(given.connector, before.connector) or Connector.AND,
-        workfront=before.workfront,
-    )
-
-
-def _text(filters: FiltersIn | None) -> str:
-    return encode(filters or []).decode()
-
-
-def _or(given: _T | UnsetType, before: _T) -> _T:
-    return before if isinstance(given, UnsetType) else given
 
 
 _ONE = "/v1/subscriptions/{id}"

@@ -49,7 +49,7 @@ def draft_from(given: WorkfrontSubscriptionIn, tenant: str) -> SubscriptionDraft
         format=Format.WORKFRONT,
         token=given.auth_token or None,
         filters=filters,
-        connector=Connector(connector),
+        filter_connector=Connector(connector),
         workfront=Workfront(base64=bool(base64), object_id=given.obj_id or None),
     )
 
@@ -75,7 +75,7 @@ def refuse_duplicate(draft: SubscriptionDraft, others: list[Subscription]) -> No
 
 def _fields(draft: SubscriptionDraft) -> tuple[object, ...]:
     own = draft.workfront or Workfront()
-    kept = (draft.url, draft.types, draft.token, draft.filters, draft.connector)
+    kept = (draft.url, draft.types, draft.token, draft.filters, draft.filter_connector)
     return (*kept, own.object_id, own.base64)
 
 

@@ -50,7 +50,7 @@ def subscription_out(subscription: Subscription, endpoint: Endpoint) -> Subscrip
         auth_token=_masked(subscription),
         base64_encoding=own.base64,
         filters=decode(subscription.filters),
-        filter_connector=subscription.connector,
+        filter_connector=subscription.filter_connector,
         subscription_url=url_record(endpoint),
     )
 

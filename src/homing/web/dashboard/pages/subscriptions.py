@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from homing.errors import FieldProblem, HomingError, Invalid, NotFound
-from homing.model import Connector, Format, Subscription, read_id, show_id
+from homing.model import SPEC, Connector, Subscription, read_id, show_id
 from homing.policy.admission import DEFAULT_TENANT, SubscriptionDraft, check_subscription
-from homing.policy.exact import decoder, encode
 from homing.policy.filters import Filters, read_affordable
 from homing.policy.filters_run import Verdict
 from homing.policy.rotation import OVERLAP_MS
 from homing.web import commands
 from homing.web.answer import Answer
+from homing.web.dashboard.subscription_form import (
+    form_choices,
+    form_rows,
+    form_texts,
+    page_facts,
+    read_filters_text,
+    read_form,
+)
 from homing.web.dashboard.visit import Page, Right, Shown, Visit
 from homing.web.query import show_cursor
 from homing.web.show import SUBSCRIPTION
 
 ROWS = 50
 TRIED_EVENTS = 10
-KEPT = "****"  # a secret field that was not touched
 
 
 async def subscriptions(visit: Visit) -> Shown:
@@ -49,28 +52,31 @@ async def there(visit: Visit) -> Subscription:
 
 
 async def subscription(visit: Visit) -> Shown:
-    found = await there(visit)
+    return await _page(visit, await there(visit))
+
+
+async def _page(visit: Visit, found: Subscription, *, secret: str = "") -> Shown:
     endpoint = await visit.parts.views.endpoint(found.endpoint_id)
-    filters = msgspec.json.format(found.filters, indent=2) if found.filters != "[]" else ""
-    return visit.show("subscription.html", it=found, endpoint=endpoint, filters=filters, secret="")
+    return visit.show(
+        "subscription.html", it=found, facts=page_facts(found), endpoint=endpoint, secret=secret
+    )
 
 
 # --- create and change -----------------------------------------------------------------------
 
 
 async def new(visit: Visit) -> Shown:
-    fields = {"types": "*", "format": Format.STANDARD.value, "active": "on", "url": ""}
-    return _form(visit, fields, {}, None)
+    return _form(visit, form_texts(None), {}, None)
 
 
 async def edit(visit: Visit) -> Shown:
     found = await there(visit)
-    return _form(visit, _fields_of(found), {}, found)
+    return _form(visit, form_texts(found), {}, found)
 
 
 def _form(
     visit: Visit,
-    fields: Mapping[str, str],
+    texts: Mapping[str, str],
     problems: Mapping[str, str],
     before: Subscription | None,
     *,
@@ -79,55 +85,23 @@ def _form(
     return visit.show(
         "subscription_form.html",
         status=status,
-        fields=fields,
+        texts=texts,
         problems=problems,
         before=before,
-        formats=[it.value for it in Format if it is not Format.WORKFRONT],
-        policies=sorted(visit.parts.options.policies),
-        connectors=[it.value for it in Connector],
+        rows=form_rows(),
+        connector=SPEC["filter_connector"],
+        choices=form_choices(sorted(visit.parts.options.policies)),
     )
-
-
-def _fields_of(it: Subscription) -> dict[str, str]:
-    """What the form shows of it: secrets never."""
-    return {
-        "tenant": it.tenant,
-        "url": it.url,
-        "types": " ".join(it.types),
-        "format": it.format.value,
-        "token": KEPT if it.token is not None else "",
-        "headers": "\n".join(f"{name}: {KEPT}" for name, _ in it.headers),
-        "policy": it.policy or "",
-        "deadline_s": "" if it.deadline_ms is None else f"{it.deadline_ms / 1000:g}",
-        "active": "on" if it.active else "",
-        "description": it.description,
-        "filters": "" if it.filters == "[]" else msgspec.json.format(it.filters, indent=2),
-        "connector": it.connector.value,
-    }
 
 
 def _draft(visit: Visit, before: Subscription | None) -> SubscriptionDraft:
     """The subscription as the form has it, checked as the API checks it; raises Invalid."""
-    problems: list[FieldProblem] = []
     tenant = before.tenant if before else visit.who.tenant or visit.field("tenant")
-    token: str | None = visit.field("token") or None
-    if before is not None and token == KEPT:
-        token = before.token
+    values, problems = read_form(visit.form(), before)
     draft = SubscriptionDraft(
         tenant=tenant or DEFAULT_TENANT,
-        url=visit.field("url"),
-        types=tuple(visit.field("types").replace(",", " ").split()),
-        format=_format(visit.field("format"), before, problems),
-        token=token,
-        headers=_headers(visit.field("headers"), before, problems),
-        policy=visit.field("policy") or None,
-        deadline_ms=_deadline(visit.field("deadline_s"), problems),
-        rate_per_second=None if before is None else before.rate_per_second,
-        active=visit.field("active") == "on",
-        description=visit.field("description"),
-        filters=_filters(visit.field("filters"), problems),
-        connector=Connector.OR if visit.field("connector") == Connector.OR else Connector.AND,
         workfront=None if before is None else before.workfront,
+        **values,
     )
     options = visit.parts.options
     known = before is not None and before.url == draft.url
@@ -145,65 +119,13 @@ def _draft(visit: Visit, before: Subscription | None) -> SubscriptionDraft:
     return draft
 
 
-def _format(text: str, before: Subscription | None, problems: list[FieldProblem]) -> Format:
-    if not text and before is not None:
-        return before.format
-    try:
-        return Format(text or Format.STANDARD)
-    except ValueError:
-        problems.append(FieldProblem("format", f"must be one of {', '.join(Format)}"))
-        return Format.STANDARD
-
-
-def _deadline(text: str, problems: list[FieldProblem]) -> int | None:
-    if not text:
-        return None
-    try:
-        return int(float(text) * 1000)
-    except (ValueError, OverflowError):
-        problems.append(FieldProblem("deadline_ms", "must be a number of seconds"))
-        return None
-
-
-def _headers(
-    text: str, before: Subscription | None, problems: list[FieldProblem]
-) -> tuple[tuple[str, str], ...]:
-    """``name: value`` line by line; a masked value is the one that was there."""
-    kept = {} if before is None else {name.lower(): value for name, value in before.headers}
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        name, value = name.strip(), value.strip()
-        if not line.strip():
-            continue
-        if not colon:
-            problems.append(FieldProblem("headers", "must be lines like name: value"))
-            continue
-        if value == KEPT:
-            value = kept.get(name.lower(), KEPT)
-        found.append((name, value))
-    return tuple(found)
-
-
-def _filters(text: str, problems: list[FieldProblem]) -> str:
-    if not text:
-        return "[]"
-    try:
-        return encode(decoder(list[dict[str, Any]]).decode(text)).decode()
-    except (msgspec.DecodeError, RecursionError) as error:
-        problems.append(FieldProblem("filters", f"must be a JSON list of conditions: {error}"))
-        return "[]"
-
-
 async def create(visit: Visit) -> Shown | Answer:
     try:
         draft = _draft(visit, None)
         made = await commands.subscribe(visit.parts, visit.who.caller, draft)
     except Invalid as error:
         return _again(visit, error, None)
-    endpoint = await visit.parts.views.endpoint(made.endpoint_id)
-    secret = made.secrets[0].value
-    return visit.show("subscription.html", it=made, endpoint=endpoint, filters="", secret=secret)
+    return await _page(visit, made, secret=made.secrets[0].value)
 
 
 async def change(visit: Visit) -> Shown | Answer:
@@ -220,7 +142,7 @@ def _again(visit: Visit, error: Invalid, before: Subscription | None) -> Shown:
     problems: dict[str, str] = {}
     for it in error.problems:
         name = it.field.partition("[")[0].partition(".")[0]
-        name = "deadline_s" if name == "deadline_ms" else name
+        name = "filter_connector" if name == "filterConnector" else name
         told = it.field.removeprefix(name).lstrip(".")
         problems[name] = f"{problems.get(name, '')} {told} {it.reason}.".strip()
     return _form(visit, visit.form(), problems, before, status=422)
@@ -253,12 +175,7 @@ async def delete(visit: Visit) -> Answer:
 async def rotate(visit: Visit) -> Shown:
     before = await there(visit)
     after = await visit.parts.engine.rotate(before.id, None, overlap_ms=OVERLAP_MS)
-    endpoint = await visit.parts.views.endpoint(after.endpoint_id)
-    filters = msgspec.json.format(after.filters, indent=2) if after.filters != "[]" else ""
-    secret = after.secrets[0].value
-    return visit.show(
-        "subscription.html", it=after, endpoint=endpoint, filters=filters, secret=secret
-    )
+    return await _page(visit, after, secret=after.secrets[0].value)
 
 
 async def test(visit: Visit) -> Answer:
@@ -291,12 +208,11 @@ async def try_filters(visit: Visit) -> Shown:
 
 def _filters_of(visit: Visit) -> Filters:
     """Raises Invalid."""
-    problems: list[FieldProblem] = []
-    text = _filters(visit.field("filters"), problems)
-    if problems:
-        raise Invalid(problems=tuple(problems))
-    connector = Connector.OR if visit.field("connector") == Connector.OR else Connector.AND
-    return read_affordable(text, connector)
+    try:
+        text = read_filters_text(visit.field("filters"))
+    except ValueError as error:
+        raise Invalid(problems=(FieldProblem("filters", str(error)),)) from None
+    return read_affordable(text, visit.field("filter_connector") or Connector.AND)
 
 
 def _at(number: int) -> str:

@@ -1,0 +1,193 @@
+"""The fields of a subscription as text: in the form that changes them and on the page that shows
+them.
+
+A secret value is never written into a page. The form shows ``****`` in its place, and ``****``
+sent back keeps the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import EnumType
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from homing.errors import FieldProblem
+from homing.model import SPEC, Field, Format, Kind, Subscription, Word
+from homing.policy.admission import MASK
+from homing.policy.exact import decoder, encode
+
+_NARROW = frozenset(("format", "policy", "token", "deadline_ms", "rate_per_second"))
+_NOT_OFFERED = frozenset((Format.WORKFRONT,))  # made through the Workfront-compatible API only
+
+
+def form_rows() -> list[tuple[bool, list[Field]]]:
+    """The fields in order, in groups of those that stand side by side and those that do not.
+
+    The connector is shown with the filters.
+    """
+    fields = [field for field in SPEC.values() if field.name != "filter_connector"]
+    return [
+        (narrow, list(group)) for narrow, group in groupby(fields, lambda it: it.name in _NARROW)
+    ]
+
+
+def form_choices(policies: list[str]) -> dict[str, list[str]]:
+    """The words that each choice offers."""
+    choices = {"policy": policies}
+    for name, field in SPEC.items():
+        if isinstance(field.type, EnumType):
+            words: list[Word] = list(field.type)
+            choices[name] = [word.value for word in words if word not in _NOT_OFFERED]
+    return choices
+
+
+# --- values as text --------------------------------------------------------------------------
+
+
+def form_texts(subscription: Subscription | None) -> dict[str, str]:
+    """The text of every field as the form shows it; for a new subscription, the defaults."""
+    if subscription is None:
+        defaults = {name: field.default for name, field in SPEC.items() if not field.required}
+        defaults["types"] = ("*",)
+        return {name: _text(SPEC[name], value) for name, value in defaults.items()}
+    return {
+        "tenant": subscription.tenant,
+        **{name: _text(SPEC[name], value) for name, value in subscription.spec().items()},
+    }
+
+
+def _text(field: Field, value: Any) -> str:
+    match field.kind:
+        case Kind.WORDS:
+            return " ".join(value)
+        case Kind.PAIRS:
+            return "\n".join(f"{name}: {MASK if field.secret else text}" for name, text in value)
+        case Kind.FLAG:
+            return "on" if value else ""
+        case Kind.FILTERS:
+            return "" if value == field.default else msgspec.json.format(value, indent=2)
+        case Kind.NUMBER:
+            return "" if value is None else str(value).removesuffix(".0")
+        case Kind.TEXT | Kind.CHOICE:
+            return "" if value is None else MASK if field.secret else str(value)
+
+
+def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
+    """The label and the text of every field that the page of a subscription shows below its URL.
+
+    Of secret values it shows only that they are there, and the names of pairs.
+    """
+    facts = []
+    for name, value in subscription.spec().items():
+        field = SPEC[name]
+        if name in {"url", "filter_connector"}:
+            continue
+        if field.kind is Kind.PAIRS and field.secret:
+            text = "\n".join(key for key, _ in value)
+        elif field.kind is Kind.FLAG:
+            text = "yes" if value else "no"
+        elif field.secret:
+            text = "" if value is None else "set"
+        else:
+            text = _text(field, value)
+        facts.append((field, text or field.unset or "none"))
+    return facts
+
+
+# --- text as values --------------------------------------------------------------------------
+
+
+def read_form(
+    form: Mapping[str, str], before: Subscription | None
+) -> tuple[dict[str, Any], list[FieldProblem]]:
+    """The values of a form that was sent, and the problems of those that cannot be read.
+
+    A field that the form does not have stays as it is. A browser leaves out the box of a flag that
+    is not ticked.
+    """
+    values: dict[str, Any] = {}
+    problems: list[FieldProblem] = []
+    for name, field in SPEC.items():
+        kept = field.default if before is None else getattr(before, name)
+        if field.kind is Kind.FLAG:
+            values[name] = form.get(name) == "on"
+        elif name in form or field.required:
+            values[name] = kept
+            try:
+                values[name] = _read(field, form.get(name, ""), kept)
+            except ValueError as error:
+                problems.append(FieldProblem(name, str(error)))
+        else:
+            values[name] = kept
+    return values, problems
+
+
+def _read(field: Field, text: str, kept: Any) -> Any:
+    """Raises ValueError with the reason."""
+    match field.kind:
+        case Kind.WORDS:
+            return tuple(text.replace(",", " ").split())
+        case Kind.PAIRS:
+            return _pairs(field, text, kept)
+        case Kind.FILTERS:
+            return read_filters_text(text.strip())
+        case Kind.NUMBER:
+            return _number(field, text.strip())
+        case Kind.CHOICE:
+            return _choice(field, text.strip(), kept)
+        case _:
+            text = text.strip()
+            if field.secret and text == MASK:
+                return kept
+            return text if text or field.required else field.default
+
+
+def _pairs(field: Field, text: str, kept: tuple[tuple[str, str], ...]) -> Any:
+    """``name: value`` line by line; a line that was not changed keeps its pair as it is."""
+    before = dict(zip(_text(field, kept).split("\n"), kept, strict=False))
+    values = {name.lower(): value for name, value in kept}
+    found: list[tuple[str, str]] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if not line.strip():
+            continue
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            raise ValueError("must be lines like name: value")
+        if field.secret and value == MASK:
+            value = values.get(name.lower(), MASK)
+        found.append(before.get(line, (name, value)))
+    return tuple(found)
+
+
+def _number(field: Field, text: str) -> float | None:
+    if not text:
+        return None
+    whole = field.type == int | None
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        raise ValueError(f"must be a {'whole ' if whole else ''}number") from None
+
+
+def _choice(field: Field, text: str, kept: Any) -> Any:
+    if not isinstance(field.type, EnumType):
+        return text or None
+    if not text:
+        return kept
+    try:
+        return field.type(text)
+    except ValueError:
+        raise ValueError(f"must be one of {', '.join(field.type)}") from None
+
+
+def read_filters_text(text: str) -> str:
+    """The JSON of filters as it is stored; raises ValueError with the reason."""
+    if not text:
+        return "[]"
+    try:
+        return encode(decoder(list[dict[str, Any]]).decode(text)).decode()
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"must be a JSON list of conditions: {error}") from None

@@ -1,0 +1,93 @@
+"""Every field of a subscription is in every place that shows or takes one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from homing.model import SPEC, Connector, Field, Format, Subscription
+from homing.policy.admission import check_subscription, draft_of, patched
+from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
+from homing.web.openapi import openapi
+from homing.web.routes import OPERATIONS
+from policy.build import a_subscription
+
+FIELDS = pytest.mark.parametrize("field", SPEC.values(), ids=SPEC)
+
+SET: dict[str, Any] = {
+    "url": "https://example.com/",
+    "types": ("a", "b.*"),
+    "filters": '[{"field":"data.n","op":"gt","value":0}]',
+    "filter_connector": Connector.OR,
+    "format": Format.RAW,
+    "policy": "workfront",
+    "token": "a-long-token",
+    "deadline_ms": 2_000,
+    "rate_per_second": 333.333333333,
+    "headers": (("x-team", "billing"),),
+    "description": "For the shop",
+    "active": False,
+}
+
+
+def a_full_one() -> Subscription:
+    assert SET.keys() == SPEC.keys(), "give the new field a value that is not its default"
+    return a_subscription(**SET)
+
+
+@FIELDS
+def test_a_field_is_in_the_requests_and_in_the_response_of_the_api(field: Field) -> None:
+    schemas = openapi(OPERATIONS)["components"]["schemas"]
+    for name in ("SubscriptionIn", "SubscriptionPatch", "SubscriptionView", "SubscriptionCreated"):
+        shown = schemas[name]["properties"][field.api_name]
+        assert shown["description"] == field.sentence
+
+
+@FIELDS
+def test_a_field_is_in_the_form_and_on_the_page(field: Field) -> None:
+    in_form = [one.name for _, group in form_rows() for one in group]
+    on_page = [one.name for one, _ in page_facts(a_full_one())]
+    if field.name not in {"url", "filter_connector"}:  # They stand beside others.
+        assert field.name in in_form
+        assert field.name in on_page
+    assert field.name in form_texts(a_full_one())
+
+
+def test_the_form_of_a_subscription_sent_back_unchanged_changes_nothing() -> None:
+    before = a_full_one()
+    sent, problems = read_form(form_texts(before), before)
+    assert problems == []
+    assert sent == SET
+
+
+@FIELDS
+def test_a_form_without_a_field_leaves_it_as_it_is(field: Field) -> None:
+    before = a_full_one()
+    form = form_texts(before)
+    del form[field.name]
+    sent, problems = read_form(form, before)
+    if not field.required:
+        assert problems == []
+        assert sent == SET
+
+
+@FIELDS
+def test_a_patch_of_one_field_leaves_the_others(field: Field) -> None:
+    before = a_full_one()
+    default = field.default if not field.required else SET[field.name]
+    after = patched(before, {field.name: None if not field.required else default})
+    assert after == replace(draft_of(before), **{field.name: default})
+
+
+def test_what_is_secret_is_neither_in_the_form_nor_on_the_page() -> None:
+    full = a_full_one()
+    shown = [*form_texts(full).values(), *(text for _, text in page_facts(full))]
+    assert not any("a-long-token" in text or "billing" in text for text in shown)
+
+
+def test_every_field_of_a_draft_reaches_the_subscription() -> None:
+    full = a_full_one()
+    draft = check_subscription(draft_of(full), policies={"workfront"}, refuses=None)
+    assert draft.spec() == full.spec() == SET
