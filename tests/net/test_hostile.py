@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homing.model import Failure
-from homing.net import answer as answer_module
-from homing.net.answer import (
+from homing.net import response as response_module
+from homing.net.response import (
     EXCERPT_BYTES_MAX,
     HEADERS_KEPT_BYTES_MAX,
     SEEN_BYTES_MAX,
     SEEN_MAX,
     WIRE_BYTES_MAX,
-    AnswerReader,
+    ResponseReader,
 )
 from homing.net.sender import HttpSender
 from net.hostile import HOSTILE, SHORT_MS, End, Hostile
@@ -96,7 +96,7 @@ async def test_an_answer_cut_at_any_byte_is_one_answer(sender: HttpSender, answe
 def test_segments_change_nothing(row: Hostile, cuts: list[int]) -> None:
     """However the bytes are cut, the verdict is that of the whole."""
     stream = b"".join(row.parts)
-    whole, pieces = AnswerReader(), AnswerReader()
+    whole, pieces = ResponseReader(), ResponseReader()
     if stream:
         whole.feed(stream)
     for piece in _cut(stream, cuts):
@@ -107,7 +107,7 @@ def test_segments_change_nothing(row: Hostile, cuts: list[int]) -> None:
     assert pieces.excerpt.startswith(whole.excerpt) or whole.excerpt.startswith(pieces.excerpt)
 
 
-def _read(reader: AnswerReader, stream: bytes) -> tuple[object, ...]:
+def _read(reader: ResponseReader, stream: bytes) -> tuple[object, ...]:
     over = reader.feed(stream)
     read = (over, reader.code, reader.failure, reader.detail, reader.headers, reader.excerpt)
     return (*read, reader.retry_after, reader.keep_alive_s, reader.reusable, reader.begun)
@@ -131,25 +131,25 @@ def test_an_answer_seen_before_is_read_as_at_the_first_time(
     stream: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[bytes, object] = {}
-    monkeypatch.setattr(answer_module, "_seen", seen)
+    monkeypatch.setattr(response_module, "_seen", seen)
     if not stream:
         return
-    first = _read(AnswerReader(), stream)
-    assert _read(AnswerReader(), stream) == first
-    kept = AnswerReader()  # One connection: the same again, and another after it.
+    first = _read(ResponseReader(), stream)
+    assert _read(ResponseReader(), stream) == first
+    kept = ResponseReader()  # One connection: the same again, and another after it.
     assert _read(kept, stream) == first
     if kept.reusable:
         for again in (stream, OK, stream):
             kept.next()
-            assert _read(kept, again) == _read(AnswerReader(), again)
+            assert _read(kept, again) == _read(ResponseReader(), again)
     assert all(len(it) <= SEEN_BYTES_MAX for it in seen)
 
 
 def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[bytes, object] = {}
-    monkeypatch.setattr(answer_module, "_seen", seen)
+    monkeypatch.setattr(response_module, "_seen", seen)
     for number in range(3 * SEEN_MAX):
-        reader = AnswerReader()
+        reader = ResponseReader()
         assert reader.feed(b"HTTP/1.1 200 OK\r\nid: %d\r\ncontent-length: 0\r\n\r\n" % number)
         assert len(seen) <= SEEN_MAX
     assert seen
@@ -165,7 +165,7 @@ def _cut(stream: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(st.lists(st.binary(min_size=1, max_size=5000), max_size=200), st.booleans())
 def test_any_bytes_are_read_within_bounds(pieces: list[bytes], headed: bool) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     fed = 0
     for piece in [b"HTTP/1.1 200 OK\r\n\r\n" if headed else b"HTTP", *pieces]:
         fed += len(piece)
@@ -176,7 +176,7 @@ def test_any_bytes_are_read_within_bounds(pieces: list[bytes], headed: bool) -> 
 
 
 def test_kept_headers_are_whole_lines() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(b"HTTP/1.1 200 OK\r\n" + b"name: 0123456789\r\n" * 2000 + b"\r\n")
     assert HEADERS_KEPT_BYTES_MAX - 20 < len(reader.headers) <= HEADERS_KEPT_BYTES_MAX
     assert reader.headers.endswith(b"name: 0123456789\r\n")
@@ -195,12 +195,12 @@ def test_kept_headers_are_whole_lines() -> None:
     ],
 )
 def test_an_announced_keep_alive_is_understood(value: bytes, seconds: int | None) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(b"HTTP/1.1 200 OK\r\nKeep-Alive: " + value + b"\r\ncontent-length: 0\r\n\r\n")
     assert reader.keep_alive_s == seconds
 
 
 def test_retry_after_is_handed_over_unread() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(b"HTTP/1.1 503 B\r\nRETRY-AFTER:  Wed, 21 Oct 2015 07:28:00 GMT \r\n\r\n")
     assert reader.retry_after == "Wed, 21 Oct 2015 07:28:00 GMT"

@@ -9,9 +9,9 @@ import socket
 import pytest
 
 from homing.model import Failure, Target
-from homing.net.answer import AnswerReader
 from homing.net.guard import REFUSAL
 from homing.net.resolver import Resolver
+from homing.net.response import ResponseReader
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.reach import Reach
 from homing.ports import Answer
@@ -154,12 +154,12 @@ async def test_an_error_of_our_own_is_an_answer(
 ) -> None:
     reported = _collect_reports()
 
-    def broken(_: AnswerReader, __: bytes) -> bool:
+    def broken(_: ResponseReader, __: bytes) -> bool:
         raise ZeroDivisionError
 
     async with receiver(say_ok) as peer:
         with monkeypatch.context() as patch:
-            patch.setattr(AnswerReader, "feed", broken)
+            patch.setattr(ResponseReader, "feed", broken)
             answer = await ask(sender, a_request(a_target(peer.port)))
         assert answer.failure is Failure.OUR_FAULT
         bad = Target("http", "127.0.0.1", peer.port, "/a b\r\nx: y", "127.0.0.1")

@@ -17,7 +17,7 @@ from homing.client.errors import BadAnswer, HomingClientError
 from homing.client.http1 import AnswerReader as ClientReader
 from homing.errors import HomingError
 from homing.model import SPEC, Format, Subscription, read_id
-from homing.net.answer import AnswerReader
+from homing.net.response import ResponseReader
 from homing.policy.admission import (
     SubscriptionDraft,
     check_events,
@@ -110,7 +110,7 @@ def _read_in_slices(data: bytes) -> object:
 
 
 def _answered(data: bytes) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(data)
 
 

@@ -7,8 +7,8 @@ import select
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from homing.net.answer import AnswerReader
 from homing.net.flight import Flight
+from homing.net.response import ResponseReader
 
 PoolKey = tuple[str, str, str, int]  # tenant, scheme, host, port: the TLS identity is in it
 
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
         self.address = flight.address
         self.checked_at = flight.checked_at  # when its address was looked up and checked
         self.flight: Flight | None = flight
-        self.reader = AnswerReader()
+        self.reader = ResponseReader()
         self.reused = False
         self.idle_at = 0.0
         self.expires_at = 0.0

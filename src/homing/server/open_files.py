@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 from functools import partial
+from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
 from homing.engine.options import EngineOptions
-from homing.net.descriptors import count_open
 from homing.policy.descriptors import Shares, fitting, share_out
 
 log = structlog.get_logger("homing")
 
 UNLIMITED = 1_000_000
+ENOUGH = 262_144  # No setting needs more, and a larger table would only cost memory.
+
+
+def raise_limit() -> int:
+    """Raise the soft limit towards the hard one, up to ``ENOUGH``; returns the limit that holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return ENOUGH
+    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # Some systems have a lower limit.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
+
+
+def _count_open() -> int:
+    """How many descriptors are open."""
+    with contextlib.suppress(OSError):
+        return len(list(Path("/dev/fd").iterdir())) - 1  # less the one that lists them
+    return 64
 
 
 def share_descriptors(limit: int | None, connections_max: int, options: EngineOptions) -> Shares:
@@ -24,7 +47,9 @@ def share_descriptors(limit: int | None, connections_max: int, options: EngineOp
     if limit is None:
         return Shares(connections_max, UNLIMITED)
     slots = _slots(options)
-    shares = share_out(limit=limit, used=count_open(), connections_max=connections_max, slots=slots)
+    shares = share_out(
+        limit=limit, used=_count_open(), connections_max=connections_max, slots=slots
+    )
     if shares.connections < connections_max or shares.sockets < slots:
         log.warning(
             "the limit of open files is low; raise it (ulimit -n, LimitNOFILE= of systemd)",

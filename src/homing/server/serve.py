@@ -19,9 +19,9 @@ import uvloop
 
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
-from homing.net.descriptors import raise_limit
 from homing.ports import Clock
 from homing.server.http_server import HttpServer, http_config, open_listener, url_of
+from homing.server.open_files import raise_limit
 from homing.server.settings import Settings
 from homing.server.shutdown import EXIT_UNSETTLED, Shutdown
 from homing.server.wiring import Running, running

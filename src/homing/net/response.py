@@ -50,7 +50,7 @@ class _Seen(NamedTuple):
 _seen: dict[bytes, _Seen] = {}
 
 
-class AnswerReader:
+class ResponseReader:
     """Reads the responses of one connection, one after the other."""
 
     __slots__ = (
