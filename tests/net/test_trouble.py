@@ -49,13 +49,3 @@ def test_an_error_without_a_number_has_its_class(error: Exception, failure: Fail
     found = trouble.of_error(error)
     assert found.failure is failure
     assert "abc" not in found.detail, "what an unforeseen error says may be a secret"
-
-
-def test_ours_are_known_by_their_name() -> None:
-    assert {
-        Failure.OUR_DNS,
-        Failure.OUR_NETWORK,
-        Failure.OUR_LIMITS,
-        Failure.OUR_TLS,
-        Failure.OUR_FAULT,
-    } == trouble.OURS

@@ -50,3 +50,7 @@ def test_a_timeout_or_connect_failure_puts_the_endpoint_back_to_one_slot(
 )
 def test_retry_after_is_read_on_429_and_503(code: int | None, read: bool) -> None:
     assert wants_hold(code) is read
+
+
+def test_failures_of_the_sender_are_known_by_their_names() -> None:
+    assert {it for it in Failure if it.name.startswith("OUR_")} == OURS

@@ -248,7 +248,7 @@ BUGS = [
     ),
     bug(
         "a wait in our own queue of look-ups is charged to the receiver",
-        replace("homing.net.late", "charged", "not flight.held_up", "True"),
+        replace("homing.net.flight", "charged", "not flight.held_up", "True"),
     ),
     bug(
         "a limit of our own is taken for the host's after a while",

@@ -2,7 +2,7 @@
 
 The queue, the shares, the deadlines and the memory of look-ups are the real ones
 (``net/resolver``), on virtual time: only the system's own look-up is a function here. So is what a
-deadline is called that passes (``net/late``). Two things are checked beside them: a tenant whose
+deadline is called that passes (``net/flight``). Two things are checked beside them: a tenant whose
 names resolve at once never waits for anybody but itself, and a timeout after a wait in our own
 queue is ours.
 """
@@ -15,8 +15,7 @@ from collections.abc import Callable
 from random import Random
 
 from homing.model import Failure, Phases
-from homing.net.flight import HELD_UP_S, Flight, Stage
-from homing.net.late import why_late
+from homing.net.flight import HELD_UP_S, Flight, Stage, deadline_failure
 from homing.net.resolver import Address, Found, Question, Resolver
 from homing.net.trouble import Trouble
 from homing.ports import Answer, Request
@@ -118,7 +117,7 @@ class ResolvingSender(ScriptedSender):
             self.land(hit, _no_answer(failure, hit.deadline_ms), flight.done)
 
     def _why_late(self, flight: Flight) -> Failure:
-        failure = why_late(flight).failure
+        failure = deadline_failure(flight).failure
         queued = flight.stage is Stage.QUEUE or flight.queued_s > HELD_UP_S
         self._names.books.must(
             not queued or failure.value.startswith("our_"),

@@ -19,6 +19,7 @@ from homing.net.flight import Flight, Stage
 from homing.net.guard import Guard
 from homing.net.resolver import Address, Remembered, Resolver
 from homing.net.trouble import Trouble
+from homing.policy.outcome import OURS
 
 ADDRESSES_TRIED_MAX = 4
 HANDSHAKE_S_MAX = 60.0  # above every deadline, which ends it first
@@ -122,7 +123,7 @@ class Dialer:
         cut_short = [one for one in troubles if one.failure is Failure.CONNECT_TIMEOUT]
         if cut_short and flight.held_up:  # With all of its time this address might have accepted.
             return cut_short[-1]
-        theirs = [one for one in troubles if one.failure not in trouble.OURS]
+        theirs = [one for one in troubles if one.failure not in OURS]
         return (theirs or troubles)[-1]
 
     async def _hand_over(

@@ -1,15 +1,20 @@
-"""A flight: one request in progress, from ``send`` until ``done`` is called with its response."""
+"""A flight: one request in progress, from ``send`` until ``done`` is called with its response.
+
+Its deadline runs from the start of the attempt, so the wait in the sender's own queue of look-ups
+is taken from the receiver's time. A timeout after such a wait is a limit of the sender.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
-from homing.model import Phases
+from homing.model import Failure, Phases
+from homing.net.trouble import Trouble
 from homing.ports import Answer, Request
 
 if TYPE_CHECKING:
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
 
 
 HELD_UP_S = 0.05  # the precision of deadlines
+_TIMEOUTS = frozenset((Failure.TIMEOUT, Failure.CONNECT_TIMEOUT))
 
 
 class Stage(Enum):
@@ -63,3 +69,39 @@ class Flight(Struct, eq=False):
             int((first_byte - self.written_at) * 1e6) if first_byte else None,
             int((now - self.started_at) * 1e6),
         )
+
+
+# --- deadlines ------------------------------------------------------------------------------
+
+
+def deadline_failure(flight: Flight) -> Trouble:
+    """The failure of a flight whose deadline has passed, by the stage that it had reached."""
+    within = f"within {flight.request.deadline_ms} ms"
+    match flight.stage:
+        case Stage.QUEUE:
+            said = f"the look-up waited in the sender's own queue and did not begin {within}"
+            return Trouble(Failure.OUR_LIMITS, said)
+        case Stage.LOOK_UP:
+            # Which of the resolvers is slow cannot be known: the same as EAI_AGAIN.
+            return Trouble(Failure.OUR_DNS, f"the look-up did not end {within}")
+        case Stage.CONNECT:
+            why = Trouble(Failure.CONNECT_TIMEOUT, f"no connection {within}")
+        case Stage.HANDSHAKE:
+            why = Trouble(Failure.TIMEOUT, f"the TLS handshake did not end {within}")
+        case Stage.ANSWER:
+            begun = (
+                "the head of the response did not end" if flight.first_byte_at else "no response"
+            )
+            why = Trouble(Failure.TIMEOUT, f"{begun} {within}")
+        case _:
+            assert_never(flight.stage)
+    return charged(flight, why)
+
+
+def charged(flight: Flight, why: Trouble) -> Trouble:
+    """The failure; if it is a timeout after a wait in the sender's queue, a limit of the sender."""
+    if not flight.held_up or why.failure not in _TIMEOUTS:
+        return why
+    waited_ms = round(flight.queued_s * 1000)
+    said = f"{why.detail}, of which the look-up waited {waited_ms} ms in the sender's own queue"
+    return Trouble(Failure.OUR_LIMITS, said)

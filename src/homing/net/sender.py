@@ -46,9 +46,8 @@ from homing.net import trouble
 from homing.net.clock import monotonic as system_monotonic
 from homing.net.connection import Connection, PoolKey
 from homing.net.dial import Dialer
-from homing.net.flight import Flight, Stage
+from homing.net.flight import Flight, Stage, charged, deadline_failure
 from homing.net.guard import Guard
-from homing.net.late import charged, why_late
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.tls import client_context
@@ -314,7 +313,7 @@ class HttpSender:
         if connection is not None and connection.reader.code is not None:
             answer = _answer(connection, flight, now)  # The code is in; only its body is late.
         else:
-            answer = _no_answer(flight, why_late(flight), now)
+            answer = _no_answer(flight, deadline_failure(flight), now)
         if connection is not None:
             connection.drop()
         elif flight.task is not None:

@@ -43,7 +43,6 @@ _BY_ERRNO = {
     errno.EADDRNOTAVAIL: Failure.OUR_LIMITS,  # no free local port
     errno.EADDRINUSE: Failure.OUR_LIMITS,
 }
-OURS = frozenset(failure for failure in Failure if failure.name.startswith("OUR_"))
 
 
 def of_error(error: BaseException) -> Trouble:
