@@ -40,8 +40,8 @@ test: lint unit  ## run all checks and tests, as CI does
 setup: $(DEVELOP)  ## make .venv for development, with the server, the tests and the benchmarks
 
 lint: setup  ## check style, types and the order of imports between packages
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -88,7 +88,8 @@ fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --controls
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --measure
 
-docs: setup  ## generate the reference pages in docs/reference from the code
+docs: setup  ## generate the reference pages in docs/reference, and the blocking client
+	$(BIN)/python tools/generate_sync_client.py
 	$(BIN)/homing reference docs/reference
 
 lock: $(BIN)/python  ## renew both lock files with the newest versions that pyproject.toml allows

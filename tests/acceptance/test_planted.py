@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acceptance.running import HONEST, KEY, Receiver, Server
-from homing.cli.hide import secret_places
+from homing.cli.hide_secrets import secret_places
 from postgres import Server as Postgres
 
 SECRET = "whsec_" + base64.b64encode(b"planted-signing-secret-01").decode()
@@ -145,7 +145,7 @@ main()
 
 def test_secret_flags_are_starred_in_the_process_list(tmp_path: Path) -> None:
     looking = (
-        "import sys; from pathlib import Path; from homing.cli.hide import hide_secrets;"
+        "import sys; from pathlib import Path; from homing.cli.hide_secrets import hide_secrets;"
         "hide_secrets(); print(Path('/proc/self/cmdline').read_text().split(chr(0))[3:-1])"
     )
     words = ["--token", TOKEN, f"--secret={SECRET}", "a.b", "--key", KEY, "--token="]

@@ -1,4 +1,4 @@
-"""``homing demo``, told fast: the whole life of a URL, and nothing lost."""
+"""``homing demo``, played fast: all states of a URL, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -73,5 +73,11 @@ def on_a_terminal(command: list[str], terminal: Terminal, *, rows: int, columns:
 def test_on_a_terminal_it_is_a_picture(tmp_path: Path) -> None:
     command = [*HOMING, "demo", "--speed", "100000"]
     shown = on_a_terminal(command, Terminal(tmp_path), rows=40, columns=120)
-    for word in ("what happens, and why", "FROZEN", "life", "next probe in", "enabled → disabled"):
+    for word in (
+        "what happens and why",
+        "FROZEN",
+        "history",
+        "next probe in",
+        "enabled → disabled",
+    ):
         assert word in shown

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from homing.cli.checks import Verdict
-from homing.cli.checks_fleet import check_fleet
+from homing.cli.doctor_checks import CheckStatus, check_fleet
 from homing.server.settings import Settings
 from homing.store.leases import Leases
 from homing.store.postgres import PostgresDb
@@ -25,10 +24,10 @@ def test_the_fleet_is_told_with_its_leases_vacuum_days_and_clock(postgres: Serve
     dsn = asyncio.run(prepare())
     found = {it.name: it for it in check_fleet(Settings.of(database_url=dsn))}
     assert found["fleet"].sentence == "Buckets: here:1 (both) 256."
-    assert {it.verdict for it in found.values()} == {Verdict.WELL}
-    assert found["days"].sentence == "Parts are made for 2 days ahead."
+    assert {it.status for it in found.values()} == {CheckStatus.OK}
+    assert found["days"].sentence == "Partitions exist for 2 days ahead."
     assert "pending" in found["vacuum"].sentence
-    assert "ms apart" in found["skew"].sentence
+    assert "differ by" in found["skew"].sentence
 
 
 def test_nobody_who_delivers_is_wrong(postgres: Server) -> None:
@@ -41,7 +40,7 @@ def test_nobody_who_delivers_is_wrong(postgres: Server) -> None:
 
     dsn = asyncio.run(prepare())
     found = {it.name: it for it in check_fleet(Settings.of(database_url=dsn))}
-    assert found["fleet"].verdict is Verdict.WRONG
+    assert found["fleet"].status is CheckStatus.ERROR
 
 
 def test_without_postgresql_there_is_no_fleet_to_look_at() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from homing.cli.checks import Verdict
-from homing.cli.checks_outbox import check_outbox
+from homing.cli.doctor_checks import CheckStatus, check_outbox
 from homing.client import outbox
 from homing.server.settings import Settings
 from homing.store.outbox import install_sqlite
@@ -23,25 +22,25 @@ def test_without_an_outbox_there_is_nothing_to_look_at() -> None:
 def test_an_outbox_that_is_not_there_is_wrong(tmp_path: Path) -> None:
     (check,) = check_outbox(_settings(tmp_path))
 
-    assert check.verdict is Verdict.WRONG
+    assert check.status is CheckStatus.ERROR
     assert "homing outbox install" in check.advice
 
 
 def test_rows_that_wait_are_counted_and_late_ones_are_worth_a_look(tmp_path: Path) -> None:
     install_sqlite(tmp_path / "shop.db")
     (check,) = check_outbox(_settings(tmp_path))
-    assert (check.verdict, check.sentence) == (Verdict.WELL, "Nothing waits.")
+    assert (check.status, check.sentence) == (CheckStatus.OK, "No rows are waiting.")
 
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         outbox.publish(shop, "invoice.paid", {"id": 7})
     shop.close()
     (check,) = check_outbox(_settings(tmp_path))
-    assert check.verdict is Verdict.WELL
-    assert check.sentence.startswith("1 rows wait, the oldest for ")
+    assert check.status is CheckStatus.OK
+    assert check.sentence.startswith("1 row waiting, the oldest for ")
 
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("UPDATE homing_outbox SET created_at = created_at - 3600000")
     shop.close()
     (check,) = check_outbox(_settings(tmp_path))
-    assert check.verdict is Verdict.LOOK
-    assert "nobody relays" in check.sentence
+    assert check.status is CheckStatus.WARNING
+    assert "no relay publishes them" in check.sentence

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli.terminal import Terminal
-from homing.cli.duration import read_seconds
+from homing.cli.arguments import read_seconds
+from homing.cli.errors import Usage
 from homing.cli.output import ago, plain, span
-from homing.cli.trouble import Usage
 
 HEAVY = ("asyncio", "rich.console", "structlog", "starlette", "apsw", "asyncpg", "homing.client")
 

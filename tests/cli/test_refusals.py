@@ -50,7 +50,7 @@ def test_without_a_server_it_is_said_how_to_get_one(terminal: Terminal) -> None:
     for name in ("endpoints", "listen"):
         done = terminal.run(name, "--server", nobody)
         assert done.code == 3
-        assert f"No server answers at {nobody} (Connection refused)" in done.err
+        assert f"No server responds at {nobody} (Connection refused)" in done.err
         assert "homing serve" in done.err
     named = terminal.run("endpoints", HOMING_SERVER=nobody)
     assert named.code == 3
@@ -61,4 +61,4 @@ def test_a_wrong_environment_and_a_missing_key_are_told(terminal: Terminal) -> N
     assert (wrong.code, "HOMING_COLOUR" in wrong.err) == (2, True)
     missing = terminal.run("endpoints", HOMING_DATA="elsewhere")
     assert missing.code == 2
-    assert "elsewhere/admin.key is not there" in missing.err
+    assert "elsewhere/admin.key does not exist" in missing.err

@@ -39,7 +39,7 @@ def test_many_events_come_from_a_file_or_a_pipe(terminal: Terminal) -> None:
     assert bad.code == 2
     assert "line 1 is not an event: it has no data" in bad.err
     data = terminal.well("publish", "a.b", "-", "--id", "pipe-2", given='{"from": "a pipe"}')
-    assert "no subscription wants it" in data.out
+    assert "no subscription matches it" in data.out
 
 
 def test_an_endpoint_is_shown_frozen_and_enabled_by_its_url(terminal: Terminal) -> None:
@@ -87,7 +87,7 @@ def test_one_and_many_are_replayed(terminal: Terminal) -> None:
     assert "3 deliveries would be replayed." in counted.out
     asked = terminal.run("replay", *where)
     assert asked.code == 2
-    assert "say --yes" in asked.err
+    assert "give --yes" in asked.err
     job = terminal.well("replay", *where, "--yes", "--json").document
     assert (job["state"], job["replayed"], job["skipped"]) == ("done", 3, 0)
     neither = terminal.run("replay")
@@ -132,7 +132,7 @@ def test_filters_are_set_tried_and_explained(terminal: Terminal) -> None:
     ).document
     assert made["filters"] == [{"field": "data.amount", "op": "gt", "value": 100}]
     told = terminal.well("publish", "filter.me", '{"amount": 5}', "--id", "filter-1")
-    assert "no subscription wants it" in told.out
+    assert "no subscription matches it" in told.out
     why = terminal.well("filters", "why", "filter-1", "--json").lines
     (reason,) = [one["reason"] for one in why if one["subscription"] == made["id"]]
     assert reason.endswith("data.amount is greater than 100: no, it is 5.")

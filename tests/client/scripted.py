@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from homing.client.http1 import AnswerReader
+from homing.client.http1 import ResponseReader
 
 CLOSE = b""  # hang up without a word
 HANG = b"\0"  # never answer
@@ -116,8 +116,8 @@ class Relay:
         with contextlib.suppress(OSError), front, behind:
             while request := front.recv(65_536):  # small ones: a request comes in one piece
                 behind.sendall(request)
-                reply, reader = b"", AnswerReader()
-                while reader.answer is None:
+                reply, reader = b"", ResponseReader()
+                while reader.response is None:
                     reader.feed(part := behind.recv(65_536))
                     reply += part
                 if self.swallow:

@@ -1,4 +1,4 @@
-"""The reader of answers: whatever form they have, however they arrive, and what is refused."""
+"""The response reader: every form of response, in any pieces, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.client.errors import BadAnswer
-from homing.client.http1 import Answer, AnswerReader, read_site, write_request
+from homing.client.errors import BadResponse
+from homing.client.http1 import Response, ResponseReader, read_server, write_request
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"
 CHUNKED = (
@@ -17,38 +17,38 @@ CHUNKED = (
 TO_THE_END = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nhello"
 
 
-def read(*parts: bytes) -> AnswerReader:
-    reader = AnswerReader()
+def read(*parts: bytes) -> ResponseReader:
+    reader = ResponseReader()
     for part in parts:
         reader.feed(part)
     return reader
 
 
 @given(form=st.sampled_from([PLAIN, CHUNKED, TO_THE_END]), data=st.data())
-def test_an_answer_is_the_same_however_it_is_cut(form: bytes, data: st.DataObject) -> None:
+def test_a_response_is_the_same_however_it_is_cut(form: bytes, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(1, len(form) - 1), unique=True).map(sorted))
     parts = [form[a:b] for a, b in zip([0, *cuts], [*cuts, len(form)], strict=True)]
     reader = read(*parts, *([b""] if form is TO_THE_END else []))
-    assert reader.answer is not None
-    assert (reader.answer.status, reader.answer.body) == (200, b"hello")
-    assert reader.answer.headers["x"] == "y"
-    assert reader.keep is (form is not TO_THE_END)
+    assert reader.response is not None
+    assert (reader.response.status, reader.response.body) == (200, b"hello")
+    assert reader.response.headers["x"] == "y"
+    assert reader.keep_alive is (form is not TO_THE_END)
 
 
 @given(form=st.sampled_from([PLAIN, CHUNKED]), data=st.data())
-def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(
+def test_a_response_that_is_cut_off_is_never_taken_for_a_whole_one(
     form: bytes, data: st.DataObject
 ) -> None:
     reader = read(form[: data.draw(st.integers(1, len(form) - 1))])
-    assert reader.answer is None
+    assert reader.response is None
     with pytest.raises(EOFError):
         reader.feed(b"")
 
 
 def test_204_has_no_body_and_the_connection_stays() -> None:
     reader = read(b"HTTP/1.1 204 No Content\r\n\r\n")
-    assert reader.answer == Answer(204, {}, b"")
-    assert reader.keep
+    assert reader.response == Response(204, {}, b"")
+    assert reader.keep_alive
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_204_has_no_body_and_the_connection_stays() -> None:
         b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nmore than was said",
     ],
 )
-def test_a_connection_is_kept_only_where_the_next_answer_can_be_trusted(more: bytes) -> None:
+def test_a_connection_is_kept_only_where_the_next_response_can_be_trusted(more: bytes) -> None:
     reader = read(more)
-    assert reader.answer is not None
-    assert not reader.keep
+    assert reader.response is not None
+    assert not reader.keep_alive
 
 
 @pytest.mark.parametrize(
@@ -81,36 +81,36 @@ def test_a_connection_is_kept_only_where_the_next_answer_can_be_trusted(more: by
     ],
 )
 def test_what_is_not_http_is_refused(nonsense: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         read(nonsense)
 
 
 @given(noise=st.binary(max_size=200), head=st.sampled_from([b"", PLAIN[:40], CHUNKED[:90]]))
-def test_noise_gives_an_answer_or_an_error_of_the_tree(noise: bytes, head: bytes) -> None:
-    reader = AnswerReader()
+def test_noise_gives_a_response_or_an_error_of_the_tree(noise: bytes, head: bytes) -> None:
+    reader = ResponseReader()
     try:
         reader.feed(head + noise)
-        if reader.answer is None:
+        if reader.response is None:
             reader.feed(b"")
-    except (BadAnswer, EOFError):
+    except (BadResponse, EOFError):
         return
-    assert reader.answer is not None
+    assert reader.response is not None
 
 
-def test_a_request_goes_below_the_prefix_of_its_site_and_carries_the_key() -> None:
-    site = read_site("https://proxy.example:8443/homing/", "secret-key")
-    sent = write_request(site, "POST", "/v1/events", body=b"{}", content_type="a/b").decode()
+def test_a_request_goes_below_the_prefix_of_its_server_and_carries_the_key() -> None:
+    server = read_server("https://proxy.example:8443/homing/", "secret-key")
+    sent = write_request(server, "POST", "/v1/events", body=b"{}", content_type="a/b").decode()
     assert sent.startswith("POST /homing/v1/events HTTP/1.1\r\nhost: proxy.example:8443\r\n")
     assert "authorization: Bearer secret-key\r\n" in sent
     assert sent.endswith("content-type: a/b\r\ncontent-length: 2\r\n\r\n{}")
-    assert (site.tls, site.host, site.port) == (True, "proxy.example", 8443)
-    assert "secret-key" not in repr(site)
+    assert (server.tls, server.host, server.port) == (True, "proxy.example", 8443)
+    assert "secret-key" not in repr(server)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_ports_have_their_defaults(scheme: str) -> None:
-    assert read_site(f"{scheme}://[::1]", "k").port == {"http": 80, "https": 443}[scheme]
-    assert read_site(f"{scheme}://[::1]", "k").host == "::1"
+    assert read_server(f"{scheme}://[::1]", "k").port == {"http": 80, "https": 443}[scheme]
+    assert read_server(f"{scheme}://[::1]", "k").host == "::1"
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_ports_have_their_defaults(scheme: str) -> None:
         ("http://a", "k\r\nx: y"),
     ],
 )
-def test_a_site_or_key_that_cannot_be_one_is_refused_without_repeating_the_key(
+def test_a_server_or_key_that_cannot_be_one_is_refused_without_repeating_the_key(
     url: str, key: str
 ) -> None:
     with pytest.raises(ValueError, match=r"the (URL|key) must") as caught:
-        read_site(url, key)
+        read_server(url, key)
     assert "x: y" not in str(caught.value)

@@ -14,7 +14,7 @@ from msgspec import Raw
 from client.both import methods
 from homing.client import (
     AsyncHoming,
-    BadAnswer,
+    BadResponse,
     Conflict,
     Event,
     Homing,
@@ -27,9 +27,9 @@ from homing.client import (
     Unavailable,
 )
 from homing.client import protocol as p
-from homing.client.effort import Again
-from homing.client.http1 import Answer
-from homing.client.pace import new_id
+from homing.client.http1 import Response
+from homing.client.retries import RetryRule
+from homing.client.time_and_random import new_id
 from homing.web.routes import OPERATIONS
 
 
@@ -40,7 +40,7 @@ def ids() -> Callable[[], str]:
 
 def read(call: p.Call[Any], status: int, document: Any, **headers: str) -> Any:
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return p.read_answer(call, Answer(status, headers, body), maybe_done=False)
+    return p.read_response(call, Response(status, headers, body), maybe_done=False)
 
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
@@ -135,7 +135,7 @@ def test_a_receipt_says_whether_the_id_was_published_before() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"events": [{}]}', b'{"events": []}', b"\xff"])
 def test_an_answer_that_is_not_homings_is_told_as_such(body: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         read(p.publish(Event(type="a", data=1), ids()), 202, body)
 
 
@@ -171,7 +171,7 @@ def test_a_refusal_is_an_error_with_its_problem_document(status: int, kind: type
 
 
 def test_a_refusal_by_somebody_else_has_its_status_and_says_so() -> None:
-    with pytest.raises(Unavailable, match="not Homing") as caught:
+    with pytest.raises(Unavailable, match="not from Homing") as caught:
         read(p.delivery("X"), 502, b"<h1>Bad Gateway</h1>")
     assert caught.value.code == ""
 
@@ -187,10 +187,10 @@ def test_retry_after_is_read_in_seconds(text: str, seconds: float | None) -> Non
 
 def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_left() -> None:
     call = p.delete_subscription("sub_1")
-    gone = Answer(404, {}, b"{}")
-    assert p.read_answer(call, gone, maybe_done=True) is None
+    gone = Response(404, {}, b"{}")
+    assert p.read_response(call, gone, maybe_done=True) is None
     with pytest.raises(NotFound):
-        p.read_answer(call, gone, maybe_done=False)
+        p.read_response(call, gone, maybe_done=False)
 
 
 def test_ids_are_one_part_of_a_path_and_conditions_are_quoted() -> None:
@@ -209,8 +209,8 @@ def test_one_type_may_be_given_as_a_text() -> None:
 
 def test_what_makes_something_new_is_not_sent_twice() -> None:
     for call in (p.subscribe("u", [], {}), p.replay_delivery("d"), p.start_replay({})):
-        assert call.again is Again.UNSENT
-    assert p.count_replay({}).again is Again.ALWAYS
+        assert call.retry is RetryRule.UNSENT
+    assert p.count_replay({}).retry is RetryRule.ALWAYS
 
 
 def test_a_new_subscription_does_not_show_its_secret_by_accident() -> None:

@@ -16,7 +16,7 @@ from client.both import Make, both, listed, raised
 from client.scripted import ACCEPTED, CLOSE, HANG, answer, relay, scripted
 from homing.client import (
     AsyncHoming,
-    BadAnswer,
+    BadResponse,
     Homing,
     Refused,
     TimedOut,
@@ -89,7 +89,7 @@ async def test_a_deletion_whose_first_answer_was_lost_is_done(make: Make) -> Non
 @both
 async def test_what_is_not_homing_is_not_asked_again(make: Make) -> None:
     with scripted(b"SSH-2.0-OpenSSH\r\n\r\n") as server:
-        assert isinstance(await raised(make(server.url).publish("a", 1)), BadAnswer)
+        assert isinstance(await raised(make(server.url).publish("a", 1)), BadResponse)
     with scripted(answer(302, location="/login")) as server:
         assert isinstance(await raised(make(server.url).publish("a", 1)), Refused)
     assert len(server.asked) == 1

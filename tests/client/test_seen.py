@@ -64,15 +64,15 @@ def test_ids_are_forgotten_after_their_time() -> None:
 
 
 def test_the_oldest_go_first_when_there_are_too_many() -> None:
-    seen = Seen(most=2)
+    seen = Seen(max_ids=2)
     for one in "abc":
         handle(seen, one)
     assert [one in seen for one in "abc"] == [False, True, True]
 
 
-@pytest.mark.parametrize("wrong", [{"keep_s": 0}, {"most": 0}])
+@pytest.mark.parametrize("wrong", [{"keep_s": 0}, {"max_ids": 0}])
 def test_it_keeps_at_least_one(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         Seen(**wrong)
 
 

@@ -61,7 +61,7 @@ def test_a_sqlalchemy_application_publishes_what_it_commits(home: House, postgre
                 inner.rollback()
             session.commit()
         engine.dispose()
-        assert "Published 2 rows; 0 were refused." in home.relay(postgres_app)
+        assert "Published 2 rows; 0 refused." in home.relay(postgres_app)
         assert "Published 0 rows" in home.relay(postgres_app)
     events = home.events()
     assert events[key] == events[nested] == "invoice.paid"
@@ -151,7 +151,7 @@ def test_a_django_application_publishes_what_it_commits(
     first, second, refused = ran.stdout.split()
     assert refused in {"DataError", "IntegrityError", "InternalError"}
     before = len(list(home.client.events(tenant="acme")))
-    assert "Published 2 rows; 0 were refused." in home.relay(app)
+    assert "Published 2 rows; 0 refused." in home.relay(app)
     with application(app) as one:
         assert one.rows() == []
     events = {event.id for event in home.client.events(tenant="acme")}

@@ -38,7 +38,7 @@ def test_a_server_relays_by_itself(app: str, tmp_path: Path) -> None:
         ((key, _, _, reason),) = one.rows()
         assert (key, "another content" in reason) == ("mine", True)
         shown = home.terminal.well("outbox", "status")
-        assert "Nothing waits." in shown.out
+        assert "No rows are waiting." in shown.out
         assert "another content" in shown.out
         document = home.terminal.well("outbox", "status", "--json").document
         assert document["outbox"]["refused"] == 1
@@ -96,6 +96,9 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         assert (done.code, told in done.err) == (code, True), done.err
     installed = terminal.well("outbox", "install", "--database", "sqlite:app.db")
     assert "INSERT INTO homing_outbox" in installed.out
-    assert "Nothing waits" in terminal.well("outbox", "status", "--database", "sqlite:app.db").out
+    assert (
+        "No rows are waiting."
+        in terminal.well("outbox", "status", "--database", "sqlite:app.db").out
+    )
     bad = terminal.run("serve", "--outbox-url", "mysql://secret@x")
     assert (bad.code, "secret" in bad.err) == (2, False)

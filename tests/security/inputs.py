@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from homing.client import verify
-from homing.client.errors import BadAnswer, HomingClientError
-from homing.client.http1 import AnswerReader as ClientReader
+from homing.client.errors import BadResponse, HomingClientError
+from homing.client.http1 import ResponseReader as ClientReader
 from homing.errors import HomingError
 from homing.model import SPEC, Format, Subscription, read_id
 from homing.net.response import ResponseReader
@@ -68,7 +68,7 @@ class Input(NamedTuple):
         given = self.make(size)
 
         def run() -> None:
-            with contextlib.suppress(HomingError, HomingClientError, BadAnswer, EOFError):
+            with contextlib.suppress(HomingError, HomingClientError, BadResponse, EOFError):
                 self.read(given)
 
         return run

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from homing.cli.checks import Verdict
-from homing.cli.checks_here import check_here
+from homing.cli.doctor_checks import CheckStatus, check_machine
 from homing.errors import BadSetting
 from homing.policy.seal_keys import key_id
 from homing.server.database import open_stores
@@ -87,20 +86,20 @@ async def test_a_database_with_other_keys_stops_the_start(tmp_path: Path) -> Non
 def test_the_doctor_looks_at_the_key(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "data")
 
-    def verdict() -> Verdict:
-        (check,) = [one for one in check_here(settings) if one.name == "seal"]
-        return check.verdict
+    def status() -> CheckStatus:
+        (check,) = [one for one in check_machine(settings) if one.name == "encryption"]
+        return check.status
 
-    assert verdict() is Verdict.UNKNOWN
+    assert status() is CheckStatus.UNKNOWN
     sealer_of(settings)
-    assert verdict() is Verdict.WELL
+    assert status() is CheckStatus.OK
     file = tmp_path / "data" / ENCRYPTION_KEY_FILE
     file.chmod(0o640)
-    assert verdict() is Verdict.WRONG
+    assert status() is CheckStatus.ERROR
     file.chmod(0o600)
     file.write_text("?")
-    assert verdict() is Verdict.WRONG
+    assert status() is CheckStatus.ERROR
     file.unlink()
     (tmp_path / "data" / "homing.db").touch()
-    (check,) = [one for one in check_here(settings) if one.name == "seal"]
-    assert check.verdict is Verdict.LOOK
+    (check,) = [one for one in check_machine(settings) if one.name == "encryption"]
+    assert check.status is CheckStatus.WARNING

@@ -37,18 +37,19 @@ def test_a_module_opens_with_a_sentence_and_has_a_name_of_its_own(path: Path) ->
         ),
         (
             r"\btime\.(time|monotonic|perf_counter)(_ns)?\b|datetime\.(now|utcnow)\(",
-            "net/clock.py client/pace.py",
-            "only net/clock reads time, and client/pace for the client",
+            "net/clock.py client/time_and_random.py",
+            "only net/clock reads time, and client/time_and_random for the client",
         ),
         (
             r"\b(SELECT|DELETE)\b[^\n]*\bFROM\b|\bINSERT INTO\b|\bUPDATE \w+ SET\b",
-            "store/ client/outbox_drivers.py",
-            "only store holds SQL, and client/outbox_drivers for callers' databases",
+            "store/ client/outbox.py",
+            "only store holds SQL, and client/outbox for callers' databases",
         ),
         (
             r"\bimport random\b|\brandom\.\w|\bsecrets\.(token|rand|choice)",
             "engine/operate.py engine/keys.py store/postgres.py store/sealed.py cli/"
-            " server/admin_key.py server/encryption_key.py server/wiring.py client/pace.py",
+            " server/admin_key.py server/encryption_key.py server/wiring.py"
+            " client/time_and_random.py",
             "chance is an argument",
         ),
     ],

@@ -1,4 +1,4 @@
-"""``homing backup`` and ``homing restore``: the SQLite database as one verified file."""
+"""``homing backup`` and ``homing restore``: copy the SQLite database to and from a file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homing.cli.output import clock_ms, console, plain, say_json, span
-from homing.cli.trouble import Usage
+from homing.cli.errors import Usage
+from homing.cli.output import byte_size, clock_ms, console, plain, print_json, span
 from homing.errors import DataInUse
 from homing.server.settings import ENCRYPTION_KEY_FILE, Settings, load_settings
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from homing.store.backup import Copied, Progress
 
 POSTGRES = (
-    "This installation is on PostgreSQL, where the tools of the database do it, online and better: "
-    "pg_dump --format=custom --file=homing.dump DATABASE_URL, and pg_restore for the way back."
+    "This installation is on PostgreSQL: back it up with PostgreSQL's own tools, "
+    "pg_dump --format=custom --file=homing.dump DATABASE_URL, and restore it with pg_restore."
 )
 
 
 def run_backup(file: Path, *, config: str | None, data: str | None, json: bool) -> None:
-    """Refuses to overwrite; leaves nothing where it fails."""
+    """Never overwrites a file; a failed backup leaves none."""
     from homing.store.backup import copy_database
 
     settings = _settings(config, data)
@@ -30,22 +30,25 @@ def run_backup(file: Path, *, config: str | None, data: str | None, json: bool) 
     if not source.exists():
         raise Usage(f"There is no database at {source}: name the data directory with --data.")
     if file.exists():
-        raise Usage(f"{file} is already there: a backup overwrites nothing.")
+        raise Usage(f"{file} already exists: a backup overwrites nothing.")
     if not file.absolute().parent.is_dir():
-        raise Usage(f"The directory {file.absolute().parent} is not there.")
+        raise Usage(f"The directory {file.absolute().parent} does not exist.")
     began = clock_ms()
-    copied = _with_bar("copying", lambda progress: copy_database(source, file, progress), json)
-    _say("Backed up", source, copied, took_ms=clock_ms() - began, json=json)
+    copied = _with_progress_bar(
+        "copying", lambda progress: copy_database(source, file, progress), json
+    )
+    _print("Backed up", source, copied, took_ms=clock_ms() - began, json=json)
     if not json:
         console().print(
-            "The keys are not in it. Keep secret.key apart: without it no token, secret or header "
-            "can be read. Keep admin.key, too, or let a new one be made.",
+            "The backup does not contain the keys. Back up secret.key separately: without it no "
+            "token, secret or header can be read. Back up admin.key, too, or let the server make "
+            "a new one.",
             style="dim",
         )
 
 
 def run_restore(file: Path, *, config: str | None, data: str | None, json: bool) -> None:
-    """Refuses to overwrite, and while a server holds the data."""
+    """Never overwrites a database, and needs the server to be stopped."""
     from homing.store.backup import copy_database, look_into
 
     settings = _settings(config, data)
@@ -53,38 +56,39 @@ def run_restore(file: Path, *, config: str | None, data: str | None, json: bool)
     if not file.is_file():
         raise Usage(f"There is no file {file}.")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _free(target):
-        there = [name for name in (target, Path(f"{target}-wal")) if name.exists()]
-        if there:
+    with _locked(target):
+        existing = [name for name in (target, Path(f"{target}-wal")) if name.exists()]
+        if existing:
             raise Usage(
-                f"{there[0]} is already there: a restore overwrites nothing. Move it away, or "
+                f"{existing[0]} already exists: a restore overwrites nothing. Move it away, or "
                 "restore into an empty directory with --data."
             )
         look_into(file)
         began = clock_ms()
-        copied = _with_bar(
+        copied = _with_progress_bar(
             "restoring", lambda progress: copy_database(file, target, progress), json
         )
-    _say("Restored", file, copied, took_ms=clock_ms() - began, json=json)
+    _print("Restored", file, copied, took_ms=clock_ms() - began, json=json)
     if (
         not json
         and not settings.security.secret_key
         and not (target.parent / ENCRYPTION_KEY_FILE).exists()
     ):
         console().print(
-            f"Put {ENCRYPTION_KEY_FILE} beside it before you start a server.", style="dim"
+            f"Copy {ENCRYPTION_KEY_FILE} into the same directory before you start a server.",
+            style="dim",
         )
 
 
 @contextlib.contextmanager
-def _free(database: Path) -> Iterator[None]:
+def _locked(database: Path) -> Iterator[None]:
     from homing.store.backup import unheld
 
     try:
         with unheld(database):
             yield
     except DataInUse as error:
-        raise Usage(f"A server is at work on {database.parent}: stop it first. {error}") from None
+        raise Usage(f"A server is using {database.parent}: stop it first. {error}") from None
 
 
 def _settings(config: str | None, data: str | None) -> Settings:
@@ -98,7 +102,7 @@ def _database(settings: Settings) -> Path:
     return settings.database.file
 
 
-def _with_bar(name: str, work: Callable[[Progress], Copied], quiet: bool) -> Copied:
+def _with_progress_bar(name: str, work: Callable[[Progress], Copied], quiet: bool) -> Copied:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bar
 
@@ -109,23 +113,15 @@ def _with_bar(name: str, work: Callable[[Progress], Copied], quiet: bool) -> Cop
         return work(lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _say(verb: str, source: Path, copied: Copied, *, took_ms: int, json: bool) -> None:
+def _print(verb: str, source: Path, copied: Copied, *, took_ms: int, json: bool) -> None:
     if json:
-        say_json(copied)
+        print_json(copied)
         return
     rows = copied.rows
     console().print(
-        f"{verb} {plain(source)} to {plain(copied.file)}: {size(copied.size_bytes)} in "
-        f"{span(took_ms)}.\nVerified: every page is whole, and it holds {rows['event']:,} events, "
+        f"{verb} {plain(source)} to {plain(copied.file)}: {byte_size(copied.size_bytes)} in "
+        f"{span(took_ms)}.\nVerified: every page is intact; it contains {rows['event']:,} events, "
         f"{rows['pending']:,} pending and {rows['history']:,} finished deliveries, "
         f"{rows['attempt']:,} attempts, {rows['subscription']:,} subscriptions.",
         soft_wrap=True,
     )
-
-
-def size(count: int) -> str:
-    """``640 bytes``, ``12.3 MB``."""
-    for limit, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count} bytes"

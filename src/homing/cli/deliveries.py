@@ -1,32 +1,35 @@
-"""``homing deliveries``: where each one is, why, and what happens next."""
+"""``homing deliveries``: list deliveries; show or cancel one."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.endpoints import endpoint_id
-from homing.cli.output import (
-    ago,
-    clock_ms,
-    console,
-    dim,
-    facts,
-    nothing,
-    plain,
-    row,
-    say_json,
-    table,
-    word,
+from homing.cli.arguments import (
+    DeliveryArgument,
+    EndpointFlag,
+    EventFlag,
+    LimitFlag,
+    ReasonFlag,
+    SinceFlag,
+    StatusFlag,
+    SubscriptionFlag,
+    TenantFlag,
+    TypeFlag,
+    UntilFlag,
+    UrlFlag,
+    given,
 )
-from homing.cli.subscriptions import LimitFlag
-from homing.cli.trouble import Failed
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
+from homing.cli.endpoints import endpoint_id
+from homing.cli.errors import Failed
+from homing.cli.output import add_row, ago, coloured, dim, fields, plain, table
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
     from rich.text import Text
 
     from homing.client import Attempt, AttemptLine, Delivery, DeliveryDetail, Homing
@@ -35,51 +38,12 @@ if TYPE_CHECKING:
 app = typer.Typer(name="deliveries", rich_markup_mode=None)
 
 
-class StatusWord(StrEnum):
-    """Of a delivery."""
-
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    DROPPED = "dropped"
-    CANCELLED = "cancelled"
-
-
-DeliveryArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DELIVERY", help="Its id, like dlv_01k9x3w8z4g00, or that of its event."
-    ),
-]
-StatusFlag = Annotated[StatusWord | None, typer.Option(help="Only in this status.")]
-EndpointFlag = Annotated[str | None, typer.Option(help="Only to this endpoint: ep_…, or its URL.")]
-SubscriptionFlag = Annotated[str | None, typer.Option(help="Only of this subscription (sub_…).")]
-TypeFlag = Annotated[str | None, typer.Option("--type", help="Only of events of this type.")]
-SinceFlag = Annotated[
-    str | None, typer.Option(help="Accepted since: RFC 3339, or back from now like 2h.")
-]
-
-
-UntilFlag = Annotated[str | None, typer.Option(help="Accepted before; like --since.")]
-EventFlag = Annotated[str | None, typer.Option(help="Only of this event.")]
-UrlFlag = Annotated[str | None, typer.Option(help="Only to URLs that hold this text.")]
-
-
-class ReasonWord(StrEnum):
-    """Why a delivery was dropped or cancelled."""
-
-    EXHAUSTED = "exhausted"
-    EXPIRED = "expired"
-    BY_PERSON = "by_person"
-    SUBSCRIPTION_DELETED = "subscription_deleted"
-
-
-ReasonFlag = Annotated[ReasonWord | None, typer.Option(help="Only with this reason.")]
-
-
 @app.callback(invoke_without_command=True)
+@remote_command
 def deliveries(
     context: typer.Context,
     *,
+    remote: Remote,
     status: StatusFlag = None,
     reason: ReasonFlag = None,
     endpoint: EndpointFlag = None,
@@ -90,13 +54,10 @@ def deliveries(
     since: SinceFlag = None,
     until: UntilFlag = None,
     expiring_within: Annotated[
-        str | None, typer.Option(help="Pending ones whose window ends within, like 6h.")
+        str | None, typer.Option(help="Pending ones whose retry window ends within, like 6h.")
     ] = None,
     tenant: TenantFlag = None,
     limit: LimitFlag = 50,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
     """List deliveries, pending and finished, newest first; or show or cancel one."""
     if context.invoked_subcommand is not None:
@@ -113,141 +74,120 @@ def deliveries(
         expiring_within=expiring_within,
         tenant=tenant,
     )
-    with connect(server, key) as client:
+
+    def fetch(client: Homing) -> Iterator[Delivery]:
         if endpoint is not None:
             where["endpoint"] = endpoint_id(client, endpoint, tenant)
-        found = list(islice(client.deliveries(**where), limit + 1))
-    if json:
-        for one in found[:limit]:
-            say_json(one)
-        return
-    if not found:
-        nothing("There are no such deliveries.")
-        return
-    _list(found[:limit])
-    if len(found) > limit:
-        nothing(f"… and more: --limit shows more than {limit}.")
+        return client.deliveries(**where)
+
+    remote.list_items(
+        fetch,
+        limit=limit,
+        columns=("id", "status", "accepted", "attempts", "next", "type", "url"),
+        right=("attempts",),
+        row=_row,
+        empty="There are no such deliveries.",
+    )
+
+
+def _row(one: Delivery) -> tuple[object, ...]:
+    return (
+        one.id,
+        _status(one),
+        dim(ago(one.accepted_at)),
+        one.attempts_made,
+        ago(one.due_at) if one.due_at else dim(one.reason or ""),
+        one.type,
+        one.url,
+    )
 
 
 @app.command()
-def show(
-    delivery: DeliveryArgument,
-    *,
-    tenant: TenantFlag = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
-) -> None:
-    """Show one: its attempts, the retries ahead, and why it is where it is."""
-    with connect(server, key) as client:
-        found = client.delivery(delivery_id(client, delivery, tenant))
-    detail(found, json=json)
+@remote_command
+def show(delivery: DeliveryArgument, *, remote: Remote, tenant: TenantFlag = None) -> None:
+    """Show one: its attempts, the retries ahead, and an explanation of its status."""
+    remote.show(
+        lambda client: client.delivery(delivery_id(client, delivery, tenant)), view_delivery
+    )
 
 
 @app.command()
-def cancel(
-    delivery: DeliveryArgument,
-    *,
-    tenant: TenantFlag = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
-) -> None:
+@remote_command
+def cancel(delivery: DeliveryArgument, *, remote: Remote, tenant: TenantFlag = None) -> None:
     """Cancel a pending delivery."""
-    with connect(server, key) as client:
-        found = client.cancel_delivery(delivery_id(client, delivery, tenant))
-    detail(found, json=json)
+    remote.show(
+        lambda client: client.cancel_delivery(delivery_id(client, delivery, tenant)), view_delivery
+    )
 
 
 def delivery_id(client: Homing, text: str, tenant: str | None) -> str:
-    """The only delivery of an event; an id of a delivery is taken as it is."""
+    """The id of an event's only delivery; a delivery's id is returned as it is."""
     if text.startswith("dlv_"):
         return text
-    made = client.event(text, tenant=tenant).deliveries
-    if len(made) == 1:
-        return made[0].id
-    if not made:
-        raise Failed(f"The event {plain(text)} has no deliveries: no subscription wanted it.")
+    found = client.event(text, tenant=tenant).deliveries
+    if len(found) == 1:
+        return found[0].id
+    if not found:
+        raise Failed(f"The event {plain(text)} has no deliveries: no subscription matched it.")
     raise Failed(
         f"The event {plain(text)} has several deliveries: "
         f"`homing deliveries --event {plain(text)}` lists them."
     )
 
 
-# --- showing --------------------------------------------------------------------------------
+# --- printing -------------------------------------------------------------------------------
 
 
-def status_word(one: Delivery) -> Text:
-    """In its colour; pending and never attempted is nothing to look at yet."""
-    text = word(one.status)
+def _status(one: Delivery) -> Text:
+    """In its colour; a pending delivery without attempts needs no colour yet."""
+    text = coloured(one.status)
     if one.status == "pending" and not one.attempts_made:
         text.style = ""
     return text
 
 
-def answer_word(attempt: Attempt | AttemptLine) -> Text:
+def response_text(attempt: Attempt | AttemptLine) -> Text:
     """The status code, or why there was none, in the colour of the outcome."""
-    text = word(attempt.outcome)
-    text.plain = plain(attempt.code if attempt.code is not None else attempt.failure or "–")
-    return text
+    code = attempt.code if attempt.code is not None else attempt.failure or "–"
+    return coloured(attempt.outcome, text=code)
 
 
-def _list(found: list[Delivery]) -> None:
-    now = clock_ms()
-    made = table("id", "status", "accepted", "attempts", "next", "type", "url", right=("attempts",))
-    for one in found:
-        row(
-            made,
-            one.id,
-            status_word(one),
-            dim(ago(one.accepted_at, now=now)),
-            one.attempts_made,
-            ago(one.due_at, now=now) if one.due_at else dim(one.reason or ""),
-            one.type,
-            one.url,
-        )
-    console().print(made)
-
-
-def detail(one: DeliveryDetail, *, json: bool) -> None:
-    """One delivery, whole."""
-    if json:
-        say_json(one)
-        return
-    out, now = console(), clock_ms()
+def view_delivery(out: Console, one: DeliveryDetail) -> None:
     out.print(plain(one.explanation), style="bold", soft_wrap=True)
     out.print(
-        facts(
+        fields(
             (
                 ("id", one.id),
-                ("status", status_word(one)),
+                ("status", _status(one)),
                 ("event", f"{one.event} ({one.type})"),
                 ("url", one.url),
                 ("endpoint", one.endpoint),
                 ("subscription", one.subscription),
                 ("webhook-id", one.webhook_id if one.webhook_id != one.id else None),
                 ("tenant", one.tenant),
-                ("accepted", ago(one.accepted_at, now=now)),
-                ("finished", ago(one.finished_at, now=now)),
+                ("accepted", ago(one.accepted_at)),
+                ("finished", ago(one.finished_at)),
             )
         )
     )
     if one.attempts:
-        made = table("#", "when", "lane", "answer", "took", "decided", "", right=("#", "took"))
+        attempts = table(
+            "#", "when", "lane", "response", "took", "decided", "", right=("#", "took")
+        )
         for attempt in one.attempts:
-            row(
-                made,
+            add_row(
+                attempts,
                 attempt.number,
-                dim(ago(attempt.started_at, now=now)),
+                dim(ago(attempt.started_at)),
                 attempt.lane,
-                answer_word(attempt),
+                response_text(attempt),
                 f"{attempt.phases.total_us / 1000:.0f} ms",
-                word(attempt.decided),
+                coloured(attempt.decided),
                 dim(attempt.detail),
             )
         out.print()
-        out.print(made)
+        out.print(attempts)
     if one.schedule:
-        ahead = ", ".join(f"{step.n} {ago(step.due_at, now=now)}" for step in one.schedule)
+        ahead = ", ".join(f"{step.n} {ago(step.due_at)}" for step in one.schedule)
         out.print()
         out.print(f"Retries ahead: {ahead}.", style="dim", soft_wrap=True)

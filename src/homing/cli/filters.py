@@ -1,4 +1,4 @@
-"""``homing filters``: try them, change a subscription's, and see why an event did not match."""
+"""``homing filters``: try filters, set those of a subscription, see why an event did not match."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from homing.cli.output import console, nothing, plain, row, say_json, table
-from homing.cli.trouble import Usage
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
+from homing.cli.arguments import AnyFlag, SubscriptionArgument, TenantFlag, given
+from homing.cli.errors import Usage
+from homing.cli.output import counted, note, plain, print_list
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
-    from homing.client.filters import TryOn
+    from rich.console import Console
+
+    from homing.client import FilterResult, Subscription
+    from homing.client.values import FilterInput
 
 app = typer.Typer(name="filters", no_args_is_help=True, rich_markup_mode=None)
 
+FILTER_EXAMPLE = 'JSON, like \'{"field": "data.amount", "op": "gt", "value": 100}\''
 FilterArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILTER]...",
-        help='JSON, like \'{"field": "data.amount", "op": "gt", "value": 100}\'.',
-    ),
+    list[str] | None, typer.Argument(metavar="[FILTER]...", help=f"{FILTER_EXAMPLE}.")
 ]
-AnyFlag = Annotated[bool, typer.Option("--any", help="One filter is enough (OR); default: all.")]
 
 
 def read_filters(texts: list[str]) -> list[dict[str, Any]]:
-    """Each text a filter, or a list of them; their values as they were written."""
+    """The filters in these texts, each a filter or a list of them; values stay as written."""
     found: list[dict[str, Any]] = []
     for text in texts:
         try:
@@ -40,93 +40,88 @@ def read_filters(texts: list[str]) -> list[dict[str, Any]]:
 
 
 @app.command(name="try", short_help="Try filters on data or an event.")
+@remote_command
 def try_filters(
     filters: FilterArgument = None,
     *,
-    data: Annotated[str | None, typer.Option(help="JSON, to try them on.")] = None,
-    event: Annotated[str | None, typer.Option(help="The id of an event to try them on.")] = None,
+    remote: Remote,
+    data: Annotated[str | None, typer.Option(help="Try them on this JSON.")] = None,
+    event: Annotated[str | None, typer.Option(help="Try them on the event with this id.")] = None,
     event_type: Annotated[
         str | None, typer.Option("--type", help="Try them on the newest event of this type.")
     ] = None,
     one_is_enough: AnyFlag = False,
-    tenant: Annotated[str | None, typer.Option(help="Whose event.")] = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
+    tenant: Annotated[str | None, typer.Option(help="The tenant of the event.")] = None,
 ) -> None:
-    """Try filters on data, an event, or else the newest event; says which condition decided."""
+    """Try filters on data, an event, or the newest event, and show which condition decided."""
     if data is not None:
         try:
             msgspec.json.decode(data, type=msgspec.Raw)
         except msgspec.DecodeError as error:
             raise Usage(f"--data is not JSON: {error}.") from None
-    on: TryOn = given(  # type: ignore[assignment]
+    on: FilterInput = given(  # type: ignore[assignment]
         data=None if data is None else msgspec.Raw(data.encode()),
         event=event,
         type=event_type,
         filter_connector="OR" if one_is_enough else None,
     )
-    with connect(server, key) as client:
-        tried = client.try_filters(read_filters(filters or []), tenant=tenant, **on)
-    if json:
-        say_json(tried)
-        return
-    out = console()
-    out.print(plain(tried.sentence), soft_wrap=True)
-    for one in tried.conditions:
+    wanted = read_filters(filters or [])
+    remote.show(lambda client: client.try_filters(wanted, tenant=tenant, **on), _view_result)
+
+
+def _view_result(out: Console, result: FilterResult) -> None:
+    out.print(plain(result.sentence), soft_wrap=True)
+    for one in result.conditions:
         mark = "✓" if one.holds else "✗"
         style = "" if one.decided else "dim"
         out.print(f"  {mark} {plain(one.sentence)}", style=style, soft_wrap=True)
 
 
-@app.command(name="set", short_help="Change a subscription's filters in place.")
+@app.command(name="set", short_help="Replace a subscription's filters.")
+@remote_command
 def set_filters(
-    subscription: Annotated[str, typer.Argument(help="Its id, like sub_01k9x3w8z4g00.")],
+    subscription: SubscriptionArgument,
     filters: FilterArgument = None,
     *,
+    remote: Remote,
     one_is_enough: AnyFlag = False,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """Replace a subscription's filters (with none: remove them); nothing is lost or doubled."""
-    with connect(server, key) as client:
-        changed = client.change_subscription(
-            subscription,
-            filters=read_filters(filters or []),
-            filter_connector="OR" if one_is_enough else "AND",
-        )
-    if json:
-        say_json(changed)
-        return
-    joined = f", joined by {changed.filter_connector}" if len(changed.filters) > 1 else ""
+    """Replace a subscription's filters, or remove them all; no event is lost or sent twice."""
+    wanted = read_filters(filters or [])
+    connector = "OR" if one_is_enough else "AND"
+    remote.show(
+        lambda client: client.change_subscription(
+            subscription, filters=wanted, filter_connector=connector
+        ),
+        _view_changed,
+    )
+
+
+def _view_changed(out: Console, changed: Subscription) -> None:
     count = len(changed.filters)
-    told = f"{count} filter{'' if count == 1 else 's'}{joined}" if count else "no filters"
-    console().print(f"{plain(changed.id)} has {told}.")
+    joined = f", joined by {changed.filter_connector}" if count > 1 else ""
+    out.print(
+        f"{plain(changed.id)} has {counted(count, 'filter') if count else 'no filters'}{joined}."
+    )
 
 
-@app.command(short_help="Why an event did not go to a subscription.")
+@app.command(short_help="Show why an event did not match.")
+@remote_command
 def why(
     event: Annotated[str, typer.Argument(help="The id of an event.")],
     *,
+    remote: Remote,
     tenant: TenantFlag = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """Why an event did not go to each of the other subscriptions of its tenant."""
-    with connect(server, key) as client:
+    """Show for each subscription that an event was not delivered to why it did not match."""
+    with remote.connect() as client:
         found = client.event(event, tenant=tenant)
-    if json:
-        for one in found.unmatched:
-            say_json(one)
-        return
-    if not found.unmatched:
-        nothing("There are no subscriptions that it did not go to.")
-        return
-    made = table("subscription", "url", "why not")
-    for one in found.unmatched:
-        row(made, one.subscription, one.url, one.reason)
-    console().print(made)
-    if found.unmatched_more:
-        nothing("… and older subscriptions, which are not looked at here.")
+    print_list(
+        found.unmatched,
+        columns=("subscription", "url", "why not"),
+        row=lambda one: (one.subscription, one.url, one.reason),
+        empty="The event matched every subscription of its tenant.",
+        json=remote.json,
+    )
+    if found.unmatched_more and not remote.json:
+        note("… and older subscriptions, which are not checked.")

@@ -1,22 +1,26 @@
-"""``homing keys``: make, list and revoke the keys of the API."""
+"""``homing keys``: create, list and revoke API keys."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.output import console, dim, facts, nothing, plain, row, say_json, table
-from homing.cli.subscriptions import LimitFlag
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect
+from homing.cli.arguments import LimitFlag, TenantFlag
+from homing.cli.output import dim, fields, plain
+from homing.cli.remote import Remote, remote_command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from homing.client import Key, NewKey
 
 app = typer.Typer(name="keys", rich_markup_mode=None)
 
 
-class RoleWord(StrEnum):
-    """What a key is for."""
+class Role(StrEnum):
+    """What a key allows."""
 
     ADMIN = "admin"
     PUBLISHER = "publisher"
@@ -25,45 +29,44 @@ class RoleWord(StrEnum):
 
 
 @app.callback(invoke_without_command=True)
+@remote_command
 def keys(
     context: typer.Context,
     *,
+    remote: Remote,
     tenant: TenantFlag = None,
     limit: LimitFlag = 50,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """List keys, newest first, revoked ones included."""
+    """List API keys, newest first, including revoked ones; or create or revoke one."""
     if context.invoked_subcommand is None:
-        list_keys(tenant=tenant, limit=limit, server=server, key=key, json=json)
+        _list(remote, tenant, limit)
 
 
 @app.command("create")
+@remote_command
 def create(
     name: Annotated[str, typer.Argument(help="What it is for.")],
-    role: Annotated[RoleWord, typer.Argument(help="admin, publisher, manager or viewer.")],
+    role: Annotated[Role, typer.Argument(help="admin, publisher, manager or viewer.")],
     *,
+    remote: Remote,
     tenant: Annotated[
-        str | None, typer.Option(help="Whose it is; default: default. An admin has none.")
+        str | None, typer.Option(help="Its tenant; default: default. An admin key has none.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="RFC 3339, or from now like 90d; default: never.")
+        str | None, typer.Option(help="RFC 3339, or a duration from now like 90d; default: never.")
     ] = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """Make a key; it is shown now and never again."""
-    with connect(server, key) as client:
-        made = client.create_key(name, role.value, tenant=tenant, expires=expires)
-    if json:
-        say_json(made)
-        return
-    out = console()
-    out.print(f"Made: {plain(made.id)}")
+    """Create an API key; it is shown now and never again."""
+    remote.show(
+        lambda client: client.create_key(name, role.value, tenant=tenant, expires=expires),
+        _view_created,
+    )
+
+
+def _view_created(out: Console, made: NewKey) -> None:
+    out.print(f"Created: {plain(made.id)}")
     out.print(
-        facts(
+        fields(
             (
                 ("name", made.name),
                 ("role", made.role),
@@ -77,53 +80,44 @@ def create(
 
 
 @app.command("list")
-def list_keys(
-    *,
-    tenant: TenantFlag = None,
-    limit: LimitFlag = 50,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
-) -> None:
-    """List keys, newest first, revoked ones included."""
-    with connect(server, key) as client:
-        found = list(islice(client.keys(tenant=tenant), limit + 1))
-    if json:
-        for one in found[:limit]:
-            say_json(one)
-        return
-    if not found:
-        nothing("There are no keys but the admin key. `homing keys create` makes one.")
-        return
-    made = table("id", "name", "role", "tenant", "last used", "expires", "revoked")
-    for one in found[:limit]:
-        row(
-            made,
-            one.id,
-            one.name,
-            one.role,
-            one.tenant or "all",
-            one.last_used_at or dim("never"),
-            one.expires_at or dim("never"),
-            one.revoked_at or dim("no"),
-        )
-    console().print(made)
-    if len(found) > limit:
-        nothing(f"… and more: --limit shows more than {limit}.")
+@remote_command
+def list_keys(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag = 50) -> None:
+    """List API keys, newest first, including revoked ones."""
+    _list(remote, tenant, limit)
+
+
+def _list(remote: Remote, tenant: str | None, limit: int) -> None:
+    remote.list_items(
+        lambda client: client.keys(tenant=tenant),
+        limit=limit,
+        columns=("id", "name", "role", "tenant", "last used", "expires", "revoked"),
+        row=_row,
+        empty="There are no keys besides the admin key. `homing keys create` creates one.",
+    )
+
+
+def _row(one: Key) -> tuple[object, ...]:
+    return (
+        one.id,
+        one.name,
+        one.role,
+        one.tenant or "all",
+        one.last_used_at or dim("never"),
+        one.expires_at or dim("never"),
+        one.revoked_at or dim("no"),
+    )
 
 
 @app.command("revoke")
+@remote_command
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, like key_01k9x3w8z4g00.")],
     *,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
+    remote: Remote,
 ) -> None:
-    """Revoke a key: it opens nothing any more."""
-    with connect(server, key) as client:
-        client.revoke_key(key_id)
-    if json:
-        say_json({"id": key_id, "revoked": True})
-    else:
-        console().print(f"Revoked {plain(key_id)}.")
+    """Revoke an API key: the server refuses it from now on."""
+    remote.do(
+        lambda client: client.revoke_key(key_id),
+        document={"id": key_id, "revoked": True},
+        sentence=f"Revoked {plain(key_id)}.",
+    )

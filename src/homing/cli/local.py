@@ -1,4 +1,4 @@
-"""Commands of this machine: the demo, the doctor, backup and restore."""
+"""Commands that run on this machine: their flags. Each imports its implementation when it runs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,110 @@ from typing import Annotated
 
 import typer
 
-from homing.cli.serve import ConfigFlag
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag
-
-DataFlag = Annotated[
-    str | None, typer.Option("--data", metavar="DIR", help="The data directory; default: as set.")
-]
+from homing.cli.arguments import (
+    ConfigFlag,
+    DatabaseFlag,
+    DataFlag,
+    JsonFlag,
+    KeyFlag,
+    OwnerFlag,
+    ServerFlag,
+    TypesArgument,
+    read_seconds,
+)
 
 
 def demo(
     *,
     speed: Annotated[
-        int, typer.Option(min=1_000, max=100_000, help="What all times are divided by.")
+        int, typer.Option(min=1_000, max=100_000, help="The divisor of all times.")
     ] = 5_000,
     json: JsonFlag = False,
 ) -> None:
-    """Show the whole life of a URL in two minutes: a server, three receivers and traffic."""
+    """Show all states of a URL in two minutes, with a server, three receivers and traffic."""
     from homing.cli.demo.run import run_demo
 
     run_demo(speed=speed, json=json)
+
+
+def listen(
+    types: TypesArgument = None,
+    *,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.")
+    ] = 0,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    url: Annotated[
+        str | None,
+        typer.Option(help="The URL to subscribe, if the server reaches it under another one."),
+    ] = None,
+    tenant: OwnerFlag = None,
+    fail: Annotated[
+        int | None,
+        typer.Option(min=300, max=599, help="Respond with this status, like 503, instead of 204."),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="The share of requests that --fail and --slow affect."),
+    ] = 1.0,
+    duration: Annotated[
+        str | None,
+        typer.Option("--for", help="How long --fail and --slow apply, like 2m; default: always."),
+    ] = None,
+    slow: Annotated[str | None, typer.Option(help="Respond after this time, like 3s.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many requests; default: at Ctrl-C.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Do not delete the subscription at the end.")
+    ] = False,
+    server: ServerFlag = None,
+    key: KeyFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Receive events here: subscribe, verify and show each request, unsubscribe at the end."""
+    from homing.cli.listener import Behaviour, Listener
+    from homing.cli.remote import find_server
+
+    behaviour = Behaviour(
+        fail=fail,
+        rate=rate,
+        for_s=None if duration is None else read_seconds(duration, "--for"),
+        slow_s=0.0 if slow is None else read_seconds(slow, "--slow"),
+    )
+    listener = Listener(find_server(server, key), behaviour, count=count, json=json)
+    listener.run(types=types or ["*"], host=host, port=port, url=url, tenant=tenant, keep=keep)
+
+
+def relay(
+    *,
+    database: DatabaseFlag = None,
+    config: ConfigFlag = None,
+    server: ServerFlag = None,
+    key: KeyFlag = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Serve /metrics on this port of 127.0.0.1."),
+    ] = None,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Stop when no row waits.")
+    ] = False,
+) -> None:
+    """Publish the rows that are committed to an application's outbox, until SIGTERM.
+
+    Any number of relays may run at once. A relay that is killed loses no row and publishes none
+    twice.
+    """
+    from homing.cli.relay import run_relay
+
+    run_relay(
+        database=database,
+        config=config,
+        server=server,
+        key=key,
+        metrics_port=metrics,
+        until_empty=until_empty,
+    )
 
 
 def doctor(
@@ -36,7 +121,7 @@ def doctor(
     key: KeyFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Look at settings, store, clock, disk, server and backlog: what is wrong, what to do."""
+    """Check settings, store, clock, disk, server and backlog; say what is wrong and what to do."""
     from homing.cli.doctor import run_doctor
 
     if not run_doctor(config=config, data=data, server=server, key=key, json=json):
@@ -44,35 +129,37 @@ def doctor(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes; it must not be there yet.")],
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
     *,
     config: ConfigFlag = None,
     data: DataFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Copy the SQLite database to a file, while the server runs or not, and verify the copy."""
+    """Copy the SQLite database to a file and verify the copy; the server may be running."""
     from homing.cli.backup import run_backup
 
     run_backup(file, config=config, data=data, json=json)
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file that `homing backup` has made.")],
+    file: Annotated[Path, typer.Argument(help="A file that `homing backup` has written.")],
     *,
     config: ConfigFlag = None,
     data: DataFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Put a backup into an empty data directory, verified; nothing is overwritten."""
+    """Copy a backup into an empty data directory and verify it; nothing is overwritten."""
     from homing.cli.backup import run_restore
 
     run_restore(file, config=config, data=data, json=json)
 
 
 def reference(
-    directory: Annotated[Path, typer.Argument(help="Where the pages go.")] = Path("docs/reference"),
+    directory: Annotated[Path, typer.Argument(help="The directory to write to.")] = Path(
+        "docs/reference"
+    ),
 ) -> None:
-    """Write the reference pages that are made from the code."""
+    """Write the reference pages that are generated from the code."""
     from homing.cli.reference import write_pages
 
     for path in write_pages(directory):

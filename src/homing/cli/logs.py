@@ -1,7 +1,7 @@
-"""Logging: one line per record on standard error, for people or as JSON, with nothing to break it.
+"""Logging: one line per record on standard error, for people or as JSON.
 
-Values come from outside (URLs, answers, event types), so control characters are escaped: a record
-can never forge a second line or steer a terminal.
+Values come from outside (URLs, responses, event types), so control characters are escaped: a value
+can neither fake a second record nor control the terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def configure_logs(*, level: str, form: str) -> None:
-    """Send our own records and those of the libraries to standard error."""
+    """Send the records of Homing and of the libraries to standard error."""
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,

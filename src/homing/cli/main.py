@@ -1,6 +1,6 @@
-"""The command line: all commands under one name, and what happens when one fails.
+"""The command line: all commands under one name, and the exit code of a failed one.
 
-A command imports what it needs when it runs, so that ``homing --help`` is there at once.
+A command imports what it needs when it runs, so that ``homing --help`` responds at once.
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ from homing.cli import (
     endpoints,
     filters,
     keys,
-    listen,
     local,
     move,
     outbox,
     publish,
-    relay,
     replay,
-    rotate,
     serve,
     simulate,
     subscriptions,
     tail,
 )
-from homing.cli.hide import hide_secrets
+from homing.cli.hide_secrets import hide_secrets
 
 app = typer.Typer(
     name="homing",
-    help="Brings every event to every matching URL, tried for 48 hours, never lost.",
+    help="Delivers every event to every matching URL, retries for 48 hours, loses nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -53,30 +50,30 @@ def root(
         typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Brings every event to every matching URL, tried for 48 hours, never lost."""
+    """Delivers every event to every matching URL, retries for 48 hours, loses nothing."""
 
 
-app.command(short_help="Serve the API and deliver.")(serve.serve)
-app.command(short_help="See the whole life of a URL in two minutes.")(local.demo)
-app.command(short_help="Receive events here, verified and shown.")(listen.listen)
+app.command(short_help="Serve the API and deliver events.")(serve.serve)
+app.command(short_help="See all states of a URL in two minutes.")(local.demo)
+app.command(short_help="Receive, verify and show events here.")(local.listen)
 app.command(short_help="Publish an event, or a file of them.")(publish.publish)
-app.command(short_help="Have events sent to a URL.")(subscriptions.subscribe)
+app.command(short_help="Send events to a URL.")(subscriptions.subscribe)
 app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
 app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
-app.add_typer(filters.app, short_help="Try, change, or see why not.")
-app.command(short_help="Sign with a new secret.")(rotate.rotate_secret)
+app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
+app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
-app.command(short_help="Send finished deliveries again.")(replay.replay)
-app.add_typer(keys.app, short_help="Make, list or revoke keys of the API.")
+app.command(short_help="Replay finished deliveries.")(replay.replay)
+app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")
-app.command(short_help="Publish what an outbox holds.")(relay.relay)
-app.command(short_help="Follow the attempts, live.")(tail.tail)
+app.command(short_help="Publish the rows of an outbox.")(local.relay)
+app.command(short_help="Follow attempts as they happen.")(tail.tail)
 app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
-app.command(short_help="What is wrong, and what to do.")(local.doctor)
-app.command(short_help="Copy the database, online.")(local.backup)
-app.command(short_help="Put a backup into place.")(local.restore)
-app.command(short_help="Carry all to another database.")(move.move)
+app.command(short_help="Find out what is wrong, and what to do.")(local.doctor)
+app.command(short_help="Copy the database while it is in use.")(local.backup)
+app.command(short_help="Restore the database from a backup.")(local.restore)
+app.command(short_help="Move everything to another database.")(move.move)
 app.command(hidden=True)(local.reference)
 
 
@@ -88,12 +85,12 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # Who was reading has gone; there is nobody to tell.
+        sys.stderr.close()  # Nobody reads the output any more.
         sys.exit(0)
     except Exception as error:
-        from homing.cli.trouble import exit_code
+        from homing.cli.errors import print_error
 
-        code = exit_code(error)
+        code = print_error(error)
         if code is None:
             raise
         sys.exit(code)

@@ -1,4 +1,4 @@
-"""``homing move``: a whole installation from one database to another."""
+"""``homing move``: move a whole installation from one database to another."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.output import console, plain, say_json
-from homing.cli.serve import ConfigFlag
-from homing.cli.trouble import Usage
-from homing.cli.where import JsonFlag
+from homing.cli.arguments import ConfigFlag, JsonFlag
+from homing.cli.errors import Usage
+from homing.cli.output import console, plain, print_json
 from homing.server.settings import DATABASE_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -33,42 +32,42 @@ def move(
     config: ConfigFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Carry a whole installation to another database, and verify it by counts and checksums.
+    """Move a whole installation to another database, and verify it by counts and checksums.
 
-    No server may be at work on either side. Interrupted, it goes on where it was when it is started
-    again; until it is finished no server starts on the target. The source stays as it is.
+    No server may use either database. An interrupted move continues where it stopped when it is
+    started again; until it is finished no server starts on the target. The source is not changed.
     """
     import asyncio
 
     settings = load_settings({}, config=config)
-    origin = source or f"sqlite:{settings.database.data}"
-    goal = target or settings.database.url
-    if not goal:
-        raise Usage("Where to? Give --to, or HOMING_DATABASE_URL.")
-    if origin == goal:
-        raise Usage("Both sides are the same database.")
-    moved = asyncio.run(_move(origin, goal, quiet=json))
+    from_address = source or f"sqlite:{settings.database.data}"
+    to_address = target or settings.database.url
+    if not to_address:
+        raise Usage("The target is missing: give --to, or set HOMING_DATABASE_URL.")
+    if from_address == to_address:
+        raise Usage("The source and the target are the same database.")
+    moved = asyncio.run(_move(from_address, to_address, quiet=json))
     if json:
-        say_json(moved)
+        print_json(moved)
         return
-    _say(moved, settings)
+    _print(moved, settings)
 
 
-async def _move(origin: str, goal: str, *, quiet: bool) -> Moved:
+async def _move(from_address: str, to_address: str, *, quiet: bool) -> Moved:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    from homing.store.move import move as carry
+    from homing.store.move import move as move_rows
 
-    source = await _opened(origin, must_exist=True)
+    source = await _open(from_address, must_exist=True)
     try:
-        target = await _opened(goal, must_exist=False)
+        target = await _open(to_address, must_exist=False)
         try:
             out = console(stderr=True)
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
             hidden = quiet or not out.is_terminal
             with Progress(*columns, console=out, disable=hidden, transient=True) as bar:
                 task = bar.add_task("moving", total=None)
-                return await carry(
+                return await move_rows(
                     source,
                     target,
                     lambda what, done, total: bar.update(
@@ -81,8 +80,8 @@ async def _move(origin: str, goal: str, *, quiet: bool) -> Moved:
         await source.close()
 
 
-async def _opened(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
-    """A database that nobody else is at work on; raises Usage or DataInUse."""
+async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
+    """A database that no server uses; raises Usage or DataInUse."""
     from homing.store.move_tables import at_work
     from homing.store.postgres import PostgresDb
     from homing.store.sqlite import SqliteDb
@@ -96,28 +95,28 @@ async def _opened(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return await SqliteDb.open(file, moving=not must_exist)
     if not address.startswith(("postgresql://", "postgres://")):
-        raise Usage(f"A database is given as {_FORMS}.")
+        raise Usage(f"A database must be given as {_FORMS}.")
     if found := await at_work(address):
         raise Usage(
-            f"At work on that PostgreSQL: {', '.join(found)}. Stop them first; one that was killed"
-            " is gone when its lease has ended."
+            f"These processes use that PostgreSQL: {', '.join(found)}. Stop them first; a killed"
+            " process disappears when its lease has ended."
         )
     return await PostgresDb.open(address, moving=not must_exist)
 
 
-def _say(moved: Moved, settings: Settings) -> None:
+def _print(moved: Moved, settings: Settings) -> None:
     rows = moved.rows
     out = console()
     out.print(
         f"Moved {sum(rows.values()):,} rows of {len(rows)} tables: {rows['event']:,} events, "
         f"{rows['pending']:,} pending and {rows['history']:,} finished deliveries, "
         f"{rows['attempt']:,} attempts, {rows['subscription']:,} subscriptions.\n"
-        "Verified: every row was read back from both sides; counts and checksums are the same.",
+        "Verified: every row was read back from both databases; counts and checksums are equal.",
         soft_wrap=True,
     )
     out.print(
         f"The admin key stays in {plain(settings.database.data)}. Never serve the old database "
-        "again: what is pending there would be sent twice.",
+        "again: its pending deliveries would be sent twice.",
         style="dim",
         soft_wrap=True,
     )

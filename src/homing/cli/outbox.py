@@ -1,4 +1,4 @@
-"""``homing outbox``: put the outbox into an application's database, and see how it is."""
+"""``homing outbox``: install the outbox in an application's database, show it, retry its rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from homing.cli.output import console, plain, say_json, span, table
-from homing.cli.serve import ConfigFlag
-from homing.cli.trouble import Usage
-from homing.cli.where import JsonFlag
+from homing.cli.arguments import ConfigFlag, DatabaseFlag, JsonFlag
+from homing.cli.errors import Usage
+from homing.cli.output import console, counted, print_json, print_list, span
 from homing.server.settings import load_settings
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SHOWN = 20
+REFUSED_SHOWN = 20
 
 app = typer.Typer(
     name="outbox",
@@ -26,16 +25,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-DatabaseFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        metavar="URL",
-        help="The application's database: postgresql://… or sqlite:PATH; default: outbox_url.",
-        show_default=False,
-    ),
-]
 
 
 @app.command()
@@ -47,23 +36,23 @@ def install(
         bool,
         typer.Option(
             "--notify/--no-notify",
-            help="Whether homing_publish() wakes the relay at once (PostgreSQL).",
+            help="Whether homing_publish() wakes the relay immediately (PostgreSQL).",
         ),
     ] = True,
     print_sql: Annotated[
         bool, typer.Option("--print-sql", help="Print the SQL instead, for your own migrations.")
     ] = False,
 ) -> None:
-    """Put the table homing_outbox and the function homing_publish into a database.
+    """Create the table homing_outbox and the function homing_publish in a database.
 
-    Doing it again changes nothing. With --notify every commit that publishes takes a lock of the
-    whole database for a moment, as NOTIFY does; --no-notify leaves the relay to its poll.
+    Running it again changes nothing. With --notify, every commit that publishes briefly takes a
+    lock on the whole database, as NOTIFY does; with --no-notify the relay finds rows by polling.
     """
     import asyncio
 
     from homing.store import outbox
 
-    address = wanted(database, config)
+    address = outbox_address(database, config)
     kind = outbox.outbox_kind(address)
     if print_sql:
         print(outbox.install_text(kind, notify=notify), end="")
@@ -72,11 +61,11 @@ def install(
         asyncio.run(outbox.install_postgres(address, notify=notify))
     else:
         outbox.install_sqlite(outbox.sqlite_path(address))
-    console().print("The outbox is installed. In a transaction of yours:", soft_wrap=True)
+    console().print("The outbox is installed. Publish in a transaction with:", soft_wrap=True)
     console().print(f"  {outbox.EXAMPLES[kind]}", soft_wrap=True)
     console().print(
-        "`homing relay`, or `homing serve` with the setting outbox_url, publishes what is "
-        "committed there.",
+        "`homing relay`, or `homing serve` with the setting outbox_url, publishes the committed "
+        "rows.",
         style="dim",
         soft_wrap=True,
     )
@@ -86,53 +75,57 @@ def install(
 def status(
     *, database: DatabaseFlag = None, config: ConfigFlag = None, json: JsonFlag = False
 ) -> None:
-    """How many rows wait, for how long, and which were refused and why."""
+    """Show how many rows wait and for how long, and which rows were refused and why."""
 
     async def ask(store: OutboxStore) -> tuple[OutboxLook, list[RefusedRow]]:
-        return await store.look(), await store.refused(limit=SHOWN)
+        return await store.look(), await store.refused(limit=REFUSED_SHOWN)
 
-    look, refused = _with_outbox(wanted(database, config), ask)
+    look, refused = _with_outbox(outbox_address(database, config), ask)
     if json:
-        say_json({"outbox": look, "refused": refused})
+        print_json({"outbox": look, "refused": refused})
         return
     out = console()
     if look.waiting:
-        out.print(f"{look.waiting:,} rows wait, the oldest for {span(look.oldest_ms)}.")
+        out.print(f"{counted(look.waiting, 'row')} waiting, the oldest for {span(look.oldest_ms)}.")
     else:
-        out.print("Nothing waits.")
+        out.print("No rows are waiting.")
     if not refused:
         return
-    out.print(f"{look.refused:,} rows were refused for good; the oldest:", style="red")
-    rows = table("EVENT", "TENANT", "TYPE", "REASON")
-    for row in refused:
-        rows.add_row(plain(row.id), plain(row.tenant), plain(row.type), plain(row.reason))
-    out.print(rows)
-    out.print("`homing outbox retry` lets them wait again.", style="dim")
+    out.print(f"{counted(look.refused, 'row')} refused permanently; the oldest:", style="red")
+    print_list(
+        refused,
+        columns=("event", "tenant", "type", "reason"),
+        row=lambda one: (one.id, one.tenant, one.type, one.reason),
+        empty="",
+        json=False,
+    )
+    out.print("`homing outbox retry` publishes them again.", style="dim")
 
 
 @app.command()
 def retry(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Of the events; default: all.")
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="The ids of the events; default: all."),
     ] = None,
     *,
     database: DatabaseFlag = None,
     config: ConfigFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Let refused rows wait again, once the cause is mended."""
-    count = _with_outbox(wanted(database, config), lambda store: store.retry(ids or None))
+    """Publish refused rows again, after the cause is repaired."""
+    count = _with_outbox(outbox_address(database, config), lambda store: store.retry(ids or None))
     if json:
-        say_json({"waiting_again": count})
+        print_json({"retried": count})
     else:
-        console().print(f"{count:,} rows wait again.")
+        console().print(f"{counted(count, 'row')} will be published again.")
 
 
-def wanted(database: str | None, config: str | None) -> str:
-    """The database that is named, or that the settings name; raises Usage."""
+def outbox_address(database: str | None, config: str | None) -> str:
+    """The address of the database, from the flag or from the settings; raises Usage."""
     address = database or load_settings({}, config=config).outbox.url
     if not address:
-        raise Usage("Which database? Give --database, or HOMING_OUTBOX_URL.")
+        raise Usage("The database is missing: give --database, or set HOMING_OUTBOX_URL.")
     return address
 
 

@@ -1,30 +1,32 @@
-"""How commands speak: tables for people, JSON for programs, colours that mean something.
+"""How commands print: tables for people, JSON for programs, times and sizes in one unit.
 
-Green is well, yellow waits, red needs somebody, dim is beside the point. Rich leaves colours out
-where output is no terminal or ``NO_COLOR`` is set. What comes from outside is shown as plain text:
-it can neither colour a line nor steer a terminal.
+Green is good, yellow waits, red needs attention, dim is secondary. Rich leaves colours out if the
+output is not a terminal or ``NO_COLOR`` is set. Text from outside is printed without its control
+characters, so that it cannot control the terminal.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from homing.cli.trouble import Failed
+from homing.cli.errors import Failed
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-WIDE = 220  # columns where there is no terminal: nothing is cut for a program or a file
+T = TypeVar("T")
+
+WIDTH = 220  # columns if the output is not a terminal: nothing is cut for a program or a file
 
 STYLES = {
     "enabled": "green",
@@ -44,15 +46,38 @@ STYLES = {
 }
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """One JSON document on one line."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 
+def print_list(
+    items: Iterable[T],
+    *,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    empty: str,
+    right: Sequence[str] = (),
+    json: bool,
+) -> None:
+    """The items as a table, or as lines of JSON; ``empty`` on standard error if there are none."""
+    items = list(items)
+    if json:
+        for one in items:
+            print_json(one)
+    elif not items:
+        note(empty)
+    else:
+        made = table(*columns, right=right)
+        for one in items:
+            add_row(made, *row(one))
+        console().print(made)
+
+
 @contextmanager
-def printing() -> Iterator[None]:
-    """What is printed within has arrived at its end; raises Failed where it cannot."""
+def checked_output() -> Iterator[None]:
+    """Flushes standard output at the end; raises Failed if it cannot be written."""
     try:
         yield
         sys.stdout.flush()
@@ -60,21 +85,26 @@ def printing() -> Iterator[None]:
         raise
     except OSError as error:
         with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # The rest shall not fail again.
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # The exit must not fail again.
         raise Failed(f"Standard output cannot be written: {error.strerror}.") from None
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or the pipe that stands for it."""
+    """Rich's console on standard output or standard error."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else WIDE
+    width = None if stream.isatty() else WIDTH
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
+def note(sentence: str) -> None:
+    """A remark on standard error, so that a pipe gets only data."""
+    console(stderr=True).print(sentence, style="dim")
+
+
 def plain(value: object) -> str:
-    """Text from outside, without what could steer a terminal."""
+    """Text with its control characters escaped."""
     text = "" if value is None else str(value)
     if text.isprintable():
         return text
@@ -83,11 +113,11 @@ def plain(value: object) -> str:
     )
 
 
-def word(value: str) -> Text:
-    """A house word in its colour."""
+def coloured(value: str, *, text: object = None) -> Text:
+    """A state, status or outcome in its colour; or another text in that colour."""
     from rich.text import Text
 
-    return Text(plain(value), style=STYLES.get(value, ""))
+    return Text(plain(value if text is None else text), style=STYLES.get(value, ""))
 
 
 def dim(value: object) -> Text:
@@ -97,7 +127,7 @@ def dim(value: object) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without lines, as terminals are used to."""
+    """An empty table without lines; ``right`` names the right-aligned columns."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0))
@@ -108,15 +138,15 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def row(made: Table, *cells: object) -> None:
-    """Add a row; text that is not Rich's own is shown as it is, without markup."""
+def add_row(made: Table, *cells: object) -> None:
+    """Add a row; a cell that is not Rich's own text is printed without markup."""
     from rich.text import Text
 
     made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in cells))
 
 
-def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Names and values, one under the other; what is empty is left out."""
+def fields(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Names and values, one pair per line; empty values are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -129,12 +159,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
     return made
 
 
-def nothing(sentence: str) -> None:
-    """An empty list is said, on standard error, so that a pipe stays empty."""
-    console(stderr=True).print(sentence, style="dim")
-
-
-# --- times ----------------------------------------------------------------------------------
+# --- times and sizes ------------------------------------------------------------------------
 
 
 def clock_ms() -> int:
@@ -144,20 +169,20 @@ def clock_ms() -> int:
 
 
 def read_ms(text: str) -> int:
-    """RFC 3339, as the API shows it, in milliseconds."""
+    """Milliseconds of an RFC 3339 time."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def ago(text: str | None, *, now: int) -> str:
-    """``12 s ago``, ``in 3 min``; empty where there is no time."""
+def ago(text: str | None, *, now: int | None = None) -> str:
+    """``12 s ago``, ``in 3 min``; empty if there is no time."""
     if text is None:
         return ""
-    ms = now - read_ms(text)
+    ms = (clock_ms() if now is None else now) - read_ms(text)
     return f"in {span(-ms)}" if ms < 0 else f"{span(ms)} ago"
 
 
 def span(ms: int) -> str:
-    """``640 ms``, ``5 s``, ``4 min``, ``3 h``, ``12 days``: one unit is enough at a glance."""
+    """A duration in one unit: ``640 ms``, ``5 s``, ``4 min``, ``3 h``, ``12 days``."""
     for limit, size, unit in (
         (1_000, 1, "ms"),
         (120_000, 1_000, "s"),
@@ -173,3 +198,17 @@ def time_of(ms: int) -> str:
     """``14:02:07.123`` UTC."""
     at = datetime.fromtimestamp(ms / 1000, UTC)
     return f"{at:%H:%M:%S}.{ms % 1000:03d}"
+
+
+def byte_size(count: int) -> str:
+    """``640 bytes``, ``12.3 MB``."""
+    for limit, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 row``, ``2 rows``, ``2 deliveries``."""
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

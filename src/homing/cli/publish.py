@@ -1,62 +1,61 @@
-"""``homing publish``: one event from the command line, or many from a file."""
+"""``homing publish``: publish one event from the command line, or many from a file."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from homing.cli.output import console, plain, say_json
-from homing.cli.trouble import Usage
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, connect
+from homing.cli.arguments import OwnerFlag
+from homing.cli.errors import Usage
+from homing.cli.output import console, counted, plain, print_json
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
-    from homing.client import Event, Homing, Receipt
+    from rich.console import Console
+
+    from homing.client import Event, Receipt
 
 
+@remote_command
 def publish(
     event_type: Annotated[
         str | None, typer.Argument(metavar="[TYPE]", help="Its type, like order.paid.")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Argument(help="JSON; @FILE reads a file, - standard input. Default: null."),
+        typer.Argument(help="JSON; @FILE reads a file, - reads standard input. Default: null."),
     ] = None,
     *,
+    remote: Remote,
     event_id: Annotated[
         str | None, typer.Option("--id", help="Idempotency key: the same id twice is one event.")
     ] = None,
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Whose event it is; default: default.")
-    ] = None,
+    tenant: OwnerFlag = None,
     time: Annotated[str | None, typer.Option("--time", help="RFC 3339; default: now.")] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", help="Many events, one JSON object per line; - is standard input."),
     ] = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """Publish an event, or a file of them; when it returns, they are on the server's disk."""
+    """Publish an event, or a file of them; at the end they are on the server's disk."""
     if (event_type is None) == (file is None):
         raise Usage("Give either a TYPE with its DATA, or --file with many events.")
     if file is not None:
         if event_id or tenant or time:
-            raise Usage("With --file each line says its own id, tenant and time.")
+            raise Usage("With --file each line has its own id, tenant and time.")
         events = _events(file)
-        with connect(server, key) as client:
-            _many(client, events, json=json)
+        _publish_file(remote, events)
         return
     assert event_type is not None
     content = _data(data)
-    with connect(server, key) as client:
-        receipt = client.publish(event_type, content, id=event_id, tenant=tenant, time=time)
-    _say(receipt, json=json)
+    remote.show(
+        lambda client: client.publish(event_type, content, id=event_id, tenant=tenant, time=time),
+        _view,
+    )
 
 
 def _data(text: str | None) -> msgspec.Raw:
@@ -91,56 +90,49 @@ def _events(name: str) -> list[Event]:
             continue
         try:
             raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-            events.append(msgspec.convert({**_plain(raw), "data": raw["data"]}, Event))
+            events.append(msgspec.convert({**_without_data(raw), "data": raw["data"]}, Event))
         except (msgspec.MsgspecError, KeyError) as error:
             reason = "it has no data" if isinstance(error, KeyError) else str(error)
             raise Usage(f"{name}, line {number} is not an event: {reason}.") from None
     if not events:
-        raise Usage(f"{name} holds no events.")
+        raise Usage(f"{name} contains no events.")
     return events
 
 
-def _plain(raw: dict[str, msgspec.Raw]) -> dict[str, object]:
+def _without_data(raw: dict[str, msgspec.Raw]) -> dict[str, object]:
     return {name: msgspec.json.decode(value) for name, value in raw.items() if name != "data"}
 
 
-def _many(client: Homing, events: list[Event], *, json: bool) -> None:
-    receipts: Iterator[Receipt] = client.publish_all(events)
-    if json:
-        for receipt in receipts:
-            say_json(receipt)
+def _publish_file(remote: Remote, events: list[Event]) -> None:
+    with remote.connect() as client:
+        receipts: list[Receipt] = []
+        for receipt in client.publish_all(events):
+            receipts.append(receipt)
+            if remote.json:
+                print_json(receipt)
+    if remote.json:
         return
-    made = list(receipts)
-    new = [receipt for receipt in made if not receipt.duplicate]
+    new = [receipt for receipt in receipts if not receipt.duplicate]
     total = sum(receipt.deliveries for receipt in new)
     out = console()
-    out.print(f"Published {_count(len(new), 'event')}: {_count(total, 'delivery')}.")
-    if len(new) < len(made):
-        repeated = _count(len(made) - len(new), "event")
+    out.print(f"Published {counted(len(new), 'event')}: {counted(total, 'delivery')}.")
+    if len(new) < len(receipts):
+        repeated = counted(len(receipts) - len(new), "event")
         out.print(f"Not sent again: {repeated} with an id that was published before.")
 
 
-def _count(number: int, noun: str) -> str:
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
-def _say(receipt: Receipt, *, json: bool) -> None:
-    if json:
-        say_json(receipt)
-        return
-    out = console()
+def _view(out: Console, receipt: Receipt) -> None:
     match receipt.deliveries:
         case 0:
-            where = "no subscription wants it"
+            where = "no subscription matches it"
         case 1:
             where = "it goes to 1 subscription"
         case count:
             where = f"it goes to {count:,} subscriptions"
     if receipt.duplicate:
-        said = f"{plain(receipt.id)} was published before: nothing new is sent."
+        sentence = f"{plain(receipt.id)} was published before: nothing new is sent."
     else:
-        said = f"Published {plain(receipt.id)}: {where}."
-    out.print(said, soft_wrap=True)
+        sentence = f"Published {plain(receipt.id)}: {where}."
+    out.print(sentence, soft_wrap=True)
     if receipt.deliveries:
         out.print(f"  homing deliveries --event {plain(receipt.id)}", style="dim", soft_wrap=True)

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from inspect import isclass
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import msgspec
 import typer
 
 from homing import errors as error_tree
-from homing.cli.reference_told import events_page, metrics_page
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag
+from homing.cli.arguments import JsonFlag, KeyFlag, ServerFlag
+from homing.engine.engine import Pulse
+from homing.engine.fleet_pulse import FleetPulse
+from homing.engine.notices import Notices
+from homing.engine.relay import RelayPulse
+from homing.engine.stage import Stage
 from homing.errors import HomingError
-from homing.policy.health import HealthRules
+from homing.model import Endpoint, Health, State
+from homing.policy.admission import EventDraft
+from homing.policy.health import Change, HalfWay, HealthRules
 from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
 from homing.policy.tables import HEALTH_RANGES, PolicyTable
 from homing.server.settings import ENV_CONFIG, settings_table
 from homing.web import problems
+from homing.web.fleet_metrics import fleet_metrics
+from homing.web.metrics import metric_families
 from homing.web.operation import Operation
+from homing.web.relay_metrics import relay_metrics
 from homing.web.routes import OPERATIONS
-from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.door import OPERATIONS as WORKFRONT_OPERATIONS
 
-_MADE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
+_NOTICE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
+_AT = 1_767_225_600_000  # 2026-01-01
+_MINUTE = 60_000
 
 
 def write_pages(directory: Path) -> Iterator[Path]:
-    """Write every page; their paths."""
+    """Write every page and yield its path."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         path = directory / name
@@ -41,7 +53,7 @@ def write_pages(directory: Path) -> Iterator[Path]:
 
 def settings_page() -> str:
     lines = [
-        _MADE,
+        _NOTICE,
         "# Settings",
         "",
         "Settings are read from `homing.toml` (or the file that `--config` or "
@@ -107,7 +119,7 @@ def _tenants() -> Iterator[str]:
 
 def api_page() -> str:
     lines = [
-        _MADE,
+        _NOTICE,
         "# API",
         "",
         "The API is JSON over HTTP. The server has the same description as OpenAPI 3.1 at "
@@ -132,7 +144,7 @@ def api_page() -> str:
         "field gets `400`. See [Develop a Workfront integration]"
         "(../howto/develop-a-workfront-integration.md).",
     ]
-    for operation in DOOR:
+    for operation in WORKFRONT_OPERATIONS:
         lines += ["", *_operation(operation)]
     return "\n".join(lines) + "\n"
 
@@ -181,7 +193,7 @@ def _fields(kind: type[msgspec.Struct]) -> str:
 
 def errors_page() -> str:
     lines = [
-        _MADE,
+        _NOTICE,
         "# Errors",
         "",
         "An error is a problem document (RFC 9457, `application/problem+json`) with `type`, "
@@ -212,6 +224,146 @@ def _tree(kind: type[HomingError]) -> Iterator[type[HomingError]]:
         yield from _tree(child)
 
 
+# --- system events --------------------------------------------------------------------------
+
+
+class _Recorder:
+    """Takes the place of the engine's ``Stage`` and keeps the events that are written."""
+
+    def __init__(self) -> None:
+        self.drafts: list[EventDraft] = []
+
+    def event(self, draft: EventDraft, **_: object) -> None:
+        self.drafts.append(draft)
+
+
+def events_page() -> str:
+    lines = [
+        _NOTICE,
+        "# Homing's own events",
+        "",
+        "Homing publishes these events in the tenant of the endpoint that they are about. "
+        "Subscribe to `homing.*` like to any other type. An event about an endpoint is never sent "
+        "to that endpoint, and is written in the same commit as the change that it reports. Times "
+        "(`at`, `since`) are Unix milliseconds.",
+    ]
+    for name, meaning, data in _notices():
+        lines += ["", f"## `{name}`", "", meaning, "", "```json"]
+        lines += [json.dumps(data, indent=2, ensure_ascii=False), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    recorder = _Recorder()
+    # The engine writes the examples, so they are what subscribers get.
+    notices = Notices(cast("Stage", recorder), lambda: _AT)
+    health = Health(state=State.ENABLED, since=_AT, enabled_since=_AT)
+    endpoint = Endpoint(
+        id=3_700_000_000_000_000_000,
+        bucket=0,
+        tenant="default",
+        url="https://receiver.example/hook",
+        created_at=_AT,
+        generation=0,
+        health=health,
+    )
+    rate = {"attempts": 101, "failures": 71, "limit_percent": 70}
+    alone = {
+        "consecutive_failures": 2_001,
+        "limit": 2_000,
+        "without_success_ms": 259_200_001,
+        "limit_ms": 259_200_000,
+    }
+    row = {"consecutive_failures": 1_000, "limit": 2_000}
+    disabled, frozen = State.DISABLED, State.FROZEN
+    for meaning, change in (
+        (
+            "A rule disabled the endpoint: from now on it gets one probe every 10 minutes. `rule` "
+            "is `failure_rate` or `consecutive_failures`; `numbers` are the counters and limits of "
+            "that rule.",
+            Change(State.ENABLED, disabled, "failure_rate", rate),
+        ),
+        (
+            "A rule (`no_success`, `hopeless`) or a person (`frozen_by_person`, named in `by`) "
+            "froze the endpoint: there are no attempts until a person enables it.",
+            Change(disabled, frozen, "no_success", alone),
+        ),
+        (
+            "The endpoint was enabled, by a successful probe (`success`) or by a person "
+            "(`enabled_by_person`, named in `by`).",
+            Change(disabled, State.ENABLED, "success", {"disabled_ms": 10 * _MINUTE}),
+        ),
+    ):
+        notices.changed(endpoint, change, by="", now=_AT)
+        yield _notice(recorder, meaning)
+    notices.warning(endpoint, HalfWay("consecutive_failures", row), now=_AT)
+    yield _notice(
+        recorder,
+        "Half of a rule's limit is reached. Published once, until the warning is withdrawn.",
+    )
+    notices.dropped(endpoint, count=12, since=_AT - _MINUTE, now=_AT)
+    yield _notice(
+        recorder,
+        "Deliveries to the endpoint were dropped. `count` is their number since the last such "
+        "event; there is at most one event a minute.",
+    )
+
+
+def _notice(recorder: _Recorder, meaning: str) -> tuple[str, str, dict[str, Any]]:
+    draft = recorder.drafts[-1]
+    return draft.type, meaning, json.loads(draft.data)
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    lines = [
+        _NOTICE,
+        "# Metrics",
+        "",
+        "`GET /metrics` returns the text format of Prometheus; it needs an API key. No label has a "
+        "URL, a tenant or an id. Each server process has its own metrics. Those of buckets and "
+        "heartbeats exist on PostgreSQL only, those of the outbox only where an outbox is relayed "
+        "(`homing relay --metrics PORT` serves only these). The usual `process_…` metrics are "
+        "there too.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    relay = relay_metrics(RelayPulse(), now=_AT)  # Only where an outbox is relayed.
+    fleet = fleet_metrics(FleetPulse())  # Only on PostgreSQL.
+    for family in (*metric_families(_pulse(), now=_AT), *fleet, *relay):
+        end = "_total" if family.type == "counter" else ""
+        labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
+        lines.append(
+            f"| `{family.name}{end}` | {family.type} | {', '.join(labels)} "
+            f"| {family.documentation} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _pulse() -> Pulse:
+    """One sample of every kind, so that every label occurs."""
+    one = {"one": 1}
+    return Pulse(
+        draining=False,
+        store_ok=True,
+        slots=one,
+        in_flight=one,
+        ready=one,
+        due_since=None,
+        unsettled=0,
+        endpoints=one,
+        published=0,
+        accepted=0,
+        finished=one,
+        attempts={("fresh", "delivered"): 1},
+        commits=one,
+        memory_bytes=0,
+    )
+
+
 # --- command line ---------------------------------------------------------------------------
 
 
@@ -224,7 +376,7 @@ def cli_page() -> str:
 
     root: Any = typer.main.get_command(app)
     lines = [
-        _MADE,
+        _NOTICE,
         "# Command line",
         "",
         "`homing COMMAND --help` prints the same. Commands that call a server take these options:",
@@ -314,6 +466,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
-    "events.md": lambda: events_page(_MADE),
-    "metrics.md": lambda: metrics_page(_MADE),
+    "events.md": events_page,
+    "metrics.md": metrics_page,
 }

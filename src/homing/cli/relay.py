@@ -1,48 +1,167 @@
-"""``homing relay``: what was committed into an outbox is published through the API."""
+"""``homing relay``: publishes the rows of an outbox through the API."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
 
-import typer
+import msgspec
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
-from homing.cli.outbox import DatabaseFlag, wanted
-from homing.cli.serve import ConfigFlag
-from homing.cli.where import KeyFlag, ServerFlag, find
+from homing.cli.errors import NoServer, Usage
+from homing.cli.logs import configure_logs
+from homing.cli.outbox import outbox_address
+from homing.cli.output import counted
+from homing.cli.remote import Target, find_server
+from homing.client import AsyncHoming, Event
+from homing.client.errors import (
+    Conflict,
+    HomingClientError,
+    Invalid,
+    NotAuthorized,
+    Refused,
+    TooLarge,
+)
+from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOptions, RowsRefused
+from homing.errors import FieldProblem, StoreUnavailable
+from homing.net.clock import SystemClock
+from homing.ports import OutboxRow, OutboxStore
 from homing.server.settings import load_settings
+from homing.server.shutdown import Shutdown
+from homing.store.outbox import open_outbox
+from homing.web.relay_metrics import relay_metrics
+
+RESPONSE_TIMEOUT_S = 10.0
+FORBIDDEN = 403
 
 
-def relay(
+def run_relay(
     *,
-    database: DatabaseFlag = None,
-    config: ConfigFlag = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    metrics: Annotated[
-        int | None,
-        typer.Option(min=1, max=65_535, help="Serve /metrics at this port of 127.0.0.1."),
-    ] = None,
-    until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="End when nothing waits, instead of staying.")
-    ] = False,
+    database: str | None,
+    config: str | None,
+    server: str | None,
+    key: str | None,
+    metrics_port: int | None,
+    until_empty: bool,
 ) -> None:
-    """Publish what is committed into an application's outbox, until SIGTERM.
-
-    Any number may run at once. Killed at any point it loses and doubles nothing.
-    """
+    """Relay until SIGTERM or SIGINT; a batch that is being published is finished in the grace."""
     settings = load_settings({}, config=config)
-    address = wanted(database, config)
-    where = find(server, key, settings)
-
-    from homing.cli.logs import configure_logs
-    from homing.cli.relaying import run_relay
-
+    address = outbox_address(database, config)
+    target = find_server(server, key, settings)
     configure_logs(level=settings.telemetry.log_level, form=settings.telemetry.log_format)
-    run_relay(
-        address,
-        where,
-        poll_ms=settings.outbox.poll_ms,
-        metrics_port=metrics,
-        until_empty=until_empty,
-        grace_ms=settings.delivery.grace_ms,
-    )
+    options = RelayOptions(poll_ms=settings.outbox.poll_ms)
+
+    async def run() -> None:
+        async with _relay(address, target, options) as (outbox, relay):
+            with contextlib.suppress(*(() if until_empty else (StoreUnavailable,))):
+                await outbox.look()  # A missing outbox is an error now; an outage may pass.
+            with _metrics_at(metrics_port, relay):
+                if until_empty:
+                    await _relay_all(relay)
+                else:
+                    await _relay_until_stopped(relay, target, settings.delivery.grace_ms)
+
+    asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _relay(
+    address: str, target: Target, options: RelayOptions
+) -> AsyncIterator[tuple[OutboxStore, Relay]]:
+    outbox = open_outbox(address)
+    try:
+        client = AsyncHoming(
+            target.url,
+            target.key,
+            timeout=RESPONSE_TIMEOUT_S,
+            attempt_timeout=RESPONSE_TIMEOUT_S,
+            retry=False,  # The relay repeats by itself, and holds no rows while it waits.
+        )
+    except ValueError as error:
+        raise Usage(f"--server {target.url}: {error}.") from None
+    publish = publish_through(client)
+    try:
+        yield (
+            outbox,
+            Relay(outbox, publish, clock=SystemClock(), chance=random.random, options=options),
+        )
+    finally:
+        await client.close()
+        await outbox.close()
+
+
+async def _relay_until_stopped(relay: Relay, target: Target, grace_ms: int) -> None:
+    shutdown = Shutdown(grace_ms=grace_ms)
+    shutdown.handle_signals()
+    shutdown.on_request(relay.stop)
+    print(f"Homing relays to {target.url}; Ctrl-C ends it.", flush=True)
+    await relay.run()
+
+
+async def _relay_all(relay: Relay) -> None:
+    try:
+        while await relay.step():
+            pass
+    except NotNow as error:
+        raise NoServer(error.detail) from None
+    pulse = relay.pulse()
+    print(f"Published {counted(pulse.relayed, 'row')}; {pulse.refused:,} refused.")
+
+
+def publish_through(client: AsyncHoming) -> PublishRows:
+    """A function that publishes rows through the API in one request."""
+
+    async def publish(rows: Sequence[OutboxRow]) -> None:
+        events = [
+            Event(
+                type=row.type,
+                data=msgspec.Raw(row.data),
+                id=row.id,
+                tenant=row.tenant,
+                time=row.time,
+            )
+            for row in rows
+        ]
+        try:
+            await client.publish_many(events)
+        except (Invalid, Conflict, TooLarge) as error:
+            problems = [FieldProblem(one.field, one.reason) for one in error.problems]
+            raise RowsRefused(problems, str(error)) from error
+        except NotAuthorized as error:
+            raise (NotAllowed if error.status == FORBIDDEN else NotNow)(str(error)) from error
+        except HomingClientError as error:
+            retry_after_s = error.retry_after_s if isinstance(error, Refused) else None
+            raise NotNow(str(error), retry_after_s=retry_after_s) from error
+
+    return publish
+
+
+class _Collector(Collector):
+    def __init__(self, relay: Relay) -> None:
+        self._relay, self._clock = relay, SystemClock()
+
+    def collect(self) -> Iterator[Metric]:
+        return relay_metrics(self._relay.pulse(), now=self._clock.now())
+
+
+@contextlib.contextmanager
+def _metrics_at(port: int | None, relay: Relay) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(relay))
+    try:
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise Usage(f"--metrics {port}: {error.strerror}.") from None
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

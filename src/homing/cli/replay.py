@@ -1,4 +1,4 @@
-"""``homing replay``: one delivery again, or all that fit a filter, after a look at how many."""
+"""``homing replay``: replay one delivery, or all that match a filter after counting them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.deliveries import (
+from homing.cli.arguments import (
     EndpointFlag,
     EventFlag,
     ReasonFlag,
     SinceFlag,
     StatusFlag,
     SubscriptionFlag,
+    TenantFlag,
     TypeFlag,
     UntilFlag,
     UrlFlag,
-    delivery_id,
-    detail,
+    given,
 )
+from homing.cli.deliveries import delivery_id, view_delivery
 from homing.cli.endpoints import endpoint_id
-from homing.cli.output import console, nothing, say_json
-from homing.cli.trouble import Failed, Usage
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
+from homing.cli.errors import Failed, Usage
+from homing.cli.output import console, note, print_json
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
     from homing.client import Homing, ReplayCount, ReplayJob
-    from homing.client.replays import ReplayWhere
+    from homing.client.values import ReplayWhere
 
 POLL_S = 0.2
 
 
+@remote_command
 def replay(
     delivery: Annotated[
-        str | None, typer.Argument(help="One finished delivery; or none, and a filter.")
+        str | None, typer.Argument(help="The id of one finished delivery, or of its event.")
     ] = None,
     *,
+    remote: Remote,
     status: StatusFlag = None,
     reason: ReasonFlag = None,
     endpoint: EndpointFlag = None,
@@ -49,16 +52,13 @@ def replay(
     until: UntilFlag = None,
     tenant: TenantFlag = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Replay one finished delivery, or all that fit: they are counted first, and you are asked."""
+    """Replay one finished delivery, or all that match, after they were counted and you confirm."""
     where: ReplayWhere = given(  # type: ignore[assignment]
         status=status,
         reason=reason,
-        endpoint=endpoint,  # its id, once there is a server to ask
+        endpoint=endpoint,  # replaced by its id below
         subscription=subscription,
         event=event,
         type=event_type,
@@ -69,56 +69,61 @@ def replay(
     )
     if (delivery is None) == (not where.keys() - {"tenant"}):
         raise Usage("Give either one delivery, or a filter like --status dropped --since 2d.")
-    with connect(server, key) as client:
-        if delivery is not None:
-            detail(client.replay_delivery(delivery_id(client, delivery, tenant)), json=json)
-            return
+    if delivery is not None:
+        remote.show(
+            lambda client: client.replay_delivery(delivery_id(client, delivery, tenant)),
+            view_delivery,
+        )
+        return
+    with remote.connect() as client:
         if endpoint is not None:
             where["endpoint"] = endpoint_id(client, endpoint, tenant)
-        _bulk(client, where, dry_run=dry_run, yes=yes, json=json)
+        _bulk(client, where, dry_run=dry_run, yes=yes, json=remote.json)
 
 
 def _bulk(client: Homing, where: ReplayWhere, *, dry_run: bool, yes: bool, json: bool) -> None:
     found = client.count_replay(**where)
     if dry_run:
         if json:
-            say_json(found)
+            print_json(found)
         else:
-            console().print(f"{_many(found)} would be replayed.")
+            console().print(f"{_deliveries(found)} would be replayed.")
         return
     if not found.count:
         if json:
-            say_json(found)
+            print_json(found)
         else:
-            nothing("No finished delivery fits: nothing is replayed.")
+            note("No finished delivery matches: nothing is replayed.")
         return
     if not yes:
         _ask(found)
-    if found.as_of is not None:  # What finished since was not counted.
+    if found.as_of is not None:  # Deliveries that finished later were not counted.
         where["as_of"] = found.as_of
     job = _follow(client, client.start_replay(**where), found, quiet=json)
     if json:
-        say_json(job)
+        print_json(job)
     else:
-        skipped = f", {job.skipped:,} skipped (their subscription or data is gone)"
+        skipped = f", {job.skipped:,} skipped (their subscription or data no longer exists)"
         console().print(f"{job.replayed:,} replayed{skipped if job.skipped else ''}.")
     if job.state != "done":
-        raise Failed(f"The replay {job.id} was {job.state}; what it has replayed stays.")
+        raise Failed(f"The replay {job.id} was {job.state}; deliveries that it has made stay.")
 
 
-def _many(found: ReplayCount) -> str:
+def _deliveries(found: ReplayCount) -> str:
     noun = "delivery" if found.count == 1 and found.exact else "deliveries"
     return f"{found.count:,}{'' if found.exact else ' or more'} {noun}"
 
 
 def _ask(found: ReplayCount) -> None:
     if not sys.stdin.isatty():
-        raise Usage(f"{_many(found)} would be replayed: say --yes, as nobody can be asked here.")
-    typer.confirm(f"Replay {_many(found)}?", abort=True)
+        raise Usage(
+            f"{_deliveries(found)} would be replayed: give --yes, as there is no terminal to ask."
+        )
+    typer.confirm(f"Replay {_deliveries(found)}?", abort=True)
 
 
 def _follow(client: Homing, job: ReplayJob, found: ReplayCount, *, quiet: bool) -> ReplayJob:
-    """Until it is done, with a bar; Ctrl-C stops the replay, not only the looking."""
+    """Wait for the end with a progress bar; Ctrl-C stops the replay itself."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     out = console(stderr=True)

@@ -1,4 +1,4 @@
-"""``homing serve``: the API and the deliveries, until SIGTERM."""
+"""``homing serve``: serve the API and deliver, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homing import __version__
+from homing.cli.arguments import ConfigFlag
 from homing.server.settings import settings_and_sources, settings_table
 
 if TYPE_CHECKING:
     from homing.server.admin_key import AdminKey
 
-_SENTENCES = {setting.name: setting for setting in settings_table()}
+_SETTINGS = {setting.name: setting for setting in settings_table()}
 
 
 def _flag(name: str) -> Any:
-    setting = _SENTENCES[name]
+    setting = _SETTINGS[name]
     default = "empty" if setting.default in {"", ()} else str(setting.default)
     default = default.lower() if isinstance(setting.default, bool) else default
     text = f"{setting.sentence} ({setting.allowed}; default {default})"
@@ -25,11 +26,6 @@ def _flag(name: str) -> Any:
     if setting.default is False:
         names = (f"{setting.flag}/--no-{setting.flag[2:]}",)
     return typer.Option(*names, help=text, show_default=False)
-
-
-ConfigFlag = Annotated[
-    str | None, typer.Option("--config", help="The file of settings; default ./homing.toml.")
-]
 
 
 def serve(
@@ -56,7 +52,7 @@ def serve(
     log_level: Annotated[str | None, _flag("log_level")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,
 ) -> None:
-    """Serve the API and deliver, until SIGTERM."""
+    """Serve the API and deliver events, until SIGTERM."""
     flags = {name: value for name, value in locals().items() if name != "config"}
     settings, sources = settings_and_sources(flags, config=config)
 
@@ -71,12 +67,12 @@ def serve(
     serve_until_signal(
         settings,
         admin_key=key.value,
-        ready=lambda address: _greet(address, key),
+        ready=lambda address: _print_start(address, key),
         sources=sources,
     )
 
 
-def _greet(address: str, key: AdminKey) -> None:
+def _print_start(address: str, key: AdminKey) -> None:
     print(f"Homing {__version__} serves {address}")
     if key.created:
         print(f"The admin key, shown this once: {key.value}")

@@ -1,4 +1,4 @@
-"""``homing simulate``: a scenario played on virtual time, told to people or to machines."""
+"""``homing simulate``: play a scenario on virtual time and print it as a timeline or as JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from homing.cli.output import plain, printing
-from homing.cli.trouble import Failed, Usage
+from homing.cli.errors import Failed, Usage
+from homing.cli.output import checked_output, plain
 from homing.errors import BadScenario
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from homing.sim.summary import Summary
 
 _CHUNK = 50_000
-_SELDOM = (200_000, 20, 20)  # Nearly all that is made is kept to the end, or goes by itself.
+_GC_THRESHOLD = (200_000, 20, 20)  # Nearly all objects are kept to the end: collect seldom.
 
 
 def simulate(
@@ -37,28 +37,31 @@ def simulate(
     ] = False,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", help="Play it with this policy, too, and show both."),
+        typer.Option("--compare", help="Also play it with this policy, and show both."),
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it into this SVG file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write a drawing to this SVG file.")
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Draw it into this page, which needs no other.")
+        Path | None,
+        typer.Option("--html", help="Write a drawing to this self-contained HTML page."),
     ] = None,
 ) -> None:
     """Play a scenario on virtual time: what would happen to my endpoint if it were down?"""
-    scenes = _scenes(scenario, compare)
+    scenarios = _scenarios(scenario, compare)
     for path in (svg, html):
-        _check_place(path)
-    _quiet()
-    gc.set_threshold(*_SELDOM)
-    played = [_play(one) for one in scenes]
+        _check_writable(path)
+    _silence_logs()
+    gc.set_threshold(*_GC_THRESHOLD)
+    played = [_play(one) for one in scenarios]
     unwritten = _draw(played, svg, html)
-    with printing():
+    with checked_output():
         _print_lines(played) if as_json else _print_timeline(played)
     if unwritten:
         raise Failed(" ".join(unwritten))
 
 
-def _scenes(path: Path, compare: str | None) -> list[Scenario]:
+def _scenarios(path: Path, compare: str | None) -> list[Scenario]:
     from homing.policy.presets import PRESETS
     from homing.sim.read import read_scenario, with_policy
 
@@ -67,16 +70,18 @@ def _scenes(path: Path, compare: str | None) -> list[Scenario]:
     except OSError as error:
         raise Usage(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise BadScenario(f"{path}: it is not UTF-8 text.") from None
+        raise BadScenario(f"{path} is not UTF-8 text.") from None
     if compare is not None and compare not in PRESETS:
         known = ", ".join(PRESETS)
-        raise Usage(f'There is no policy "{plain(compare)}" to compare with; there are {known}.')
+        raise Usage(
+            f'There is no policy "{plain(compare)}" to compare with; known policies: {known}.'
+        )
     first = read_scenario(text, source=str(path))
     return [first] if compare is None else [first, with_policy(first, compare)]
 
 
-def _check_place(path: Path | None) -> None:
-    """Say before a long run that a drawing cannot be written; a pipe or device shows it later."""
+def _check_writable(path: Path | None) -> None:
+    """Fail before a long run if a drawing cannot be written; a pipe or device fails later."""
     if path is None:
         return
     try:
@@ -93,8 +98,8 @@ def _unwritten(path: Path, error: OSError) -> str:
     return f"{path} cannot be written: {error.strerror}."
 
 
-def _quiet() -> None:
-    """The engine's log would bear real times; only what must never happen, a bug, is shown."""
+def _silence_logs() -> None:
+    """Drop the engine's log, whose times are real; only exceptions, which are bugs, are shown."""
     import structlog
 
     def bugs_only(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -120,7 +125,7 @@ def _play(scenario: Scenario) -> tuple[Played, Summary]:
 
 @contextmanager
 def _progress(scenario: Scenario) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error while it runs; none where nobody sees it."""
+    """A progress bar on standard error, if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -139,7 +144,7 @@ def _progress(scenario: Scenario) -> Iterator[Callable[[float], None]]:
 
 
 def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | None) -> list[str]:
-    """What could not be written is told when the result is printed."""
+    """Write the drawings; the errors, to be raised after the result is printed."""
     unwritten: list[str] = []
     for path, kind in ((svg, "svg"), (html, "html")):
         if path is None:
@@ -168,7 +173,7 @@ def _print_timeline(played: list[tuple[Played, Summary]]) -> None:
 
 
 def _print_lines(played: list[tuple[Played, Summary]]) -> None:
-    """Of two traces every line names its policy; of a single one only the summary does."""
+    """With two traces every line names its policy; with one, only the summary does."""
     from homing.sim.record import encode
     from homing.sim.summary import summary_line
 

@@ -1,4 +1,4 @@
-"""Starts the command line: here, an interrupt is no accident even while modules are imported."""
+"""The entry point of ``homing``: Ctrl-C ends it quietly even while modules are imported."""
 
 from __future__ import annotations
 

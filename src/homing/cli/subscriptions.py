@@ -1,32 +1,41 @@
-"""``homing subscribe``, ``unsubscribe`` and ``subscriptions``."""
+"""``homing subscribe``, ``unsubscribe``, ``subscriptions`` and ``rotate-secret``."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.filters import AnyFlag, read_filters
-from homing.cli.output import console, dim, facts, nothing, plain, row, say_json, table, word
-from homing.cli.trouble import Usage
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
+from homing.cli.arguments import (
+    AnyFlag,
+    LimitFlag,
+    OwnerFlag,
+    SecretFlag,
+    SubscriptionArgument,
+    TenantFlag,
+    TypesArgument,
+    given,
+    read_seconds,
+)
+from homing.cli.errors import Usage
+from homing.cli.filters import FILTER_EXAMPLE, read_filters
+from homing.cli.output import coloured, dim, fields, plain
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
-    from homing.client import Subscription
+    from rich.console import Console
+
+    from homing.client import NewSubscription, RotatedSubscription, Subscription
     from homing.client.values import SubscriptionOptions
 
-LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="How many at most, newest first.")]
 
-
+@remote_command
 def subscribe(
-    url: Annotated[str, typer.Argument(help="Where the events go.")],
-    types: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TYPES]...", help="order.paid, order.*, or * for all (default)."),
-    ] = None,
+    url: Annotated[str, typer.Argument(help="The URL that the events are sent to.")],
+    types: TypesArgument = None,
     *,
-    tenant: Annotated[str | None, typer.Option(help="Whose events; default: default.")] = None,
+    remote: Remote,
+    tenant: OwnerFlag = None,
     body_format: Annotated[
         str | None, typer.Option("--format", help="standard, raw, cloudevents or workfront.")
     ] = None,
@@ -34,28 +43,19 @@ def subscribe(
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value', sent with each request; repeatable.")
     ] = None,
-    secret: Annotated[
-        str | None, typer.Option(help="whsec_…, to sign with; default: a new one is made.")
-    ] = None,
-    policy: Annotated[str | None, typer.Option(help="A retry policy by its name.")] = None,
+    secret: SecretFlag = None,
+    policy: Annotated[str | None, typer.Option(help="The name of a retry policy.")] = None,
     deadline_ms: Annotated[
-        int | None, typer.Option(help="How long an answer may take; default: the policy's.")
+        int | None, typer.Option(help="How long a response may take; default: the policy's.")
     ] = None,
     rate_per_second: Annotated[
-        float | None, typer.Option(help="Attempts a second at most; the others wait their turn.")
+        float | None, typer.Option(help="The maximum number of attempts per second.")
     ] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            help='JSON, like \'{"field": "data.amount", "op": "gt", "value": 100}\'; repeatable.',
-        ),
+        list[str] | None, typer.Option("--filter", help=f"{FILTER_EXAMPLE}; repeatable.")
     ] = None,
     one_is_enough: AnyFlag = False,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
     """Create a subscription; its secret is shown now and never again."""
     options: SubscriptionOptions = given(  # type: ignore[assignment]
@@ -71,24 +71,7 @@ def subscribe(
         filters=read_filters(only) if only else None,
         filter_connector="OR" if one_is_enough else None,
     )
-    with connect(server, key) as client:
-        made = client.subscribe(url, types or ["*"], **options)
-    if json:
-        say_json(made)
-        return
-    out = console()
-    out.print(f"Subscribed: {plain(made.id)}")
-    out.print(
-        facts(
-            (
-                ("url", made.url),
-                ("types", ", ".join(made.types)),
-                ("endpoint", made.endpoint),
-                ("secret", made.secret),
-            )
-        )
-    )
-    out.print("The secret signs every request. Keep it: it is not shown again.", style="dim")
+    remote.show(lambda client: client.subscribe(url, types or ["*"], **options), _view_created)
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
@@ -101,55 +84,76 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
-def unsubscribe(
-    subscription: Annotated[str, typer.Argument(help="Its id, like sub_01k9x3w8z4g00.")],
-    *,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
-) -> None:
-    """Delete a subscription: no attempt starts any more, what is pending is cancelled."""
-    with connect(server, key) as client:
-        client.delete_subscription(subscription)
-    if json:
-        say_json({"id": subscription, "deleted": True})
-    else:
-        console().print(f"Deleted {plain(subscription)}; what was pending is cancelled.")
+def _view_created(out: Console, made: NewSubscription) -> None:
+    out.print(f"Subscribed: {plain(made.id)}")
+    out.print(
+        fields(
+            (
+                ("url", made.url),
+                ("types", ", ".join(made.types)),
+                ("endpoint", made.endpoint),
+                ("secret", made.secret),
+            )
+        )
+    )
+    out.print(
+        "Every request is signed with the secret. Keep it: it is not shown again.", style="dim"
+    )
 
 
-def subscriptions(
-    *,
-    tenant: TenantFlag = None,
-    limit: LimitFlag = 50,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
-) -> None:
+@remote_command
+def unsubscribe(subscription: SubscriptionArgument, *, remote: Remote) -> None:
+    """Delete a subscription: no attempt starts afterwards, pending deliveries are cancelled."""
+    remote.do(
+        lambda client: client.delete_subscription(subscription),
+        document={"id": subscription, "deleted": True},
+        sentence=f"Deleted {plain(subscription)}; its pending deliveries are cancelled.",
+    )
+
+
+@remote_command
+def subscriptions(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag = 50) -> None:
     """List subscriptions, newest first."""
-    with connect(server, key) as client:
-        found = list(islice(client.subscriptions(tenant=tenant), limit + 1))
-    show(found, limit, json=json)
+    remote.list_items(
+        lambda client: client.subscriptions(tenant=tenant),
+        limit=limit,
+        columns=("id", "tenant", "types", "url", "active", "description"),
+        row=_row,
+        empty="There are no subscriptions. `homing subscribe URL` creates one.",
+    )
 
 
-def show(found: list[Subscription], limit: int, *, json: bool) -> None:
-    """As lines of JSON, or as a table."""
-    if json:
-        for one in found[:limit]:
-            say_json(one)
-        return
-    if not found:
-        nothing("There are no subscriptions. `homing subscribe URL` makes one.")
-        return
-    made = table("id", "tenant", "types", "url", "active", "description")
-    for one in found[:limit]:
-        active = word("enabled") if one.active else word("cancelled")
-        active.plain = "yes" if one.active else "no"
-        row(made, one.id, one.tenant, ", ".join(one.types), one.url, active, dim(one.description))
-    console().print(made)
-    more(found, limit)
+def _row(one: Subscription) -> tuple[object, ...]:
+    active = coloured("enabled", text="yes") if one.active else coloured("cancelled", text="no")
+    return one.id, one.tenant, ", ".join(one.types), one.url, active, dim(one.description)
 
 
-def more(found: list[object] | list[Subscription], limit: int) -> None:
-    """Say that a list goes on."""
-    if len(found) > limit:
-        nothing(f"… and more: --limit shows more than {limit}.")
+@remote_command
+def rotate_secret(
+    subscription: SubscriptionArgument,
+    *,
+    remote: Remote,
+    overlap: Annotated[
+        str | None, typer.Option(help="How long the old secret is used as well; default: 24h.")
+    ] = None,
+    secret: SecretFlag = None,
+) -> None:
+    """Sign with a new secret; it is shown now and never again."""
+    overlap_ms = None if overlap is None else round(read_seconds(overlap, "--overlap") * 1000)
+    remote.show(
+        lambda client: client.rotate_secret(subscription, secret=secret, overlap_ms=overlap_ms),
+        _view_rotated,
+    )
+
+
+def _view_rotated(out: Console, rotated: RotatedSubscription) -> None:
+    out.print(f"Rotated the secret of {plain(rotated.id)}")
+    out.print(
+        fields(
+            (
+                ("secret", rotated.secret),
+                *((one.value, f"signs until {one.until}") for one in rotated.secrets if one.until),
+            )
+        )
+    )
+    out.print("Keep the secret: it is not shown again.", style="dim")

@@ -1,4 +1,4 @@
-"""``homing tail``: the live stream of attempts."""
+"""``homing tail``: attempts as they happen."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.deliveries import EndpointFlag, SubscriptionFlag, answer_word
+from homing.cli.arguments import (
+    EndpointFlag,
+    SubscriptionFlag,
+    TenantFlag,
+    given,
+    read_seconds,
+)
+from homing.cli.deliveries import response_text
 from homing.cli.endpoints import endpoint_id
 from homing.cli.output import (
     clock_ms,
+    coloured,
     console,
-    nothing,
+    note,
     plain,
+    print_json,
     read_ms,
-    say_json,
     span,
     time_of,
-    word,
 )
-from homing.cli.where import JsonFlag, KeyFlag, ServerFlag, TenantFlag, connect, given
+from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,41 +38,41 @@ if TYPE_CHECKING:
 POLL_S = 0.3
 
 
+@remote_command
 def tail(
     *,
+    remote: Remote,
     endpoint: EndpointFlag = None,
     subscription: SubscriptionFlag = None,
     tenant: TenantFlag = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what was not delivered.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only attempts that did not deliver.")
+    ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="Begin with so many of the latest.")
+        int, typer.Option("--lines", "-n", min=0, help="Start with this many recent attempts.")
     ] = 10,
     duration: Annotated[
-        str | None, typer.Option("--for", help="End after this time, like 30s; default: Ctrl-C.")
+        str | None,
+        typer.Option("--for", help="Stop after this time, like 30s; default: at Ctrl-C."),
     ] = None,
-    server: ServerFlag = None,
-    key: KeyFlag = None,
-    json: JsonFlag = False,
 ) -> None:
-    """Follow the attempts that the server makes, as they are settled."""
-    from homing.cli.duration import read_seconds
-
+    """Follow the server's attempts as they complete."""
     end = None if duration is None else clock_ms() + round(read_seconds(duration, "--for") * 1000)
     where: AttemptsWhere = given(  # type: ignore[assignment]
         endpoint=endpoint, subscription=subscription, tenant=tenant
     )
-    with connect(server, key) as client:
+    with remote.connect() as client:
         if endpoint is not None:
             where["endpoint"] = endpoint_id(client, endpoint, tenant)
         page = client.attempts(**where)
-        _show(_wanted(page.items, failed=failed)[-lines:] if lines else [], json=json)
+        _show(_wanted(page.items, failed=failed)[-lines:] if lines else [], json=remote.json)
         try:
             while end is None or clock_ms() < end:
                 time.sleep(POLL_S)
                 page = client.attempts(cursor=page.next_cursor, **where)
-                if page.missed and not json:
-                    nothing(f"… {page.missed:,} attempts went by too fast to be shown")
-                _show(_wanted(page.items, failed=failed), json=json)
+                if page.missed and not remote.json:
+                    note(f"… {page.missed:,} attempts are not shown: there were too many at once")
+                _show(_wanted(page.items, failed=failed), json=remote.json)
         except KeyboardInterrupt:
             return
 
@@ -78,7 +85,7 @@ def _show(items: list[AttemptLine], *, json: bool) -> None:
     out = console()
     for one in items:
         if json:
-            say_json(one)
+            print_json(one)
         else:
             out.print(_line(one), soft_wrap=True)
 
@@ -87,12 +94,12 @@ def _line(one: AttemptLine) -> Text:
     """``14:02:07.123 ✗ 503 12 ms order.paid → https://… #3 retry 4 in 21 min``."""
     from rich.text import Text
 
-    answer = answer_word(one)
+    response = response_text(one)
     mark = {"delivered": "✓", "failed": "✗"}.get(one.outcome, "!")
     text = Text.assemble(
         (f"{time_of(read_ms(one.finished_at))} ", "dim"),
-        (f"{mark} ", answer.style),
-        (f"{answer.plain:<9} ", answer.style),
+        (f"{mark} ", response.style),
+        (f"{response.plain:<9} ", response.style),
         (f"{one.total_us / 1000:>6.0f} ms  ", "dim"),
         f"{plain(one.type):<20} ",
         ("→ ", "dim"),
@@ -106,6 +113,6 @@ def _line(one: AttemptLine) -> Text:
         text.append(f"  retry {one.retry} in {wait}", "yellow")
     elif one.decided != "delivered":
         text.append("  ")
-        text.append_text(word(one.decided))
+        text.append_text(coloured(one.decided))
     text.append(f"  {one.delivery}", "dim")
     return text

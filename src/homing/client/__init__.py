@@ -1,11 +1,11 @@
-"""What a publisher or a receiver imports: clients, values, errors, ``verify``, ``Seen``.
+"""The Python client: ``Homing``, ``AsyncHoming``, ``verify``, ``Seen``, their values and errors.
 
-Nothing of the server is imported here, and nothing but the standard library and msgspec.
+It imports nothing of the server, and nothing but the standard library and msgspec.
 """
 
-from homing.client.asynchronous import AsyncHoming
+from homing.client.async_client import AsyncHoming
 from homing.client.errors import (
-    BadAnswer,
+    BadResponse,
     BadSecret,
     Conflict,
     FieldProblem,
@@ -27,16 +27,13 @@ from homing.client.errors import (
     Unavailable,
     Unreachable,
 )
-from homing.client.filters import Tried, TriedCondition, Unmatched
-from homing.client.keys import Key, NewKey, RotatedSubscription
-from homing.client.replays import ReplayCount, ReplayFilter, ReplayJob
 from homing.client.seen import Seen
-from homing.client.status import Gate, ServerStatus
-from homing.client.sync import Homing
+from homing.client.sync_client import Homing
 from homing.client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,
+    ConditionResult,
     Counter,
     Delivery,
     DeliveryDetail,
@@ -45,14 +42,24 @@ from homing.client.values import (
     Event,
     EventDetail,
     EventSummary,
+    FilterResult,
+    Gate,
+    Key,
     Ledger,
     MaskedSecret,
+    NewKey,
     NewSubscription,
     Phases,
     Receipt,
+    ReplayCount,
+    ReplayFilter,
+    ReplayJob,
     Retry,
+    RotatedSubscription,
+    ServerStatus,
     Subscription,
     Transition,
+    UnmatchedSubscription,
 )
 from homing.client.verify import Verified, verify
 
@@ -61,8 +68,9 @@ __all__ = [
     "Attempt",
     "AttemptLine",
     "AttemptPage",
-    "BadAnswer",
+    "BadResponse",
     "BadSecret",
+    "ConditionResult",
     "Conflict",
     "Counter",
     "Delivery",
@@ -73,6 +81,7 @@ __all__ = [
     "EventDetail",
     "EventSummary",
     "FieldProblem",
+    "FilterResult",
     "Gate",
     "Gone",
     "HeaderMissing",
@@ -106,10 +115,8 @@ __all__ = [
     "TimestampOutside",
     "TooLarge",
     "Transition",
-    "Tried",
-    "TriedCondition",
     "Unavailable",
-    "Unmatched",
+    "UnmatchedSubscription",
     "Unreachable",
     "Verified",
     "verify",

@@ -1,11 +1,11 @@
-"""What can go wrong for publishers and receivers: one root; a class's docstring is its message.
+"""The errors of publishers and receivers: one root; a class's docstring is its message.
 
 HomingClientError
-├── Unreachable        no answer came; ``maybe_done`` says whether the request may have been done
-│   └── TimedOut       no answer came in time
-├── NotTrusted         the server's certificate is not one to trust
-├── BadAnswer          what answered does not speak like Homing
-├── Refused            the server answered with a problem document
+├── Unreachable        no response; ``maybe_done`` says whether the server may have done it
+│   └── TimedOut       no response in time
+├── NotTrusted         the server's certificate is not trusted
+├── BadResponse        the response is not one that Homing sends
+├── Refused            the server responded with a problem document
 │   ├── Invalid             400, 422  ``problems`` names the fields
 │   ├── NotAuthorized       401, 403
 │   ├── NotFound            404
@@ -13,12 +13,12 @@ HomingClientError
 │   ├── Gone                410
 │   ├── TooLarge            413
 │   └── Unavailable         429, 502, 503, 504
-├── NotVerified        a received request is not what it claims to be: answer it with 401
+├── NotVerified        a received request was not sent by Homing as it is: respond with 401
 │   ├── HeaderMissing
 │   ├── SignatureWrong
 │   └── TimestampOutside
-├── BadSecret          a receiver's own secret cannot be read: a mistake of its set-up
-└── StillHandling      the same request is being handled right now: answer it with 503
+├── BadSecret          the receiver's own secret cannot be read: a configuration error
+└── StillHandling      the same request is being handled right now: respond with 503
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FieldProblem(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """A problem document (RFC 9457), as far as it was given."""
+    """A problem document (RFC 9457); fields that were not sent have their defaults."""
 
     type: str = "about:blank"
     title: str = ""
@@ -52,7 +52,7 @@ class HomingClientError(Exception):
         super().__init__(f"{(type(self).__doc__ or '').strip()} {detail}".strip())
 
 
-# --- no answer ------------------------------------------------------------------------------
+# --- no response ----------------------------------------------------------------------------
 
 
 class Unreachable(HomingClientError):
@@ -64,15 +64,15 @@ class Unreachable(HomingClientError):
 
 
 class TimedOut(Unreachable):
-    """The server did not answer in time."""
+    """The server did not respond in time."""
 
 
 class NotTrusted(HomingClientError):
     """The server's certificate is not trusted."""
 
 
-class BadAnswer(HomingClientError):
-    """The answer is not one of Homing."""
+class BadResponse(HomingClientError):
+    """The response is not from Homing."""
 
 
 # --- a refusal ------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ class NotAuthorized(Refused):
 
 
 class NotFound(Refused):
-    """There is no such thing."""
+    """The object does not exist."""
 
 
 class Conflict(Refused):
-    """This does not fit what is already there."""
+    """The request conflicts with what exists."""
 
 
 class Gone(Refused):
-    """This is past retention."""
+    """The object is past retention."""
 
 
 class TooLarge(Refused):
@@ -137,12 +137,12 @@ _BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refusal(status: int, problem: Problem, *, retry_after_s: float | None) -> Refused:
-    """The error of the tree for this status."""
+    """The error class for this status, as an instance."""
     return _BY_STATUS.get(status, Refused)(status, problem, retry_after_s=retry_after_s)
 
 
 def _sentence(problem: Problem) -> str:
-    """The document in one line; every bad field is named."""
+    """The problem document in one line; every wrong field is named."""
     parts = [problem.title]
     if problem.problems:
         parts += [f"{one.field} {one.reason}." for one in problem.problems]
@@ -163,11 +163,11 @@ class HeaderMissing(NotVerified):
 
 
 class SignatureWrong(NotVerified):
-    """No signature fits."""
+    """No signature matches."""
 
 
 class TimestampOutside(NotVerified):
-    """The signature is right, but its time is not."""
+    """The signature matches, but its time is outside the tolerance."""
 
 
 class BadSecret(HomingClientError):

@@ -1,11 +1,11 @@
-"""HTTP/1.1 as a client speaks it, without I/O: a request as bytes, an answer from bytes.
+"""HTTP/1.1 for a client, without I/O: a request as bytes, a response from bytes.
 
 Why not a library: a publisher should be able to add the client to any application without a
-conflict of versions, so it takes the standard library and msgspec. Why not ``http.client``: it
+conflict of versions, so it needs only the standard library and msgspec. Why not ``http.client``: it
 reads from a blocking socket only, so the asynchronous client would need a second implementation,
-and its timeouts hold for each read instead of for the whole answer. This one reader serves both
-clients and is tested once. It takes what a server or a proxy may answer with: content-length,
-chunks, or everything until the connection ends.
+and its timeouts hold for each read instead of for the whole response. This one reader serves both
+clients and is tested once. It reads every form of body that a server or a proxy may send:
+content-length, chunks, or everything until the connection ends.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from homing import __version__
-from homing.client.errors import BadAnswer
+from homing.client.errors import BadResponse
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 256 * 1024 * 1024
 _CHUNK_LINE_MAX = 1024
 
-Steps = Generator[None, None, bytes]  # waits for more bytes at each step, then has its own
+Steps = Generator[None, None, bytes]  # yields while it needs more bytes, then returns its own
 
 
-class Site(Struct, frozen=True):
-    """Where a server is, and the header lines that every request to it carries."""
+class ServerAddress(Struct, frozen=True):
+    """Where the server is, and the header lines that every request to it carries."""
 
     tls: bool
     host: str
@@ -35,20 +35,20 @@ class Site(Struct, frozen=True):
     header_block: str
 
     def __repr__(self) -> str:
-        return f"Site({self.host}:{self.port}{self.prefix})"
+        return f"ServerAddress({self.host}:{self.port}{self.prefix})"
 
 
-def read_site(url: str, key: str) -> Site:
-    """The server behind a URL like ``https://homing.example``; raises ValueError."""
+def read_server(url: str, key: str) -> ServerAddress:
+    """The server at a URL like ``https://homing.example``; raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("the URL must begin with http:// or https:// and name a host")
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError("the URL must have no user, query or fragment")
     if not url.isascii() or any(char <= " " for char in url):
-        raise ValueError("the URL must be of visible ASCII")
+        raise ValueError("the URL must consist of visible ASCII characters")
     if not key or not key.isascii() or any(char <= " " for char in key):
-        raise ValueError("the key must be of visible ASCII")
+        raise ValueError("the key must consist of visible ASCII characters")
     tls = parts.scheme == "https"
     lines = (
         f"host: {parts.netloc}",
@@ -56,7 +56,7 @@ def read_site(url: str, key: str) -> Site:
         f"authorization: Bearer {key}",
         "accept: application/json",
     )
-    return Site(
+    return ServerAddress(
         tls=tls,
         host=parts.hostname,
         port=parts.port or (443 if tls else 80),
@@ -65,9 +65,11 @@ def read_site(url: str, key: str) -> Site:
     )
 
 
-def write_request(site: Site, method: str, path: str, *, body: bytes, content_type: str) -> bytes:
+def write_request(
+    server: ServerAddress, method: str, path: str, *, body: bytes, content_type: str
+) -> bytes:
     """The whole request."""
-    head = f"{method} {site.prefix}{path} HTTP/1.1\r\n{site.header_block}"
+    head = f"{method} {server.prefix}{path} HTTP/1.1\r\n{server.header_block}"
     if body:
         head += f"content-type: {content_type}\r\n"
     if body or method != "GET":
@@ -75,31 +77,31 @@ def write_request(site: Site, method: str, path: str, *, body: bytes, content_ty
     return f"{head}\r\n".encode("ascii") + body
 
 
-class Answer(Struct, frozen=True):
-    """What came back; header names are in lower case."""
+class Response(Struct, frozen=True):
+    """A response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-class AnswerReader:
-    """Takes bytes as they come and holds the answer when it is complete.
+class ResponseReader:
+    """Takes bytes as they arrive and has the response when it is complete.
 
-    The reading itself is a generator that asks for more by yielding: the code reads like the
-    protocol, and whoever has the socket decides how to wait.
+    The parser is a generator that yields where it needs more bytes: the code reads like the
+    protocol, and the owner of the socket decides how to wait.
     """
 
     def __init__(self) -> None:
-        self.answer: Answer | None = None
-        self.keep = False  # whether another request may follow on this connection
+        self.response: Response | None = None
+        self.keep_alive = False  # whether another request may follow on this connection
         self._buffer = bytearray()
         self._ended = False
         self._steps = self._read()
         next(self._steps)
 
     def feed(self, data: bytes) -> None:
-        """Take what has come, b"" for the end; raises BadAnswer, or EOFError if it is cut off."""
+        """Take bytes, b"" for the end; raises BadResponse, or EOFError for a cut-off response."""
         self._buffer += data
         self._ended = not data
         next(self._steps, None)
@@ -115,31 +117,31 @@ class AnswerReader:
         elif coding == "chunked":
             body = yield from self._chunks()
         elif coding:
-            raise BadAnswer(f"It has the transfer-encoding {coding[:32]!r}.")
+            raise BadResponse(f"It has the transfer-encoding {coding[:32]!r}.")
         elif (length := headers.get("content-length")) is not None:
             body = yield from self._exactly(_read_length(length))
         else:
             body, keep = (yield from self._rest()), False
-        self.keep = keep and not self._buffer and not self._ended
-        self.answer = Answer(status, headers, body)
+        self.keep_alive = keep and not self._buffer and not self._ended
+        self.response = Response(status, headers, body)
 
     def _more(self) -> Iterator[None]:
         if self._ended:
             raise EOFError
         yield
 
-    def _until(self, mark: bytes, most: int = HEAD_BYTES_MAX) -> Steps:
-        looked = 0
-        while (at := self._buffer.find(mark, looked)) < 0:
-            if len(self._buffer) > most:
-                raise BadAnswer("Its head is too long.")
-            looked = max(len(self._buffer) - len(mark) + 1, 0)
+    def _until(self, mark: bytes, limit: int = HEAD_BYTES_MAX) -> Steps:
+        searched = 0
+        while (at := self._buffer.find(mark, searched)) < 0:
+            if len(self._buffer) > limit:
+                raise BadResponse("Its head is too long.")
+            searched = max(len(self._buffer) - len(mark) + 1, 0)
             yield from self._more()
         return self._cut(at, skip=len(mark))
 
     def _exactly(self, count: int) -> Steps:
         if count > BODY_BYTES_MAX:
-            raise BadAnswer("Its body is too long.")
+            raise BadResponse("Its body is too long.")
         while len(self._buffer) < count:
             yield from self._more()
         return self._cut(count)
@@ -147,7 +149,7 @@ class AnswerReader:
     def _rest(self) -> Steps:
         while not self._ended:
             if len(self._buffer) > BODY_BYTES_MAX:
-                raise BadAnswer("Its body is too long.")
+                raise BadResponse("Its body is too long.")
             yield
         return self._cut(len(self._buffer))
 
@@ -160,9 +162,9 @@ class AnswerReader:
                 break
             body += yield from self._exactly(size)
             if (yield from self._exactly(2)) != b"\r\n" or len(body) > BODY_BYTES_MAX:
-                raise BadAnswer("Its chunks do not fit.")
+                raise BadResponse("Its chunks have wrong lengths.")
         while (yield from self._until(b"\r\n")):
-            pass  # A trailer tells nothing that is needed here.
+            pass  # Trailers are not needed.
         return bytes(body)
 
     def _cut(self, count: int, *, skip: int = 0) -> bytes:
@@ -172,28 +174,28 @@ class AnswerReader:
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str], bool]:
-    """Status, headers, and whether the connection stays."""
+    """Status, headers, and whether the connection stays open."""
     first, *lines = head.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     code = rest[:3]
     if version not in ("HTTP/1.1", "HTTP/1.0") or not (code.isascii() and code.isdigit()):
-        raise BadAnswer("It does not begin like HTTP.")
+        raise BadResponse("It does not begin like HTTP.")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise BadAnswer("One of its header lines cannot be read.")
+            raise BadResponse("One of its header lines cannot be read.")
         name, value = name.lower(), value.strip()
         if name == "content-length" and headers.get(name, value) != value:
-            raise BadAnswer("It has two lengths.")
+            raise BadResponse("It has two different content-lengths.")
         headers[name] = value
-    asked = headers.get("connection", "").lower()
-    keep = asked != "close" if version == "HTTP/1.1" else asked == "keep-alive"
+    option = headers.get("connection", "").lower()
+    keep = option != "close" if version == "HTTP/1.1" else option == "keep-alive"
     return int(code), headers, keep
 
 
 def _read_length(text: str, *, base: int = 10) -> int:
     digits = "0123456789abcdefABCDEF" if base == 16 else "0123456789"
     if not text or len(text) > 16 or any(char not in digits for char in text):
-        raise BadAnswer("Its length cannot be read.")
+        raise BadResponse("Its length cannot be read.")
     return int(text, base)

@@ -1,7 +1,6 @@
-"""Every operation of the API without I/O: a call is a request and the way to read its answer.
+"""Every operation of the API without I/O: a call is a request and a reader of its response.
 
-Both clients take their calls from here; what they add is a connection and, in one of them, an
-``await``.
+Both clients send the calls that are made here.
 """
 
 from __future__ import annotations
@@ -13,13 +12,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from homing.client.effort import Again
-from homing.client.errors import BadAnswer, NotFound, Problem, refusal
-from homing.client.filters import Tried
-from homing.client.http1 import Answer
-from homing.client.keys import Key, NewKey, RotatedSubscription
-from homing.client.replays import ReplayCount, ReplayJob
-from homing.client.status import ServerStatus
+from homing.client.errors import BadResponse, NotFound, Problem, refusal
+from homing.client.http1 import Response
+from homing.client.retries import RetryRule
 from homing.client.values import (
     Attempt,
     AttemptPage,
@@ -30,10 +25,17 @@ from homing.client.values import (
     Event,
     EventDetail,
     EventSummary,
+    FilterResult,
+    Key,
     Ledger,
+    NewKey,
     NewSubscription,
     Page,
     Receipt,
+    ReplayCount,
+    ReplayJob,
+    RotatedSubscription,
+    ServerStatus,
     Subscription,
 )
 
@@ -47,38 +49,38 @@ PAGE_ITEMS = 200
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
-    """One operation: what to send, how to read the answer, and when it may be sent again."""
+    """One operation: its request, how to read the response, and when it may be repeated."""
 
     method: str
     path: str
     read: Callable[[bytes], T]
-    again: Again
+    retry: RetryRule
     body: bytes = b""
     content_type: str = JSON
-    gone_is_done: bool = False  # after a lost answer, 404 means that it was done
+    not_found_is_success: bool = False  # a 404 after a lost response means that it was done
 
 
-def read_answer(call: Call[T], answer: Answer, *, maybe_done: bool) -> T:
-    """The value that was asked for; raises an error of the tree."""
-    if 200 <= answer.status < 300:
-        return call.read(answer.body)
-    error = refusal(answer.status, _problem(answer), retry_after_s=_retry_after_s(answer))
-    if call.gone_is_done and maybe_done and isinstance(error, NotFound):
+def read_response(call: Call[T], response: Response, *, maybe_done: bool) -> T:
+    """The call's result; raises HomingClientError."""
+    if 200 <= response.status < 300:
+        return call.read(response.body)
+    error = refusal(response.status, _problem(response), retry_after_s=_retry_after_s(response))
+    if call.not_found_is_success and maybe_done and isinstance(error, NotFound):
         return call.read(b"")
     raise error
 
 
-def _problem(answer: Answer) -> Problem:
-    """The problem document; what somebody else answered (a proxy) leaves it empty."""
+def _problem(response: Response) -> Problem:
+    """The problem document; almost empty if the response is not from Homing (a proxy's page)."""
     try:
-        return msgspec.json.decode(answer.body, type=Problem)
+        return msgspec.json.decode(response.body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Problem(status=answer.status, detail="It was not Homing that answered.")
+        return Problem(status=response.status, detail="The response is not from Homing.")
 
 
-def _retry_after_s(answer: Answer) -> float | None:
-    """The seconds of ``Retry-After``; its other form, a date, is left to the usual pause."""
-    text = answer.headers.get("retry-after", "")
+def _retry_after_s(response: Response) -> float | None:
+    """The seconds of ``Retry-After``; None for its other form, a date."""
+    text = response.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
@@ -90,23 +92,25 @@ class _Published(Struct, frozen=True):
 
 
 def publish(event: Event, new_id: Callable[[], str]) -> Call[Receipt]:
-    """An id is always set, so that it is the same event however often it is sent."""
+    """The event always has an id, so that repeated requests make one event."""
     body = msgspec.json.encode(_sent(event, new_id))
-    return Call(method="POST", path="/v1/events", read=_read_receipt, again=Again.ALWAYS, body=body)
+    return Call(
+        method="POST", path="/v1/events", read=_read_receipt, retry=RetryRule.ALWAYS, body=body
+    )
 
 
 def publish_many(events: Iterable[Event], new_id: Callable[[], str]) -> Call[list[Receipt]]:
     """One batch: accepted whole or refused whole."""
     body = msgspec.json.encode([_sent(event, new_id) for event in events])
     return Call(
-        method="POST", path="/v1/events", read=_read_receipts, again=Again.ALWAYS, body=body
+        method="POST", path="/v1/events", read=_read_receipts, retry=RetryRule.ALWAYS, body=body
     )
 
 
 def publish_lines(
     events: Iterable[Event], new_id: Callable[[], str]
 ) -> Iterator[Call[list[Receipt]]]:
-    """As many events as there are, in batches of lines; each batch is within the limits."""
+    """Any number of events, in batches of lines that are within the API's limits."""
     lines: list[bytes] = []
     size = 0
     for event in events:
@@ -125,7 +129,7 @@ def _batch(lines: list[bytes]) -> Call[list[Receipt]]:
         method="POST",
         path="/v1/events",
         read=_read_receipts,
-        again=Again.ALWAYS,
+        retry=RetryRule.ALWAYS,
         body=b"".join(lines),
         content_type=NDJSON,
     )
@@ -147,7 +151,7 @@ def _read_receipts(body: bytes) -> list[Receipt]:
 def _read_receipt(body: bytes) -> Receipt:
     receipts = _read_receipts(body)
     if len(receipts) != 1:
-        raise BadAnswer("It should hold one receipt.")
+        raise BadResponse("It does not hold exactly one receipt.")
     return receipts[0]
 
 
@@ -184,7 +188,7 @@ def change_subscription(subscription_id: str, changes: Mapping[str, Any]) -> Cal
         method="PATCH",
         path=f"/v1/subscriptions/{_part(subscription_id)}",
         read=lambda body: _decode(body, Subscription),
-        again=Again.ALWAYS,
+        retry=RetryRule.ALWAYS,
         body=msgspec.json.encode(changes),
     )
 
@@ -207,19 +211,19 @@ def test_subscription(subscription_id: str) -> Call[Attempt]:
     return _post(f"/v1/subscriptions/{_part(subscription_id)}/test", Attempt)
 
 
-def try_filters(given: Mapping[str, Any], tenant: str | None) -> Call[Tried]:
+def try_filters(given: Mapping[str, Any], tenant: str | None) -> Call[FilterResult]:
     query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
-    return _post(f"/v1/filters/try{query}", Tried, _wire(given), again=Again.ALWAYS)
+    return _post(f"/v1/filters/try{query}", FilterResult, _wire(given), retry=RetryRule.ALWAYS)
 
 
 def _wire(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Names as the API has them: this one comes from Workfront."""
+    """Fields under their names in the API: ``filterConnector`` is Workfront's spelling."""
     names = {"filter_connector": "filterConnector"}
     return {names.get(name, name): value for name, value in given.items()}
 
 
 def _types(types: Sequence[str]) -> list[str]:
-    """A text is a sequence, too: ``types="order.*"`` would be eight types of one character."""
+    """A string is a sequence, too: ``types="order.*"`` would be seven types of one character."""
     return [types] if isinstance(types, str) else list(types)
 
 
@@ -236,12 +240,12 @@ def endpoint(endpoint_id: str) -> Call[EndpointDetail]:
 
 def enable_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
     path = f"/v1/endpoints/{_part(endpoint_id)}/enable"
-    return _post(path, EndpointDetail, again=Again.ALWAYS)
+    return _post(path, EndpointDetail, retry=RetryRule.ALWAYS)
 
 
 def freeze_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
     path = f"/v1/endpoints/{_part(endpoint_id)}/freeze"
-    return _post(path, EndpointDetail, again=Again.ALWAYS)
+    return _post(path, EndpointDetail, retry=RetryRule.ALWAYS)
 
 
 # --- deliveries and replays -----------------------------------------------------------------
@@ -269,7 +273,7 @@ def cancel_delivery(delivery_id: str) -> Call[DeliveryDetail]:
 
 def count_replay(where: Mapping[str, Any]) -> Call[ReplayCount]:
     body = {"filter": where, "dry_run": True}
-    return _post("/v1/replays", ReplayCount, body, again=Again.ALWAYS)
+    return _post("/v1/replays", ReplayCount, body, retry=RetryRule.ALWAYS)
 
 
 def start_replay(where: Mapping[str, Any]) -> Call[ReplayJob]:
@@ -281,7 +285,7 @@ def replay_job(job_id: str) -> Call[ReplayJob]:
 
 
 def cancel_replay(job_id: str) -> Call[ReplayJob]:
-    return _post(f"/v1/replays/{_part(job_id)}/cancel", ReplayJob, again=Again.ALWAYS)
+    return _post(f"/v1/replays/{_part(job_id)}/cancel", ReplayJob, retry=RetryRule.ALWAYS)
 
 
 # --- keys -----------------------------------------------------------------------------------
@@ -300,7 +304,7 @@ def revoke_key(key_id: str) -> Call[None]:
     return _delete(f"/v1/keys/{_part(key_id)}")
 
 
-# --- the whole ------------------------------------------------------------------------------
+# --- the server -----------------------------------------------------------------------------
 
 
 def ledger(tenant: str | None) -> Call[list[Ledger]]:
@@ -309,7 +313,7 @@ def ledger(tenant: str | None) -> Call[list[Ledger]]:
         method="GET",
         path="/v1/ledger" + query,
         read=lambda body: list(_decode(body, Page[Ledger]).items),
-        again=Again.ALWAYS,
+        retry=RetryRule.ALWAYS,
     )
 
 
@@ -318,16 +322,16 @@ def status() -> Call[ServerStatus]:
         method="GET",
         path="/v1/status",
         read=lambda body: _decode(body, ServerStatus),
-        again=Again.ALWAYS,
+        retry=RetryRule.ALWAYS,
     )
 
 
 def healthz() -> Call[bool]:
-    return Call(method="GET", path="/healthz", read=lambda _: True, again=Again.NEVER)
+    return Call(method="GET", path="/healthz", read=lambda _: True, retry=RetryRule.NEVER)
 
 
 def readyz() -> Call[bool]:
-    return Call(method="GET", path="/readyz", read=lambda _: True, again=Again.NEVER)
+    return Call(method="GET", path="/readyz", read=lambda _: True, retry=RetryRule.NEVER)
 
 
 def metrics() -> Call[str]:
@@ -335,11 +339,11 @@ def metrics() -> Call[str]:
         method="GET",
         path="/metrics",
         read=lambda body: body.decode("utf-8", "replace"),
-        again=Again.ALWAYS,
+        retry=RetryRule.ALWAYS,
     )
 
 
-# --- the forms that calls have --------------------------------------------------------------
+# --- building blocks of calls ----------------------------------------------------------------
 
 
 class Listing(Struct, Generic[T], frozen=True):
@@ -359,23 +363,32 @@ def _query(where: Mapping[str, Any], cursor: str | None) -> str:
 
 
 def _get(path: str, kind: type[T]) -> Call[T]:
-    return Call(method="GET", path=path, read=lambda body: _decode(body, kind), again=Again.ALWAYS)
+    return Call(
+        method="GET", path=path, read=lambda body: _decode(body, kind), retry=RetryRule.ALWAYS
+    )
 
 
 def _delete(path: str) -> Call[None]:
     return Call(
-        method="DELETE", path=path, read=lambda _: None, again=Again.ALWAYS, gone_is_done=True
+        method="DELETE",
+        path=path,
+        read=lambda _: None,
+        retry=RetryRule.ALWAYS,
+        not_found_is_success=True,
     )
 
 
 def _post(
-    path: str, kind: type[T], body: Mapping[str, Any] | None = None, again: Again = Again.UNSENT
+    path: str,
+    kind: type[T],
+    body: Mapping[str, Any] | None = None,
+    retry: RetryRule = RetryRule.UNSENT,
 ) -> Call[T]:
     return Call(
         method="POST",
         path=path,
-        read=lambda answered: _decode(answered, kind),
-        again=again,
+        read=lambda response: _decode(response, kind),
+        retry=retry,
         body=b"" if body is None else msgspec.json.encode(body),
     )
 
@@ -384,11 +397,11 @@ def _decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadAnswer(f"{error}.") from None
+        raise BadResponse(f"{error}.") from None
 
 
 def _part(text: str) -> str:
-    """An id as one part of a path; an empty one would ask for the list."""
+    """An id as one segment of a path; an empty one would address the list."""
     if not text:
         raise ValueError("an id must not be empty")
     return quote(text, safe="")

@@ -1,14 +1,14 @@
-"""``Seen``: the requests that this process has handled, by their ``webhook-id``.
+"""``Seen``: remembers by ``webhook-id`` which requests this process has handled.
 
     with seen.once(verified.id) as new:
         if new:
             handle(event)
 
-A request that is sent again while its first is still being handled must get neither a 2xx (the
-first may yet fail, and nobody would try again) nor be handled twice: it gets StillHandling, and
-the sender comes back later. A request whose handling fails is forgotten, so that its retry counts.
-This knows nothing of other processes and nothing after a restart. Where that matters, keep the id
-in the database, in the transaction that does the work.
+A request may be sent again while the first one is still being handled. It must not get a 2xx (the
+first may still fail, and then nobody would retry), and it must not be handled twice: ``once``
+raises StillHandling, and the sender retries later. If handling fails, the id is forgotten, so that
+the retry is handled. Other processes do not share this memory, and a restart empties it. Where that
+matters, store the id in the database, in the transaction that does the work.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from homing.client.errors import StillHandling
-from homing.client.pace import monotonic
+from homing.client.time_and_random import monotonic
 
-KEEP_S = 4 * 24 * 3600.0  # Longer than any preset of the server goes on trying.
-MOST = 100_000
+KEEP_S = 4 * 24 * 3600.0  # Longer than the retry window of every preset of the server.
+IDS_MAX = 100_000
 
 
 class Seen:
-    """Handled ids, bounded by time and count; the oldest go first. Safe to share by threads."""
+    """Handled ids, limited by time and count; the oldest are forgotten first. Thread-safe."""
 
     def __init__(
         self,
         *,
         keep_s: float = KEEP_S,
-        most: int = MOST,
+        max_ids: int = IDS_MAX,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        if keep_s <= 0 or most < 1:
-            raise ValueError("it must keep at least one id for some time")
-        self._keep_s, self._most, self._clock = keep_s, most, clock
-        self._handled: dict[str, float] = {}  # id → when; in the order of handling
+        if keep_s <= 0 or max_ids < 1:
+            raise ValueError("keep_s must be more than 0, and max_ids at least 1")
+        self._keep_s, self._max_ids, self._clock = keep_s, max_ids, clock
+        self._handled: dict[str, float] = {}  # id → time, in the order of handling
         self._handling: set[str] = set()
         self._lock = threading.Lock()
 
     @contextmanager
     def once(self, webhook_id: str) -> Iterator[bool]:
-        """True the first time, False once it was handled; raises StillHandling in between."""
+        """True for the first request, False after it was handled; raises StillHandling between."""
         if not self._begin(webhook_id):
             yield False
             return
@@ -82,6 +82,6 @@ class Seen:
         before = self._clock() - self._keep_s
         while self._handled:
             oldest = next(iter(self._handled))
-            if self._handled[oldest] > before and len(self._handled) <= self._most:
+            if self._handled[oldest] > before and len(self._handled) <= self._max_ids:
                 return
             del self._handled[oldest]

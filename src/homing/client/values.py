@@ -1,8 +1,8 @@
-"""What the API tells, as frozen values, and what callers may give, as typed keywords.
+"""What the API returns, as frozen values, and what callers may pass, as typed keywords.
 
-Answers are read with tolerance: a field that is not known here is left out, and closed sets
-(status, state, outcome, …) stay text, so that a newer server does not break an older client.
-Times are RFC 3339 text in UTC, as the API shows them.
+Responses are read with tolerance: an unknown field is ignored, and closed sets (status, state,
+outcome, …) stay text, so that a newer server does not break an older client. Times are RFC 3339
+text in UTC, as in the API.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Raw, Struct, field
 
-from homing.client.filters import Unmatched
-
 T = TypeVar("T")
 
 Status = Literal["pending", "delivered", "dropped", "cancelled"]
 State = Literal["enabled", "disabled", "frozen"]
+Role = Literal["admin", "publisher", "manager", "viewer"]
 
 
 class Page(Struct, Generic[T], frozen=True):
@@ -33,7 +32,7 @@ class Page(Struct, Generic[T], frozen=True):
 class Event(Struct, frozen=True, kw_only=True):
     """An event to publish.
 
-    ``data`` is any JSON value; a ``msgspec.Raw`` holds JSON that goes out byte for byte.
+    ``data`` is any JSON value; a ``msgspec.Raw`` holds JSON that is sent byte for byte.
     """
 
     type: str
@@ -44,7 +43,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Struct, frozen=True):
-    """An event that was accepted, and to how many subscriptions it goes.
+    """An accepted event, and the number of subscriptions that it is delivered to.
 
     ``duplicate`` is True if an event with this id was published before: nothing new is sent. It is
     also True if the response to an earlier attempt of the same call was lost on its way.
@@ -67,7 +66,7 @@ class EventSummary(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """A delivery as a list shows it."""
+    """A delivery in a list."""
 
     id: str
     tenant: str
@@ -88,6 +87,14 @@ class Delivery(Struct, frozen=True, kw_only=True):
     arrived: bool = False
 
 
+class UnmatchedSubscription(Struct, frozen=True, kw_only=True):
+    """A subscription that an event is not delivered to, and the reason."""
+
+    subscription: str
+    url: str
+    reason: str
+
+
 class EventDetail(Struct, frozen=True, kw_only=True):
     """An event with its data and its first deliveries."""
 
@@ -99,7 +106,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     data: Raw
     deliveries: tuple[Delivery, ...]
     deliveries_more: bool = False
-    unmatched: tuple[Unmatched, ...] = ()
+    unmatched: tuple[UnmatchedSubscription, ...] = ()
     unmatched_more: bool = False
 
 
@@ -107,7 +114,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
 
 
 class MaskedSecret(Struct, frozen=True):
-    """A signing secret, masked; ``until`` while it is being rotated out."""
+    """A signing secret, masked; ``until`` is set while it is being rotated out."""
 
     value: str
     until: str | None = None
@@ -137,7 +144,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
 
 class NewSubscription(Subscription, frozen=True, kw_only=True):
-    """A new subscription, with its secret: keep it, it is never shown again."""
+    """A new subscription with its secret: keep the secret, the API never shows it again."""
 
     secret: str
 
@@ -146,7 +153,7 @@ class NewSubscription(Subscription, frozen=True, kw_only=True):
 
 
 class SubscriptionOptions(TypedDict, total=False):
-    """What a new subscription may say beside its URL and types."""
+    """Optional fields of a new subscription."""
 
     tenant: str
     format: str
@@ -163,7 +170,7 @@ class SubscriptionOptions(TypedDict, total=False):
 
 
 class SubscriptionChanges(TypedDict, total=False):
-    """What is given replaces; None removes what is optional; a header's None removes that one."""
+    """Fields to replace; None removes an optional one, and a header whose value is None."""
 
     url: str
     types: Sequence[str]
@@ -180,11 +187,49 @@ class SubscriptionChanges(TypedDict, total=False):
     filter_connector: str | None
 
 
+class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
+    """A subscription with its new secret; ``secrets`` says until when the old ones sign."""
+
+
+# --- filters --------------------------------------------------------------------------------
+
+
+class ConditionResult(Struct, frozen=True, kw_only=True):
+    """A condition of filters that were tried; ``decided`` if the result depends on it."""
+
+    at: str
+    field: str
+    op: str
+    state: str | None = None
+    value: Any = None
+    holds: bool
+    decided: bool
+    sentence: str
+
+
+class FilterResult(Struct, frozen=True, kw_only=True):
+    """Whether filters match, and which condition decided."""
+
+    matches: bool
+    sentence: str
+    conditions: tuple[ConditionResult, ...] = ()
+    event: str | None = None
+
+
+class FilterInput(TypedDict, total=False):
+    """What filters are tried on: data, an event, or the newest event (of a type); and how."""
+
+    data: Any
+    event: str
+    type: str
+    filter_connector: str
+
+
 # --- attempts and deliveries ----------------------------------------------------------------
 
 
 class Phases(Struct, frozen=True):
-    """Where the time of an attempt went, in microseconds; None where a phase did not happen."""
+    """The phases of an attempt in microseconds; None for a phase that did not happen."""
 
     total_us: int
     dns_us: int | None = None
@@ -216,7 +261,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class AttemptLine(Struct, frozen=True, kw_only=True):
-    """An attempt as the stream of attempts shows it."""
+    """An attempt in the stream of attempts."""
 
     delivery: str
     number: int
@@ -240,7 +285,7 @@ class AttemptLine(Struct, frozen=True, kw_only=True):
 
 
 class AttemptPage(Struct, frozen=True):
-    """Oldest first; ask again with ``next_cursor`` for what came since."""
+    """Attempts, oldest first; ``next_cursor`` continues with those that come later."""
 
     items: tuple[AttemptLine, ...]
     next_cursor: str
@@ -248,7 +293,7 @@ class AttemptPage(Struct, frozen=True):
 
 
 class AttemptsWhere(TypedDict, total=False):
-    """Which attempts; what is absent is any."""
+    """Which attempts; an absent field matches all."""
 
     tenant: str
     endpoint: str
@@ -256,14 +301,14 @@ class AttemptsWhere(TypedDict, total=False):
 
 
 class Retry(Struct, frozen=True):
-    """A retry that lies ahead."""
+    """A retry that is still ahead."""
 
     n: int
     due_at: str
 
 
 class DeliveryDetail(Delivery, frozen=True, kw_only=True):
-    """A delivery with its attempts, the retries ahead, and why it is where it is."""
+    """A delivery with its attempts, the retries ahead, and an explanation of its status."""
 
     explanation: str
     attempts: tuple[Attempt, ...]
@@ -271,7 +316,7 @@ class DeliveryDetail(Delivery, frozen=True, kw_only=True):
 
 
 class DeliveriesWhere(TypedDict, total=False):
-    """Which deliveries; what is absent is any. Times are RFC 3339 or durations like ``2h``."""
+    """Which deliveries; an absent field matches all. Times are RFC 3339 or like ``2h``."""
 
     tenant: str
     status: Status
@@ -286,11 +331,69 @@ class DeliveriesWhere(TypedDict, total=False):
     expiring_within: str
 
 
+# --- bulk replays ---------------------------------------------------------------------------
+
+
+class ReplayWhere(TypedDict, total=False):
+    """Which finished deliveries; an absent field matches all."""
+
+    status: Status
+    reason: str
+    endpoint: str
+    subscription: str
+    event: str
+    type: str
+    url: str
+    since: str
+    until: str
+    tenant: str
+    as_of: str
+
+
+class ReplayFilter(Struct, frozen=True, kw_only=True):
+    """The conditions of a bulk replay."""
+
+    status: str | None = None
+    reason: str | None = None
+    endpoint: str | None = None
+    subscription: str | None = None
+    event: str | None = None
+    type: str | None = None
+    url: str | None = None
+    since: str | None = None
+    until: str | None = None
+    tenant: str | None = None
+    as_of: str | None = None
+
+
+class ReplayCount(Struct, frozen=True):
+    """How many deliveries a bulk replay would replay; ``exact`` is false if there are more.
+
+    The same filter with ``as_of`` replays exactly those that were counted.
+    """
+
+    count: int
+    exact: bool
+    as_of: str | None = None
+
+
+class ReplayJob(Struct, frozen=True, kw_only=True):
+    """A bulk replay and its progress."""
+
+    id: str
+    state: str
+    filter: ReplayFilter
+    created_at: str
+    looked_at: int
+    replayed: int
+    skipped: int
+
+
 # --- endpoints ------------------------------------------------------------------------------
 
 
 class Counter(Struct, frozen=True):
-    """A number that the health rules look at, beside its limit."""
+    """A number that the health rules compare with a limit."""
 
     name: str
     value: int
@@ -299,7 +402,7 @@ class Counter(Struct, frozen=True):
 
 
 class Transition(Struct, frozen=True, kw_only=True):
-    """A change of an endpoint's state."""
+    """A state change of an endpoint."""
 
     at: str
     before: str
@@ -330,7 +433,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class EndpointDetail(Endpoint, frozen=True, kw_only=True):
-    """An endpoint with what waits for it and its latest changes of state."""
+    """An endpoint with the number of waiting deliveries and its latest state changes."""
 
     waiting: int
     waiting_more: bool
@@ -338,17 +441,43 @@ class EndpointDetail(Endpoint, frozen=True, kw_only=True):
 
 
 class EndpointsWhere(TypedDict, total=False):
-    """Which endpoints; what is absent is any."""
+    """Which endpoints; an absent field matches all."""
 
     tenant: str
     state: State
 
 
-# --- the whole ------------------------------------------------------------------------------
+# --- API keys -------------------------------------------------------------------------------
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """An API key without its secret; ``tenant`` is None if it is valid for all tenants."""
+
+    id: str
+    name: str
+    role: str
+    tenant: str | None
+    prefix: str
+    created_at: str
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    revoked_at: str | None = None
+
+
+class NewKey(Key, frozen=True, kw_only=True):
+    """A new API key with its secret (``key``): keep it, the API never shows it again."""
+
+    key: str
+
+    def __repr__(self) -> str:
+        return f"NewKey(id={self.id!r}, name={self.name!r}, key=****)"
+
+
+# --- the server -----------------------------------------------------------------------------
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """Of one tenant: accepted = delivered + pending + dropped + cancelled."""
+    """Counts of one tenant: accepted = delivered + pending + dropped + cancelled."""
 
     tenant: str
     accepted: int
@@ -358,3 +487,33 @@ class Ledger(Struct, frozen=True, kw_only=True):
     cancelled: int
     counted: bool
     balanced: bool
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """Sender-outage detection: while it is ``closed``, the server sends only canary attempts."""
+
+    state: str  # open, judging or closed
+    since: str | None = None
+    why: str = ""
+    waiting: int = 0
+    canaries: int = 0
+    closings: int = 0
+
+
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """The current state of the process that responded."""
+
+    version: str
+    gate: Gate
+    draining: bool
+    store_ok: bool
+    late_ms: int
+    slots: dict[str, int]
+    in_flight: dict[str, int]
+    ready: dict[str, int]
+    unsettled: int
+    endpoints: dict[str, int]
+    published: int
+    accepted: int
+    finished: dict[str, int]
+    memory_bytes: int

@@ -1,1 +1,1 @@
-"""``homing demo``: the whole life of a URL in two minutes."""
+"""``homing demo``: all states of a URL in two minutes."""

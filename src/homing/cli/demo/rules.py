@@ -1,4 +1,4 @@
-"""The demo's own policy: the rules of production with its times and counts divided."""
+"""The demo's policy: the rules of production with smaller times and counts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from homing.policy.retry import Schedule
 
 SPEED = 5_000
 COUNTS = {100: 10, 2_000: 40, 50_000: 1_000}
-DEADLINE_MS = 1_000  # a real one: the network is not divided by anything
+DEADLINE_MS = 1_000  # not divided: the network is as fast as ever
 
-_REAL = HealthRules()
+_PRODUCTION = HealthRules()
 
 
 def demo_rules(speed: int) -> HealthRules:
     """The health rules, with times ÷ speed."""
     return HealthRules(
-        rate_after_attempts=COUNTS[_REAL.rate_after_attempts],
-        failure_percent=_REAL.failure_percent,
-        consecutive_disable=COUNTS[_REAL.consecutive_disable],
-        consecutive_freeze=COUNTS[_REAL.consecutive_freeze],
-        freeze_after_ms=_REAL.freeze_after_ms // speed,
-        consecutive_freeze_always=COUNTS[_REAL.consecutive_freeze_always],
-        probe_every_ms=_REAL.probe_every_ms // speed,
+        rate_after_attempts=COUNTS[_PRODUCTION.rate_after_attempts],
+        failure_percent=_PRODUCTION.failure_percent,
+        consecutive_disable=COUNTS[_PRODUCTION.consecutive_disable],
+        consecutive_freeze=COUNTS[_PRODUCTION.consecutive_freeze],
+        freeze_after_ms=_PRODUCTION.freeze_after_ms // speed,
+        consecutive_freeze_always=COUNTS[_PRODUCTION.consecutive_freeze_always],
+        probe_every_ms=_PRODUCTION.probe_every_ms // speed,
     )
 
 
@@ -53,38 +53,38 @@ def demo_options(speed: int) -> EngineOptions:
 
 
 def policy_lines(speed: int) -> Iterator[tuple[str, str, str]]:
-    """What holds, in the demo, in production."""
+    """Each rule: its name, its value in the demo, its value in production."""
     rules, schedule = demo_rules(speed), demo_schedule(speed)
     last = len(schedule.delays_ms)
     yield (
-        f"{last} retries after a failure, from … to",
+        f"{last} retries after a failure, first … last",
         f"{schedule.delays_ms[0]} ms … {_seconds(schedule.delays_ms[-1])}",
         "85 s … 48 h 13 min",
     )
     yield (
-        "disabled: failed of more than",
+        "disabled if this share of attempts failed",
         f"> {rules.failure_percent} % of {rules.rate_after_attempts} attempts",
-        f"> {_REAL.failure_percent} % of {_REAL.rate_after_attempts}",
+        f"> {_PRODUCTION.failure_percent} % of {_PRODUCTION.rate_after_attempts}",
     )
     yield (
-        "disabled: failed in a row",
+        "disabled after failures in a row",
         f"{rules.consecutive_disable}",
-        f"{_REAL.consecutive_disable:,}",
+        f"{_PRODUCTION.consecutive_disable:,}",
     )
     yield (
-        "disabled means one probe every",
+        "while disabled, one probe every",
         span(rules.probe_every_ms),
         "10 min",
     )
     yield (
-        "frozen: failed in a row, and none succeeded for",
+        "frozen after failures in a row without success for",
         f"> {rules.consecutive_freeze}, {_seconds(rules.freeze_after_ms)}",
-        f"> {_REAL.consecutive_freeze:,}, 72 h",
+        f"> {_PRODUCTION.consecutive_freeze:,}, 72 h",
     )
     yield (
-        "frozen: failed in a row",
+        "frozen after failures in a row, always",
         f"{rules.consecutive_freeze_always:,}",
-        f"{_REAL.consecutive_freeze_always:,}",
+        f"{_PRODUCTION.consecutive_freeze_always:,}",
     )
 
 
@@ -93,7 +93,7 @@ def _seconds(ms: int) -> str:
 
 
 def production_time(ms: int, speed: int) -> str:
-    """``2 d 10 h``: how long this moment of the demo is in production."""
+    """``2 d 10 h``: the time in production that corresponds to this time in the demo."""
     hours = ms * speed // 3_600_000
     days, hour = divmod(hours, 24)
     return f"{days} d {hour:02d} h" if days else f"{hour} h"

@@ -1,4 +1,4 @@
-"""What happens in the demo, and when: the receivers' fate, and what a person does about it."""
+"""The chapters of the demo: what happens to the receivers, and what the operator does."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from homing.cli.demo.rules import SPEED
-from homing.cli.demo.world import EVENTS_A_SECOND, Mood, World
+from homing.cli.demo.world import EVENTS_PER_SECOND, Mood, World
 from homing.model import show_id
 
 LENGTH_S = 120.0
-EVENTS_MOST = 60  # a second, however fast the story is told
+EVENTS_PER_SECOND_MAX = 60  # at any speed
 
-Act = Callable[[World], Awaitable[None]]
+Action = Callable[[World], Awaitable[None]]
 
 
 class Chapter(Struct, frozen=True):
-    """At this second (at the usual speed) somebody says this and does that."""
+    """At this second (at the default speed) the sentence is shown and the action run."""
 
     at_s: float
     about: str
     sentence: str
-    act: Act
+    action: Action
 
 
 async def _begin(world: World) -> None:
-    world.rate = EVENTS_A_SECOND
+    world.rate = EVENTS_PER_SECOND
 
 
 async def _flaky_down(world: World) -> None:
     world.flaky.mood = Mood.DOWN
 
 
-async def _flaky_well(world: World) -> None:
-    world.flaky.mood = Mood.WELL
+async def _flaky_good(world: World) -> None:
+    world.flaky.mood = Mood.GOOD
 
 
 async def _flaky_shaky(world: World) -> None:
@@ -43,12 +43,12 @@ async def _flaky_shaky(world: World) -> None:
 
 
 async def _nothing(_: World) -> None:
-    """Only a word."""
+    """Only the sentence is shown."""
 
 
-async def _dead_lives(world: World) -> None:
-    world.dead.mood = Mood.WELL
-    await world.dead.open(world.chance)
+async def _dead_recovers(world: World) -> None:
+    world.dead.mood = Mood.GOOD
+    await world.dead.open(world.random)
 
 
 async def _enable_dead(world: World) -> None:
@@ -61,7 +61,7 @@ async def _replay(world: World) -> None:
     if not found.count:
         return
     await world.client.start_replay(status="dropped", endpoint=endpoint)
-    world.say("dead", f"Replaying all {found.count:,} deliveries that were dropped.")
+    world.report("dead", f"Replaying all {found.count:,} dropped deliveries.")
 
 
 async def _end_traffic(world: World) -> None:
@@ -72,67 +72,75 @@ CHAPTERS = (
     Chapter(
         1,
         "",
-        f"{EVENTS_A_SECOND} events a second are published; each goes to three URLs.",
+        f"{EVENTS_PER_SECOND} events per second are published; each goes to three URLs.",
         _begin,
     ),
-    Chapter(3, "dead", "Nobody listens there: every attempt fails.", _nothing),
+    Chapter(3, "dead", "No server listens at this URL: every attempt fails.", _nothing),
     Chapter(
         5,
         "flaky",
-        "It answers 503 to three requests in ten: that is what retries are for.",
+        "It responds with 503 to three requests in ten; retries deliver these.",
         _nothing,
     ),
-    Chapter(17, "flaky", "Now it answers 503 to everything.", _flaky_down),
+    Chapter(17, "flaky", "Now it responds with 503 to every request.", _flaky_down),
     Chapter(
         24,
         "",
-        "healthy does not notice: each URL has slots of its own, retries never delay first "
+        "healthy is not affected: each URL has its own slots, and retries never delay first "
         "attempts.",
         _nothing,
     ),
     Chapter(
-        32, "", "What waits costs no attempts: a disabled URL gets one probe at a time.", _nothing
+        32,
+        "",
+        "Waiting deliveries cost no attempts: a disabled URL gets one probe at a time.",
+        _nothing,
     ),
     Chapter(
         36,
         "dead",
-        "The first ones have waited 48 hours of production time: from now on they are dropped.",
+        "The first deliveries have waited for 48 hours of production time and are dropped.",
         _nothing,
     ),
+    Chapter(42, "flaky", "It is repaired. Homing notices with the next probe.", _flaky_good),
     Chapter(
-        42, "flaky", "It is repaired. Nobody tells Homing: the next probe finds out.", _flaky_well
+        60,
+        "flaky",
+        "It is flaky again: three in ten fail, and retries deliver these.",
+        _flaky_shaky,
     ),
-    Chapter(60, "flaky", "It wavers again: three in ten fail, retries repair it.", _flaky_shaky),
     Chapter(
         64,
         "",
-        "A frozen URL is not even probed; new events are accepted and wait for a person.",
+        "A frozen URL is not probed; new events are accepted and wait until a person enables it.",
         _nothing,
     ),
     Chapter(71, "flaky", "A second outage.", _flaky_down),
-    Chapter(79, "flaky", "It is repaired again.", _flaky_well),
+    Chapter(79, "flaky", "It is repaired again.", _flaky_good),
     Chapter(
-        84, "dead", "Its owner has repaired it, and asks the operator to enable it.", _dead_lives
+        84, "dead", "Its owner has repaired it and asks the operator to enable it.", _dead_recovers
     ),
     Chapter(88, "dead", "The operator: homing endpoints enable …", _enable_dead),
     Chapter(96, "", "The operator: homing replay --status dropped …", _replay),
-    Chapter(106, "", "No more events. What is pending is brought home.", _end_traffic),
+    Chapter(
+        106, "", "No more events are published. Pending deliveries are completed.", _end_traffic
+    ),
 )
 
 
-async def tell(world: World, speed: int) -> None:
-    """Until the story is told and nothing waits any more."""
+async def play(world: World, speed: int) -> None:
+    """Play all chapters, then wait until no delivery is pending."""
     pace = SPEED / speed
-    began = world.now
+    started = world.now
     for chapter in CHAPTERS:
-        await _until(world, began + round(chapter.at_s * pace * 1000))
-        world.say(chapter.about, chapter.sentence)
-        await chapter.act(world)
+        await _until(world, started + round(chapter.at_s * pace * 1000))
+        world.report(chapter.about, chapter.sentence)
+        await chapter.action(world)
         if world.rate:
-            world.rate = min(EVENTS_A_SECOND / pace, EVENTS_MOST)
-    end = began + round(LENGTH_S * pace * 1000)
+            world.rate = min(EVENTS_PER_SECOND / pace, EVENTS_PER_SECOND_MAX)
+    end = started + round(LENGTH_S * pace * 1000)
     while world.now < end and (world.ledger is None or world.ledger.pending):
-        await world.looked()
+        await world.refreshed()
     await asyncio.sleep(min(2 * pace, 2.0))
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows on a terminal: three URLs with their health, and sentences that say why."""
+"""The live view of the demo: three URLs with their health, and the sentences of the log."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from homing.model import Endpoint, Health, Lane, Outcome, State
 from homing.policy.explain import explain_endpoint
 from homing.policy.health import HealthRules
 
-COLUMNS = 60  # of the timeline of a life
+COLUMNS = 60  # of a URL's timeline
 HEIGHTS = "▁▂▃▄▅▆▇█"
 NAMES = {"healthy": "green", "flaky": "yellow", "dead": "red", "": "cyan"}
 LOG_LINES = 200
 TALL = 36  # rows from which the URLs have frames
 WIDE = 108
-BESIDE = 19  # columns of the log that its sentences do not have
+LOG_MARGIN = 19  # columns of the log besides its sentences
 
 
 class Line(Struct, frozen=True):
     """A sentence of the log."""
 
-    at_ms: int  # since the beginning
+    at_ms: int  # since the start
     about: str
     sentence: str
 
 
 class _Column:
-    """What one part of the time has brought to a URL."""
+    """One column of a URL's timeline."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -49,19 +49,19 @@ class _Column:
 
 
 class View:
-    """Remembers what was, and draws what is."""
+    """Keeps the timelines and the log, and draws the screen."""
 
     def __init__(self, world: World, *, speed: int, address: str) -> None:
         self._world, self._speed, self._address = world, speed, address
-        self._began = world.now
+        self._started = world.now
         self._length_ms = LENGTH_S * 1000 * SPEED / speed
         self.log: deque[Line] = deque(maxlen=LOG_LINES)
-        self._lives: dict[str, list[_Column]] = {url.name: [] for url in world.urls}
+        self._timelines: dict[str, list[_Column]] = {url.name: [] for url in world.urls}
         self._counted = {url.name: 0 for url in world.urls}
 
     @property
     def elapsed_ms(self) -> int:
-        return self._world.now - self._began
+        return self._world.now - self._started
 
     def note(self, about: str, sentence: str) -> Line:
         line = Line(self.elapsed_ms, about, sentence)
@@ -69,18 +69,16 @@ class View:
         return line
 
     def remember(self) -> None:
-        """Once per look: what this part of the time has brought."""
+        """Update the timelines; called after each refresh."""
         index = min(int(COLUMNS * self.elapsed_ms / self._length_ms), COLUMNS - 1)
         for url in self._world.urls:
-            life = self._lives[url.name]
-            while len(life) <= index:
-                life.append(_Column())
-            life[index].delivered += url.delivered - self._counted[url.name]
+            timeline = self._timelines[url.name]
+            while len(timeline) <= index:
+                timeline.append(_Column())
+            timeline[index].delivered += url.delivered - self._counted[url.name]
             self._counted[url.name] = url.delivered
             if url.endpoint is not None:
-                life[index].state = url.endpoint.health.state
-
-    # --- the whole ---------------------------------------------------------------------------
+                timeline[index].state = url.endpoint.health.state
 
     def screen(self, width: int, height: int) -> RenderableType:
         framed = height >= TALL
@@ -98,12 +96,12 @@ class View:
     def _head(self, width: int) -> RenderableType:
         part = min(self.elapsed_ms / self._length_ms, 1.0)
         seconds = self.elapsed_ms // 1000
-        bar_width = max(min(width - 78, 40), 8)
+        bar_width = max(min(width - 85, 40), 8)
         full = round(part * bar_width)
         minutes = 3_600_000 // 60_000 * self._speed // 3_600
         return Text.assemble(
             (" Homing demo ", "bold reverse"),
-            (f"  1 s here is {minutes} min in production  ", "dim"),
+            (f"  1 s in the demo is {minutes} min in production  ", "dim"),
             ("━" * full, "cyan"),
             ("━" * (bar_width - full), "grey30"),
             (f"  {seconds // 60}:{seconds % 60:02d}", "bold"),
@@ -113,15 +111,15 @@ class View:
         )
 
     def _sentences(self, width: int, height: int) -> RenderableType:
-        """The latest, newest at the bottom; long ones take more than one line."""
+        """The latest sentences, newest at the bottom; long ones take more than one line."""
         room, latest = height - 2, list[Line]()
         for line in reversed(self.log):
-            room -= len(wrap(line.sentence, max(width - BESIDE, 20)))
+            room -= len(wrap(line.sentence, max(width - LOG_MARGIN, 20)))
             if room < 0 and latest:
                 break
             latest.insert(0, line)
         table = sentences(latest)
-        return Panel(table, title="what happens, and why", title_align="left", border_style="dim")
+        return Panel(table, title="what happens and why", title_align="left", border_style="dim")
 
     def _foot(self) -> RenderableType:
         ledger = self._world.ledger
@@ -157,7 +155,7 @@ class View:
         name = (f" {url.name} ", "bold")
         about = (f"{url.address} {url.mood.value}", "dim")
         lines = (
-            self._life(url),
+            self._timeline(url),
             _recent(url, width=width - 20),
             _counters(endpoint.health, self._world.rules, now=self._world.now, wide=width >= WIDE),
             _why(endpoint, self._world.rules, now=self._world.now),
@@ -175,14 +173,14 @@ class View:
             border_style=style,
         )
 
-    def _life(self, url: Url) -> Text:
-        life = self._lives[url.name]
-        most = log1p(max((column.delivered for column in life), default=0)) or 1.0
-        text = _labelled("life")
-        for column in life:
-            height = HEIGHTS[int((len(HEIGHTS) - 1) * log1p(column.delivered) / most)]
+    def _timeline(self, url: Url) -> Text:
+        timeline = self._timelines[url.name]
+        highest = log1p(max((column.delivered for column in timeline), default=0)) or 1.0
+        text = _labelled("history")
+        for column in timeline:
+            height = HEIGHTS[int((len(HEIGHTS) - 1) * log1p(column.delivered) / highest)]
             text.append(height, style=STYLES[column.state.value])
-        text.append("·" * (COLUMNS - len(life)), style="grey30")
+        text.append("·" * (COLUMNS - len(timeline)), style="grey30")
         text.append(f"  {url.delivered:,} delivered", style="dim")
         return text
 
@@ -202,11 +200,13 @@ def _recent(url: Url, *, width: int) -> Text:
 
 
 def _counters(health: Health, rules: HealthRules, *, now: int, wide: bool) -> Text:
-    """The numbers that the rules look at, each beside its limit."""
+    """The counters of the health rules, each with its limit."""
     attempts, row = health.attempts, health.consecutive_failures
     percent = 100 * health.failures // attempts if attempts else 0
     marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
-    alone_ms = now - max((mark for mark in marks if mark is not None), default=now) if row else 0
+    without_success_ms = (
+        now - max((mark for mark in marks if mark is not None), default=now) if row else 0
+    )
     rate_counts = attempts > rules.rate_after_attempts
     text = _labelled("limits")
     size = 8 if wide else 4
@@ -220,9 +220,9 @@ def _counters(health: Health, rules: HealthRules, *, now: int, wide: bool) -> Te
         ("in a row", row, rules.consecutive_disable, f"{row:,}/{rules.consecutive_disable}"),
         (
             "no success",
-            alone_ms,
+            without_success_ms,
             rules.freeze_after_ms,
-            f"{alone_ms / 1000:.1f}/{rules.freeze_after_ms / 1000:.1f} s",
+            f"{without_success_ms / 1000:.1f}/{rules.freeze_after_ms / 1000:.1f} s",
         ),
     ):
         text.append(f"{name} ", style="dim")
@@ -232,7 +232,7 @@ def _counters(health: Health, rules: HealthRules, *, now: int, wide: bool) -> Te
 
 
 def _why(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Text:
-    """The sentence of the API, without what stands beside it already."""
+    """The sentence of the API, without what is shown elsewhere."""
     sentence = explain_endpoint(endpoint, rules, now=now)
     sentence = sentence.removeprefix("The endpoint has been ")
     sentence = re.sub(r"; (next probe .*?|the next probe is due now), and", ";", sentence)
@@ -256,7 +256,7 @@ def _waiting(url: Url, *, now: int) -> Text:
 
 
 def sentences(lines: Iterable[Line]) -> Table:
-    """When, about whom, what."""
+    """The log as a table: time, URL, sentence."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, min_width=7)
@@ -272,7 +272,7 @@ def sentences(lines: Iterable[Line]) -> Table:
 
 
 def _sentence(sentence: str) -> Text:
-    """A change of state begins with its word, in its colour."""
+    """A state change begins with the new state, in its colour."""
     text = Text(sentence)
     first = sentence.split(" ", 1)[0].lower()
     if first in STYLES:

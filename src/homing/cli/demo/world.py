@@ -1,4 +1,4 @@
-"""The world of the demo: a server, three receivers and traffic, all over real HTTP on loopback."""
+"""What the demo runs: a server, three receivers and traffic, over real HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
-from homing.cli.receiver import Arrived, receiving
-from homing.client import AsyncHoming
-from homing.client.errors import HomingClientError
+from homing.cli.receiver import ReceivedRequest, receiver
+from homing.client import AsyncHoming, HomingClientError
 from homing.model import Attempt, Endpoint, Outcome, State, Transition, read_id
 from homing.policy.explain import explain_change
 from homing.policy.health import HealthRules
@@ -20,23 +19,23 @@ from homing.server.wiring import Running
 
 HOST = "127.0.0.1"
 TYPES = ("order.placed", "order.paid", "order.packed", "order.sent")
-EVENTS_A_SECOND = 12
+EVENTS_PER_SECOND = 12
 RECENT = 200
-SHAKY_PART = 0.3
-WAITING_MOST = 100_000
+SHAKY_SHARE = 0.3
+WAITING_MAX = 100_000
 
 
 class Mood(Enum):
-    """How a receiver answers."""
+    """How a receiver responds."""
 
-    WELL = "answers 204"
-    SHAKY = "answers 503 to three requests in ten"
-    DOWN = "answers 503 to every request"
-    DEAD = "nobody listens there"
+    GOOD = "responds with 204"
+    SHAKY = "responds with 503 to three requests in ten"
+    DOWN = "responds with 503 to every request"
+    DEAD = "no server listens"
 
 
 class Url:
-    """One receiver, and what is known of its endpoint."""
+    """One receiver and the latest data of its endpoint."""
 
     def __init__(self, name: str, mood: Mood) -> None:
         self.name, self.mood = name, mood
@@ -50,50 +49,52 @@ class Url:
         self.transitions: list[Transition] = []
         self.opened: contextlib.AsyncExitStack = contextlib.AsyncExitStack()
 
-    async def open(self, chance: random.Random) -> None:
-        """Listen; on the same port as before, if there was one."""
+    async def open(self, random_source: random.Random) -> None:
+        """Listen, on the same port as before if there was one."""
 
-        async def answer(_: Arrived) -> int:
-            if self.mood is Mood.SHAKY and chance.random() < SHAKY_PART:
+        async def respond(_: ReceivedRequest) -> int:
+            if self.mood is Mood.SHAKY and random_source.random() < SHAKY_SHARE:
                 return 503
             return 503 if self.mood is Mood.DOWN else 204
 
         self.port = await self.opened.enter_async_context(
-            receiving(answer, host=HOST, port=self.port)
+            receiver(respond, host=HOST, port=self.port)
         )
 
     async def close(self) -> None:
         await self.opened.aclose()
 
 
-Say = Callable[[str, str], None]  # whom it is about ("" for all), a sentence
+Report = Callable[[str, str], None]  # the name of a URL ("" for all), a sentence
 
 
 class World:
-    """Everything that is shown."""
+    """Everything that the demo shows."""
 
-    def __init__(self, house: Running, client: AsyncHoming, rules: HealthRules, say: Say) -> None:
-        self._house, self.client, self.rules, self.say = house, client, rules, say
-        self.chance = random.Random(1)  # noqa: S311 - a demo that can be told again
-        self.urls = (Url("healthy", Mood.WELL), Url("flaky", Mood.SHAKY), Url("dead", Mood.DEAD))
+    def __init__(
+        self, running: Running, client: AsyncHoming, rules: HealthRules, report: Report
+    ) -> None:
+        self._running, self.client, self.rules, self.report = running, client, rules, report
+        self.random = random.Random(1)  # noqa: S311 - every run of the demo is the same
+        self.urls = (Url("healthy", Mood.GOOD), Url("flaky", Mood.SHAKY), Url("dead", Mood.DEAD))
         self.healthy, self.flaky, self.dead = self.urls
         self.published = 0
         self.ledger: Ledger | None = None
         self._cursor: int | None = None
-        self.rate = 0.0  # events a second
-        self._looked = asyncio.Event()
+        self.rate = 0.0  # events per second
+        self._refreshed = asyncio.Event()
 
     @property
     def now(self) -> int:
-        return self._house.clock.now()
+        return self._running.clock.now()
 
     @contextlib.asynccontextmanager
-    async def inhabited(self) -> AsyncIterator[World]:
-        """Receivers listen, are subscribed, and traffic goes to them."""
+    async def started(self) -> AsyncIterator[World]:
+        """Start the receivers, subscribe them, and publish events in the background."""
         for url in self.urls:
-            await url.open(self.chance)
+            await url.open(self.random)
             if url.mood is Mood.DEAD:
-                await url.close()  # Its port is known now, and nobody is there.
+                await url.close()  # Its port is known now, and nothing listens on it.
             url.address = f"http://{HOST}:{url.port}/{url.name}"
             await self.client.subscribe(url.address, ["order.*"], description=url.name)
         async for endpoint in self.client.endpoints():
@@ -116,35 +117,35 @@ class World:
             if not self.rate:
                 continue
             number = self.published + 1
-            data = {"order": 1000 + number // 4, "cents": self.chance.randrange(500, 50_000)}
+            data = {"order": 1000 + number // 4, "cents": self.random.randrange(500, 50_000)}
             with contextlib.suppress(HomingClientError):
                 await self.client.publish(TYPES[number % 4], data)
                 self.published = number
 
-    # --- looking -----------------------------------------------------------------------------
-
-    async def look(self) -> None:
-        """Read anew what is shown."""
-        views = self._house.stores.views
+    async def refresh(self) -> None:
+        """Read the data that is shown."""
+        views = self._running.stores.views
         for url in self.urls:
-            await self._look_at_changes(url)  # First: it tells how many waited until then.
+            await self._report_changes(
+                url
+            )  # First: it shows how many deliveries waited until then.
             url.endpoint = await views.endpoint(url.endpoint_id)
-            url.waiting = await views.waiting(url.endpoint_id, limit=WAITING_MOST)
-        seen = self._house.engine.recent(self._cursor, limit=1_000)
+            url.waiting = await views.waiting(url.endpoint_id, limit=WAITING_MAX)
+        seen = self._running.engine.recent(self._cursor, limit=1_000)
         self._cursor = seen.last
         for attempt in seen.attempts:
-            self._seen(attempt)
+            self._count(attempt)
         found = await views.ledger(tenant=None)
         self.ledger = found[0] if found else None
-        self._looked.set()
+        self._refreshed.set()
 
-    async def looked(self) -> None:
-        """Until it was looked again."""
-        self._looked.clear()
-        await self._looked.wait()
+    async def refreshed(self) -> None:
+        """Wait for the next refresh."""
+        self._refreshed.clear()
+        await self._refreshed.wait()
 
-    async def _look_at_changes(self, url: Url) -> None:
-        changes, _ = await self._house.stores.views.transitions(
+    async def _report_changes(self, url: Url) -> None:
+        changes, _ = await self._running.stores.views.transitions(
             url.endpoint_id, before_id=None, limit=10
         )
         known = {change.id for change in url.transitions}
@@ -154,22 +155,22 @@ class World:
                 sentence = explain_change(
                     change.before, change.after, change.rule, change.numbers, change.by
                 )
-                self.say(url.name, f"{sentence} {self._aside(url, change)}".strip())
+                self.report(url.name, f"{sentence} {self._consequence(url, change)}".strip())
 
-    def _aside(self, url: Url, change: Transition) -> str:
-        """What follows from a change."""
+    def _consequence(self, url: Url, change: Transition) -> str:
+        """What a state change means for the deliveries."""
         match change.after:
             case State.DISABLED:
                 return f"One probe every {self.rules.probe_every_ms} ms (10 min) from now on."
             case State.FROZEN:
-                return "(In production: 2,000 and 72 h.) Only a person ends this."
+                return "(In production: 2,000 and 72 h.) Only a person can enable it again."
             case State.ENABLED:
                 return (
-                    f"{url.waiting:,} deliveries have waited; they go with slow start: one at a "
-                    "time, then 2, 4, 8, 16."
+                    f"{url.waiting:,} deliveries have waited; they are sent with a slow start: one "
+                    "at a time, then 2, 4, 8, 16."
                 )
 
-    def _seen(self, attempt: Attempt) -> None:
+    def _count(self, attempt: Attempt) -> None:
         for url in self.urls:
             if url.endpoint_id == attempt.endpoint_id:
                 url.recent.append(attempt)

@@ -1,6 +1,6 @@
-"""What goes wrong, as a newcomer would like to read it: what happened, what to do, an exit code.
+"""What a failed command prints on standard error, and its exit code.
 
-0 all is well · 1 the server refused, or a check failed · 2 wrong usage or settings · 3 no server.
+0 success · 1 the server refused, or a check failed · 2 wrong usage or settings · 3 no server.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from homing.errors import BadSetting, DataInUse, HomingError
 
 if TYPE_CHECKING:
-    from homing.client.errors import Refused
+    from homing.client import Refused
 
 REFUSED = 1
 USAGE = 2
@@ -20,35 +20,35 @@ INTERRUPTED = 130
 
 
 class Failed(HomingError):
-    """It did not work."""
+    """The command failed."""
 
     code = "failed"
 
 
 class NoServer(HomingError):
-    """No server answers."""
+    """No server responds."""
 
     code = "no_server"
 
 
 class Usage(HomingError):
-    """The command was given wrongly."""
+    """The command line is wrong."""
 
     code = "usage"
 
 
-def exit_code(error: Exception) -> int | None:
-    """Say what is wrong in one line on standard error; None for what nobody expected."""
-    said = explained(error)
-    if said is None:
+def print_error(error: Exception) -> int | None:
+    """Print the error in one line and return the exit code; None for an unexpected error."""
+    explained = explain(error)
+    if explained is None:
         return None
-    sentence, code = said
+    sentence, code = explained
     print(f"homing: {sentence}", file=sys.stderr)
     return code
 
 
-def explained(error: Exception) -> tuple[str, int] | None:
-    """The sentence and the exit code."""
+def explain(error: Exception) -> tuple[str, int] | None:
+    """The message and the exit code; None for an unexpected error."""
     match error:
         case Failed():
             return error.detail, REFUSED
@@ -61,29 +61,28 @@ def explained(error: Exception) -> tuple[str, int] | None:
         case HomingError():
             return str(error), REFUSED
         case _:
-            return _answered(error)
+            return _explain_client_error(error)
 
 
-def _answered(error: Exception) -> tuple[str, int] | None:
-    """The same for what a server answered, or did not."""
+def _explain_client_error(error: Exception) -> tuple[str, int] | None:
     from homing.client import errors
 
     match error:
         case errors.NotTrusted() | errors.Unreachable():
             return f"{error} Is the server still running?", NO_SERVER
-        case errors.BadAnswer():
-            return f"{error} Something else may listen there: look at --server.", NO_SERVER
+        case errors.BadResponse():
+            return f"{error} Another program may listen there: check --server.", NO_SERVER
         case errors.NotAuthorized(status=403):
             return _refusal(error), REFUSED
         case errors.NotAuthorized():
             return (
-                "The server does not accept the key. It belongs to another server, or was "
-                "changed, revoked or has expired: "
+                "The server does not accept the key. The key belongs to another server, was "
+                "changed or revoked, or has expired: "
                 "give the right one with --key or HOMING_ADMIN_KEY.",
                 REFUSED,
             )
         case errors.Unavailable():
-            return f"{_refusal(error)} Try again in a moment; `homing doctor` tells more.", REFUSED
+            return f"{_refusal(error)} Try again later; `homing doctor` shows more.", REFUSED
         case errors.Refused():
             return _refusal(error), REFUSED
         case errors.HomingClientError():

@@ -1,4 +1,4 @@
-"""Time and chance: the only file of the client that reads a clock or throws dice."""
+"""Clocks and random numbers: the only file of the client that reads either."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 monotonic: Callable[[], float] = time.monotonic  # seconds; for deadlines
 unix_time: Callable[[], float] = time.time  # seconds; for signatures
-chance: Callable[[], float] = random.random  # 0 ≤ chance < 1; for jitter
+random_fraction: Callable[[], float] = random.random  # 0 ≤ fraction < 1; for jitter
 
 
 def new_id() -> str:
     """A new event id: 32 hexadecimal digits, of which the first 12 are the time in milliseconds.
 
-    Ids in order of time keep the index that the server finds them by compact.
+    Ids that grow with time keep the server's index of them compact.
     """
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -1,7 +1,7 @@
-"""Takes secrets out of the process list: their values on our command line become stars.
+"""Hides secrets from the process list: their values on the command line become asterisks.
 
-A value is there to be seen from the start of the process until this runs, some hundredths of a
-second. Whoever minds that gives it in the environment.
+Until this runs, some hundredths of a second after the start, a value can be seen. Passing it in the
+environment avoids that.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 
 SECRET_FLAGS = frozenset(("--key", "--token", "--secret", "--header", "--database-url"))
 
-_ARG_START, _ARG_END = 45, 46  # of /proc/self/stat, counted from what follows the name
+_ARG_START, _ARG_END = 45, 46  # fields of /proc/self/stat, counted after the name
 
 
 def hide_secrets() -> None:
-    """Linux only: elsewhere the command line stays as it is."""
+    """Overwrite the values in place; on Linux only."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, ValueError, IndexError):
-        facts = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        start, end = int(facts[_ARG_START]), int(facts[_ARG_END])
+        stats = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        start, end = int(stats[_ARG_START]), int(stats[_ARG_END])
         if start and end > start:
             for place, size in secret_places(ctypes.string_at(start, end - start)):
                 ctypes.memset(start + place, ord("*"), size)
 
 
 def secret_places(line: bytes) -> list[tuple[int, int]]:
-    """Where the values of secret flags stand in a command line whose words end with a NUL."""
+    """Offset and length of each secret value in a command line whose arguments end with a NUL."""
     places: list[tuple[int, int]] = []
     place, after_flag = 0, False
     for word in line.split(b"\0"):
