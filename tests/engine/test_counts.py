@@ -1,4 +1,4 @@
-"""The counters of the pulse are what a walk over all stations would find, at every moment."""
+"""The counters of the pulse are what a walk over all queues would find, at every moment."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ QUICK = EngineOptions(
 
 
 def check(engine: Engine) -> None:
-    stations, pulse = engine._dispatcher.stations.values(), engine.pulse()
-    states = Counter(it.endpoint.health.state.value for it in stations)
+    queues, pulse = engine._dispatcher.queues.values(), engine.pulse()
+    states = Counter(it.endpoint.health.state.value for it in queues)
     assert Counter(pulse.endpoints) == states
-    assert pulse.ready[Lane.FRESH] == sum(len(it.fresh) for it in stations)
-    assert pulse.ready[Lane.RETRY] == sum(len(it.retry) for it in stations)
-    assert pulse.in_flight[Lane.PROBE] == sum(it.probing for it in stations)
+    assert pulse.ready[Lane.FRESH] == sum(len(it.fresh) for it in queues)
+    assert pulse.ready[Lane.RETRY] == sum(len(it.retry) for it in queues)
+    assert pulse.in_flight[Lane.PROBE] == sum(it.probing for it in queues)
 
 
 def test_the_counters_are_right_while_endpoints_fail_heal_and_go() -> None:
@@ -56,7 +56,7 @@ def test_the_counters_are_right_while_endpoints_fail_heal_and_go() -> None:
     live(story, QUICK)
 
 
-def test_stations_that_are_forgotten_no_longer_count() -> None:
+def test_queues_that_are_forgotten_no_longer_count() -> None:
     async def story(world: World) -> None:
         for n in range(6):
             await world.subscribe(f"https://receiver-{n}.example/hook", "a.*")
@@ -77,14 +77,14 @@ def test_what_is_stuck_is_found_among_many_after_one_round() -> None:
             await world.subscribe(f"https://receiver-{n}.example/hook", "a.*")
         await world.publish()
         await world.wait(1_000)
-        engine, stations = world.engine, list(world.engine._dispatcher.stations.values())
+        engine, queues = world.engine, list(world.engine._dispatcher.queues.values())
         assert engine.pulse().due_since is None
         since = world.clock.now()
-        stations[17].next_due = since  # and nobody has been told
+        queues[17].note_in_store(next_due=since)  # and nobody has been told
         found = [engine.pulse().due_since for _ in range(6)]
         assert since in found
         assert found[-1] == since  # found once, it is looked at again each time
-        stations[17].next_due = None
+        queues[17].forget_stored()
         assert engine.pulse().due_since is None
 
     live(story)

@@ -39,8 +39,8 @@ def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settl
         assert row.status is Status.DELIVERED
         assert len(await world.views.attempts(row.delivery.id)) == 1
         assert owner.engine._settler.late == 1
-        assert owner.engine._dispatcher.airborne == 0
-        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
+        assert owner.engine._dispatcher.capacity.in_flight == 0
+        assert owner.engine._dispatcher.capacity.slots_taken == {"fresh": 0, "retry": 0}
         await balanced(world)
 
     fleet(story)
@@ -63,8 +63,8 @@ def test_a_bucket_lost_while_its_outcomes_are_written_leaves_no_slot_taken(code:
         world.engine = owner.engine
         await world.publish()
         await world.wait(100)
-        assert owner.engine._dispatcher.airborne == 0
-        assert owner.engine._dispatcher.flying == {"fresh": 0, "retry": 0}
+        assert owner.engine._dispatcher.capacity.in_flight == 0
+        assert owner.engine._dispatcher.capacity.slots_taken == {"fresh": 0, "retry": 0}
 
     fleet(story)
 

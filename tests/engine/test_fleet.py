@@ -176,7 +176,7 @@ def test_enable_freeze_and_cancel_act_within_a_second_from_any_machine(cut: bool
         await other.engine.enable(endpoint.id, by="someone")
         await world.wait(1_100)
         assert len(owner.hits(URL)) >= 1
-        assert owner.engine._dispatcher.stations[endpoint.id].enabled
+        assert owner.engine._dispatcher.queues[endpoint.id].enabled
 
         world.sender.scripts[URL] = always(500)
         await world.publish()

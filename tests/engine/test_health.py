@@ -317,8 +317,8 @@ def test_slow_start_doubles_its_slots_and_a_timeout_puts_it_back_to_one() -> Non
         for _ in range(60):
             await world.publish()
         await world.wait(5 * SECOND + 1)
-        station = world.engine._dispatcher.stations[(await world.endpoint(URL)).id]
-        assert station.ramp.slots == 1
+        queue = world.engine._dispatcher.queues[(await world.endpoint(URL)).id]
+        assert queue.ramp.slots == 1
 
     live(story)
 

@@ -38,6 +38,6 @@ def test_a_move_whose_reply_was_lost_leaves_nothing_behind() -> None:
         assert lost == 1
         await world.wait(HOUR)
         assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
-        assert other.endpoint_id in world.engine._dispatcher.stations
+        assert other.endpoint_id in world.engine._dispatcher.queues
 
     live(story)

@@ -44,7 +44,7 @@ def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -
         world.flow.endpoints = slowly(world.flow.endpoints)  # type: ignore[method-assign]
         second = asyncio.ensure_future(world.publish())
         await world.settled()
-        world.engine._dispatcher.read_again((await world.endpoint(URL)).id)
+        world.engine._dispatcher.reload_endpoint((await world.endpoint(URL)).id)
         await second
         await world.wait(500)
         assert len(world.hits(URL)) == 2
@@ -121,7 +121,7 @@ def test_a_delivery_that_was_read_before_its_publisher_is_answered_goes_once() -
         published = asyncio.ensure_future(world.publish())
         await world.wait(10)
         # Somebody else's publish is in doubt: what the store has is looked for.
-        world.engine._dispatcher.all_in_store((await world.endpoint(URL)).id)
+        world.engine._dispatcher.check_store((await world.endpoint(URL)).id)
         await world.wait(30)  # It has gone, was settled, forgotten for lack of room, read again.
         assert not published.done()
         await published
@@ -139,13 +139,13 @@ def test_a_delivery_that_was_in_flight_when_the_expired_were_read_is_not_dropped
         await world.publish()
         await world.wait(10)
         (row,) = await world.deliveries()
-        station = world.engine._dispatcher.stations[row.delivery.endpoint_id]
+        queue = world.engine._dispatcher.queues[row.delivery.endpoint_id]
 
         async def expired(*_args: Any, **_more: Any) -> Any:
             return [row.delivery], None, None  # as if its window had ended before this attempt
 
         world.flow.expired = slowly(expired)  # type: ignore[method-assign]
-        world.engine._sweeper.expire(station)
+        world.engine._sweeper.expire(queue)
         await world.wait(SECOND)
         (row,) = await world.deliveries()
         assert (row.delivery.attempts, row.status) == (1, Status.PENDING)
@@ -168,7 +168,7 @@ def test_a_delivery_whose_endpoint_was_enabled_before_its_window_ended_is_not_dr
             return [row.delivery], None, None  # as if its window ended a moment after the look
 
         world.flow.expired = slowly(expired)  # type: ignore[method-assign]
-        world.engine._sweeper.expire(world.engine._dispatcher.stations[endpoint_id])
+        world.engine._sweeper.expire(world.engine._dispatcher.queues[endpoint_id])
         await world.engine.enable(endpoint_id, by="ann")
         await world.wait(SECOND)
         (row,) = await world.deliveries()

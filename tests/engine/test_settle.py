@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from engine.world import SECOND, Hit, Reply, World, always, live
-from homing.engine import shelf
+from homing.engine import capacity
 from homing.engine.settle import ENOUGH, SOON_MS
 from homing.model import Status
 from homing.policy.admission import EventDraft
@@ -110,7 +110,7 @@ def test_nothing_starts_while_too_many_outcomes_wait_to_be_written() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
         gate = settles_wait(world)
-        bound = shelf.UNSETTLED_MOST + 512 + 256
+        bound = capacity.UNSETTLED_MAX + 512 + 256
         drafts = [EventDraft(tenant="default", type="a.b", data=b"{}") for _ in range(5_000)]
         await world.engine.publish(drafts)
         await world.wait(SECOND)

@@ -138,10 +138,10 @@ def test_the_queue_of_one_tenant_leaves_memory_for_another(limit: dict[str, int]
         data = {"text": "x" * 200}
         for _ in range(30):
             await world.publish("hang.a", tenant="greedy", data=data)
-        station = world.engine._dispatcher.stations[(await world.endpoint(OTHER)).id]
+        queue = world.engine._dispatcher.queues[(await world.endpoint(OTHER)).id]
         for _ in range(5):  # More than the endpoint has slots: some of them are queued.
             await world.publish(tenant="other", data=data)
-            assert not station.more_fresh
+            assert not queue.more_fresh
         await world.wait(5 * SECOND)
         assert len(world.hits(OTHER)) == 6
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from homing.cli.main import main
-from homing.engine import dispatch, settle, station
+from homing.engine import queue
 from homing.policy.health import Ramp
 
 ALL = 16
-for module, name in ((dispatch, "Ramp"), (station, "Ramp"), (settle, "ramp_reset")):
-    setattr(module, name, partial(Ramp, ALL))
+for name in ("Ramp", "ramp_reset"):
+    setattr(queue, name, partial(Ramp, ALL))
 
 if __name__ == "__main__":
     main()

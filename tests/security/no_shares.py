@@ -6,13 +6,13 @@ One tenant may take every slot of a lane. What waits for its rate gets a new due
 from __future__ import annotations
 
 from homing.cli.main import main
-from homing.engine import rated
+from homing.engine import pace
 from homing.policy import slots
 
 slots.needed = lambda *_, **__: 1
-rated.ASIDE_MAX = 0
-rated.LATER_MAX_MS = 60_000
-rated.Rated._waits_as_a_lane = lambda *_: False  # type: ignore[method-assign]
+pace.ASIDE_MAX = 0
+pace.LATER_MAX_MS = 60_000
+pace.RateLimits._waits_as_a_lane = lambda *_: False  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     main()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from homing.engine.dispatch import Dispatcher
-from homing.engine.station import LANES, Station
+from homing.engine.queue import LANES, EndpointQueue
 from homing.model import Lane
 from homing.policy import gate as policy
 from homing.policy.gate import GateRules
@@ -31,7 +31,7 @@ class Candidate(Struct, gc=False):
 
     rank: tuple[int, int, int, int]  # its last canary, its standing, its id
     host: tuple[str, str]  # tenant, host and port
-    station: Station
+    queue: EndpointQueue
     lane: Lane
 
 
@@ -76,7 +76,7 @@ class Canaries:
         self._tries: dict[
             tuple[str, str], tuple[int, int]
         ] = {}  # how many, and the next not before
-        self._flying: dict[int, tuple[Station, tuple[str, str]]] = {}  # by delivery
+        self._flying: dict[int, tuple[EndpointQueue, tuple[str, str]]] = {}  # by delivery
 
     def begin(self) -> None:
         """The gate closes: nobody has had a canary."""
@@ -86,15 +86,15 @@ class Canaries:
     async def send(self, closed: Callable[[], bool]) -> None:
         """Send those of a round; none when the gate is closed no longer."""
         dispatcher = self._dispatcher
-        for one in await self._choose(list(dispatcher.stations.values())):
-            now, station = self._clock.now(), one.station
+        for one in await self._choose(list(dispatcher.queues.values())):
+            now, queue = self._clock.now(), one.queue
             if not closed() or dispatcher.paused or dispatcher.draining:
                 return
-            if station.ready(one.lane, now) and dispatcher.has_slot(one.lane):
-                self._sent(one, station.queue(one.lane)[0].delivery.id, now)
-                dispatcher.start(station, one.lane, now)
+            if queue.ready(one.lane, now) and dispatcher.capacity.has_slot(one.lane):
+                self._sent(one, queue.queued(one.lane)[0].delivery.id, now)
+                dispatcher.start(queue, one.lane, now)
 
-    async def _choose(self, stations: list[Station]) -> list[Candidate]:
+    async def _choose(self, queues: list[EndpointQueue]) -> list[Candidate]:
         """Those of the next round, in order."""
         now = self._clock.now()
         flying = {id_: it for id_, it in self._flying.items() if id_ in it[0].in_flight}
@@ -102,19 +102,19 @@ class Canaries:
         busy = {host for _, host in flying.values()}
         busy |= {host for host, (_, next_at) in self._tries.items() if next_at > now}
         waiting = Waiting(busy)
-        for number, station in enumerate(stations, 1):
-            if station.fresh or station.retry:
-                lane = next((it for it in LANES if station.ready(it, now)), None)
-                if lane is not None and not station.closed:
-                    waiting.add(self._candidate(station, lane))
+        for number, queue in enumerate(queues, 1):
+            if queue.fresh or queue.retry:
+                lane = next((it for it in LANES if queue.ready(it, now)), None)
+                if lane is not None and not queue.closed:
+                    waiting.add(self._candidate(queue, lane))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         return list(self._in_turn(waiting, policy.canaries(waiting.count, self._rules)))
 
-    def _candidate(self, station: Station, lane: Lane) -> Candidate:
-        endpoint = station.endpoint
+    def _candidate(self, queue: EndpointQueue, lane: Lane) -> Candidate:
+        endpoint = queue.endpoint
         rank = (self._endpoints.get(endpoint.id, 0), *self._standing(endpoint.id), endpoint.id)
-        return Candidate(rank, (endpoint.tenant, endpoint.url.split("/", 3)[2]), station, lane)
+        return Candidate(rank, (endpoint.tenant, endpoint.url.split("/", 3)[2]), queue, lane)
 
     def _in_turn(self, waiting: Waiting, most: int) -> Iterator[Candidate]:
         """One of each tenant, then another of each, until there are enough."""
@@ -142,5 +142,5 @@ class Canaries:
         self._tries[one.host] = tries, now + wait_ms
         self.count += 1
         self._tenants[one.host[0]] = self._hosts[one.host] = self.count
-        self._endpoints[one.station.endpoint.id] = self.count
-        self._flying[delivery_id] = one.station, one.host
+        self._endpoints[one.queue.endpoint.id] = self.count
+        self._flying[delivery_id] = one.queue, one.host

@@ -4,6 +4,8 @@ The heap holds endpoints, never deliveries: a million held back behind one URL a
 Rows come from the store for many endpoints in one statement, a few for each. A slot is taken when
 an attempt starts. A success gives it back at once; any other outcome when it is settled, so that
 what it decided (disabled, held, one slot again) is known before the next attempt begins.
+
+What is known of one endpoint is in its ``EndpointQueue``; here are only the calls of its methods.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ import heapq
 from collections.abc import Callable, Iterable
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.engine.attempt import Letters, Made
+from homing.engine.capacity import Capacity
 from homing.engine.core import Core
-from homing.engine.decide import REPORT_EVERY_MS, Ended, Stray
+from homing.engine.decide import Ended, Item, Later, Report, Stray
 from homing.engine.load import Loader
-from homing.engine.rated import Rated
-from homing.engine.station import LANES, Station, within_reach
+from homing.engine.pace import RateLimits
+from homing.engine.queue import LANES, EndpointQueue, QueueTotals, within_reach
 from homing.model import (
+    Delivery,
     Endpoint,
     Failure,
     Lane,
@@ -33,7 +38,6 @@ from homing.model import (
     Work,
     show_id,
 )
-from homing.policy.health import Ramp
 from homing.policy.outcome import judge
 from homing.policy.slots import TRUSTED
 from homing.ports import Answer, EndpointStart
@@ -46,150 +50,249 @@ START_COST = (1, 4, 4)  # by rank: an endpoint that did not respond last has no 
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
 
-class Dispatcher(Rated):
-    """Stations, lanes and the heap. Everything here runs on the event loop, in small steps."""
+class Settled(Struct, frozen=True, gc=False):
+    """Outcomes that are written or given up, and what the commit changed for their endpoints."""
+
+    items: list[Item]
+    endpoints: tuple[Endpoint, ...] = ()  # their rows, where they changed
+    enabled: set[int] = set()  # endpoints that were enabled just now
+    pending: list[Delivery] = []  # deliveries that wait in the store
+
+
+class Dispatcher:
+    """Queues, lanes and the heap. Everything here runs on the event loop, in small steps."""
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core)
-        self._sender = core.sender
-        options = core.options
+        self._options, self._clock, self._sender = core.options, core.clock, core.sender
+        self._catalog, self._held, self._mine = core.catalog, core.held, core.held.mine
+        self.capacity = Capacity(core.options)
+        self._turns = self.capacity.turns
+        self.totals = QueueTotals(self.capacity.memory)
+        self.queues: dict[int, EndpointQueue] = {}
+        self._rates = RateLimits(core, self.queues, self.capacity)
         self._loader = Loader(
             core.flow,
             core.clock,
-            on_start=self.know,
-            on_rows=self._loaded,
-            look=self.look,
-            room=self._room,
-            lanes=self._lanes,
-            may_queue=self._may_queue,
-            goes_at_once=self._goes_at_once,
+            self.capacity,
+            on_start=self.add_endpoint,
+            reschedule=self.reschedule,
         )
-        self.read_again = self._loader.endpoint  # its row was changed by somebody else
-        self._letters = Letters(deadline_of=options.deadline_of)
-        self._grounded = asyncio.Event()
+        self.reload_endpoint = self._loader.endpoint  # its row was changed by another process
+        self._letters = Letters(deadline_of=core.options.deadline_of)
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
-        self._heap: list[tuple[int, int, Station]] = []
+        self._heap: list[tuple[int, int, EndpointQueue]] = []
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._soon: asyncio.Handle | None = None
-        # Set by the engine: where answers, and stations whose time has come, go.
+        # Set by the engine: where outcomes, and endpoints whose time has come, go.
         self.on_made: Callable[[Made], None]
-        self.on_time: Callable[[Station, int], None]
+        self.on_unsendable: Callable[[Stray | Ended | Later], None]
+        self.on_time: Callable[[EndpointQueue, int], None]
         self.on_probe_ended: Callable[[str], None]
         self.may_expire: Callable[[int], bool]
+        # Set by the gate: an endpoint was read from the store; an endpoint is another process's.
+        self.on_added: Callable[[EndpointQueue], None] = lambda _: None
+        self.on_gone: Callable[[int], None] = lambda _: None
 
-    # --- what comes in ---------------------------------------------------------------------
+    @property
+    def ready_count(self) -> int:
+        """Deliveries in the queues, without those set aside until their rate lets them go."""
+        return self.totals.memory.count - self.totals.aside
 
-    def know(self, start: EndpointStart) -> None:
+    # --- endpoints ---------------------------------------------------------------------------
+
+    def add_endpoint(self, start: EndpointStart) -> None:
         """Take an endpoint over as the store has it."""
-        station = self.stations.get(start.endpoint.id)
-        if station is None and not self._mine[start.endpoint.bucket]:
+        queue = self.queues.get(start.endpoint.id)
+        if queue is None and not self._mine[start.endpoint.bucket]:
             self._held.work_abroad(start.endpoint.bucket, start.endpoint.id)
             return
-        if station is None:
+        if queue is None:
             rules = self._options.rules_of(start.endpoint.tenant)
-            endpoint = within_reach(start.endpoint, rules, now=self._clock.now())
-            station = self._add_station(endpoint)
-        elif start.endpoint.generation > station.endpoint.generation:
-            since = station.endpoint.health.enabled_since
+            queue = self._add(within_reach(start.endpoint, rules, now=self._clock.now()))
+        elif start.endpoint.generation > queue.endpoint.generation:
+            since = queue.endpoint.health.enabled_since
             again = start.endpoint.health.enabled_since != since
-            self.changed(start.endpoint, enabled=again)  # Otherwise what is here is the newer one.
-        station.more_fresh = station.more_fresh or start.first
+            self.update_endpoint(start.endpoint, enabled=again)
+        # Otherwise the row in memory is the newer one.
         if start.first:
-            station.due_later(start.endpoint.created_at)
-        if start.next_due is not None:
-            station.due_later(start.next_due)
-        self.look(station)
+            queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
+        queue.note_in_store(next_due=start.next_due)
+        self.reschedule(queue)
+
+    def update_endpoint(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
+        """An endpoint's row was committed. ``enabled``: it was enabled just now."""
+        self._update(endpoint, enabled=enabled)
+        queue = self.queues.get(endpoint.id)
+        if queue is not None:
+            self.reschedule(queue)
+
+    def _update(self, endpoint: Endpoint, *, enabled: bool) -> None:
+        queue = self.queues.get(endpoint.id)
+        if queue is None and not self._mine[endpoint.bucket]:
+            self._held.change_abroad(endpoint.bucket, endpoint.id)
+        elif queue is None:  # Kept: what is being read of it just now may be older.
+            self._add(endpoint)
+            self.reload_endpoint(endpoint.id)
+        elif queue.update(endpoint, enabled=enabled, now=self._clock.now()):
+            self._loader.go()  # There may be room for others now.
+
+    def _add(self, endpoint: Endpoint) -> EndpointQueue:
+        queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals)
+        self.on_added(queue)
+        return queue
+
+    def _forget(self, endpoint_id: int) -> None:
+        queue = self.queues.pop(endpoint_id, None)
+        if queue is not None:
+            queue.forgotten()
+
+    # --- deliveries that come in, move or go -------------------------------------------------
 
     def accept(self, works: Iterable[Work]) -> None:
         """Fresh deliveries, just committed: they go on in memory where there is room."""
-        touched: dict[Station, None] = {}
-        mine = self._mine
+        touched: dict[EndpointQueue, None] = {}
+        mine, queues, capacity = self._mine, self.queues, self.capacity
         for work in works:
             delivery = work.delivery
             if not mine[delivery.bucket]:
                 self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
                 continue
-            station = self.stations.get(delivery.endpoint_id)
-            if station is None:
+            queue = queues.get(delivery.endpoint_id)
+            if queue is None:
                 self._loader.endpoint(delivery.endpoint_id)
                 continue
-            touched[station] = None
-            if station.rated:
-                self._shared_now(station)
-            if self._takes_fresh(station, delivery):
-                station.fresh.append(work)
-                self._put(work)
+            touched[queue] = None
+            if queue.rate_limited:
+                self._rates.release_shared(queue)
+            if queue.takes(delivery) and capacity.may_add(queue):
+                queue.add(work)
             else:
-                station.left_in_store(delivery)
+                queue.left_in_store(delivery)
         now = self._clock.now()
-        for station in touched:
-            if station.in_store or not station.ready(_FRESH, now):
-                self.look(station)
-            else:  # All that look would find.
-                self._turns[_FRESH].add(station.endpoint.tenant, station, station.rank)
+        for queue in touched:
+            if queue.in_store or not queue.ready(_FRESH, now):
+                self.reschedule(queue)
+            else:  # All that reschedule would find.
+                self._turns[_FRESH].add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
 
-    def changed(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
-        """An endpoint's row was committed. ``enabled``: it was enabled just now."""
-        self.learn(endpoint, enabled=enabled)
-        station = self.stations.get(endpoint.id)
-        if station is not None:
-            self.look(station)
+    def left_in_store(self, delivery: Delivery) -> None:
+        """The store has this delivery, and it is not in memory."""
+        queue = self.queues.get(delivery.endpoint_id)
+        if not self._mine[delivery.bucket]:
+            self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+        elif queue is None:
+            self.reload_endpoint(delivery.endpoint_id)
+        else:
+            queue.left_in_store(delivery)
+            self.reschedule(queue)
 
-    def learn(self, endpoint: Endpoint, *, enabled: bool) -> None:
-        """The same, for who looks at its station afterwards."""
-        station = self.stations.get(endpoint.id)
-        if station is None and not self._mine[endpoint.bucket]:
-            self._held.change_abroad(endpoint.bucket, endpoint.id)
+    def check_store(self, endpoint_id: int) -> None:
+        """The store may have deliveries for this endpoint that were never here: they moved, say."""
+        queue = self.queues.get(endpoint_id)
+        if queue is None:
+            self.reload_endpoint(endpoint_id)
             return
-        if station is None:  # Kept: what is being read of it just now may be older.
-            self._add_station(endpoint)
-            self.read_again(endpoint.id)
+        queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
+        self.reschedule(queue)
+
+    def remove_subscription(self, subscription_id: int, endpoint_id: int) -> None:
+        """Take its deliveries off the queue: they move, or are cancelled, in the store."""
+        queue = self.queues.get(endpoint_id)
+        if queue is not None:
+            queue.remove_subscription(subscription_id)
+            self.reschedule(queue)
+
+    def remove_delivery(self, delivery_id: int, endpoint_id: int) -> None:
+        """Take a delivery off the queue that was cancelled in the store."""
+        queue = self.queues.get(endpoint_id)
+        if queue is not None:
+            queue.remove_delivery(delivery_id)
+            self.reschedule(queue)
+
+    # --- what other processes do -------------------------------------------------------------
+
+    def published_elsewhere(self, endpoint_id: int) -> None:
+        """Another process has published for this endpoint.
+
+        A queue that is held back already knows that the store has rows for it: nothing is read.
+        """
+        queue = self.queues.get(endpoint_id)
+        if queue is None:
+            self.reload_endpoint(endpoint_id)
             return
-        held_before = not station.enabled
-        station.set_endpoint(endpoint)
-        enabled = enabled or (held_before and station.enabled)
-        if enabled:
-            station.ramp = Ramp()
-            station.more_fresh = True  # What waited is looked for again, in its new lane.
-            station.due_later(self._clock.now())
-        held = endpoint.hold_until > self._clock.now()  # What waits so long waits in the store.
-        if enabled or held or not station.enabled:
-            self._put_back(station)
-            self._loader.go()  # There may be room for others now.
-        if not (station.enabled or held_before):
-            station.expire_at = 0
+        now = self._clock.now()
+        expires_at = now + self._options.window_min_ms
+        queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
+        self.reschedule(queue)
+
+    def changed_elsewhere(self, endpoint_id: int) -> None:
+        """Another process has changed an endpoint or its rows: what is queued is read again."""
+        queue = self.queues.get(endpoint_id)
+        if queue is not None:
+            queue.put_back()
+            self.reschedule(queue)
+            self.reload_endpoint(endpoint_id)
+
+    def in_buckets(self, buckets: Iterable[int]) -> list[EndpointQueue]:
+        wanted = set(buckets)
+        return [it for it in self.queues.values() if it.endpoint.bucket in wanted]
+
+    def close(self, buckets: Iterable[int]) -> None:
+        """Nothing new starts there; what is in flight is still settled."""
+        for queue in self.in_buckets(buckets):
+            queue.put_back()
+            self.reschedule(queue)
+            queue.close()
+            for turns in self._turns.values():
+                turns.discard(queue)
+
+    def reopen(self, buckets: Iterable[int]) -> None:
+        """They stay here after all."""
+        for queue in self.in_buckets(buckets):
+            queue.reopen()
+            self.reschedule(queue)
+
+    def busy(self, buckets: Iterable[int]) -> set[int]:
+        """Of these the ones where something is in flight or under way."""
+        return {it.endpoint.bucket for it in self.in_buckets(buckets) if it.busy}
+
+    def drop(self, buckets: Iterable[int]) -> None:
+        """They are another's: forget them. What is still in flight comes down by itself."""
+        buckets = set(buckets)
+        self.close(buckets)
+        for queue in self.in_buckets(buckets):
+            self._forget(queue.endpoint.id)
+            self.on_gone(queue.endpoint.id)
 
     # --- what goes out ---------------------------------------------------------------------
 
-    def look(self, station: Station) -> None:
-        """Put a station where it belongs now: lanes, hunger, heap."""
-        if station.closed:
+    def reschedule(self, queue: EndpointQueue) -> None:
+        """Put a queue where it belongs now: into the lanes, the loader, the heap."""
+        if queue.closed:
             return  # Its bucket goes to another process.
         now = self._clock.now()
         for lane in LANES:
             turns = self._turns[lane]
-            if station.ready(lane, now):
-                turns.add(station.endpoint.tenant, station, station.rank)
+            if queue.ready(lane, now):
+                turns.add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
-            elif station in turns:
-                turns.discard(station)
-                self._loader.again(station)
-            if station.wants(lane, now):
-                self._loader.rows(station, lane)
-        at = station.next_time(now, report_every_ms=REPORT_EVERY_MS)
-        if at != station.wake_at:
-            station.wake_at = at
-            if at is not None:
-                self._tick += 1
-                heapq.heappush(self._heap, (at, self._tick, station))
-                self._set_timer()
-        crowded = len(self.stations) > self._options.stations_max
-        if crowded and station.idle and station.endpoint.id not in self._loader.reading:
-            self._forget_station(station.endpoint.id)  # Else what is being read may be older.
+            elif queue in turns:
+                turns.discard(queue)
+                self._loader.again(queue)
+            if queue.wants(lane, now):
+                self._loader.rows(queue, lane)
+        at = queue.set_alarm(now)
+        if at is not None:
+            self._tick += 1
+            heapq.heappush(self._heap, (at, self._tick, queue))
+            self._set_timer()
+        crowded = len(self.queues) > self._options.stations_max
+        if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
+            self._forget(queue.endpoint.id)  # Else what is being read may be older.
 
     def _pump_soon(self) -> None:
         if self._soon is None:
@@ -205,76 +308,75 @@ class Dispatcher(Rated):
         if self.paused or self.draining or self._clock.now() >= self._held.good_until:
             return
         self._wake_due()
-        if self.shut:
+        if self.capacity.outage:
             return
         left = STARTS_COST_MAX
         for lane in LANES:
             turns = self._turns[lane]
-            while self.has_slot(lane):
+            while self.capacity.has_slot(lane):
                 if left <= 0:
                     self._pump_soon()
                     return
-                station, now = turns.next(), self._clock.now()
-                if station is None or now >= self._held.good_until:
-                    break  # Looked at each time: we may have been stopped on the way.
-                left -= START_COST[station.rank]
-                self.start(station, lane, now)
-        if self._pacer.next_at is not None:
+                queue, now = turns.next(), self._clock.now()
+                if queue is None or now >= self._held.good_until:
+                    break  # Asked each time: the process may have been stopped on the way.
+                left -= START_COST[queue.rank]
+                self.start(queue, lane, now)
+        if self._rates.next_at is not None:
             self._set_timer()
 
-    def start(self, station: Station, lane: Lane, now: int) -> None:
-        """The next of a lane goes, or is found not to."""
-        work = station.take(lane)
+    def start(self, queue: EndpointQueue, lane: Lane, now: int) -> None:
+        """Send the next of a lane, or find that it cannot be sent."""
+        work = queue.take(lane)
         delivery = work.delivery
-        self._queued.take(delivery.tenant, len(work.event.data))
         subscription = self._catalog.get(delivery.subscription_id)
-        if subscription is None or subscription.endpoint_id != station.endpoint.id:
-            station.in_flight[delivery.id] = lane  # Known, until it is settled.
-            self.on_unsendable(Stray(delivery, self._epoch(delivery)))
+        if subscription is None or subscription.endpoint_id != queue.endpoint.id:
+            queue.claim(delivery.id, lane)
+            self.on_unsendable(Stray(delivery, self._held.epochs[delivery.bucket]))
         elif (
             delivery.expires_at <= now
-            and station.held_too_long(delivery, now)
+            and queue.held_too_long(delivery, now)
             and self.may_expire(now)
         ):
-            station.in_flight[delivery.id] = lane
-            epoch = self._epoch(delivery)
+            queue.claim(delivery.id, lane)
+            epoch = self._held.epochs[delivery.bucket]
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
-        elif (subscription.rate_per_second or self._pacer.host_rate) and (
-            pace := self._pacer.take(subscription, (station, lane), now)
+        elif (subscription.rate_per_second or self._rates.host_rate) and (
+            pace := self._rates.take(subscription, queue, lane, now)
         ) is not None:
-            self._wait_for(pace, station, work, lane, now)
+            if (later := self._rates.wait(pace, queue, work, lane, now)) is not None:
+                self.on_unsendable(later)
         else:
-            station.flying[lane] += 1
-            rank = station.rank
+            rank = queue.rank
             self._turns[lane].take(delivery.tenant, rank)
-            self.send(station, work, lane, subscription, now, rank)
-        if not station.ready(lane, now):
-            self._turns[lane].discard(station)
-            if station.in_store:
-                self.look(station)
-        self._loader.again(station)
+            self.send(queue, work, lane, subscription, now, rank)
+        if not queue.ready(lane, now):
+            self._turns[lane].discard(queue)
+            if queue.in_store:
+                self.reschedule(queue)
+        self._loader.again(queue)
 
     def send(
         self,
-        station: Station,
+        queue: EndpointQueue,
         work: Work,
         lane: Lane,
         subscription: Subscription,
         now: int,
         rank: int = TRUSTED,
     ) -> None:
-        """Make one attempt; its answer goes to ``on_made``. ``rank``: of the slot that it holds."""
+        """Make one attempt; it goes to ``on_made``. ``rank``: of the slot that it holds."""
         delivery = work.delivery
         number = delivery.attempts + 1
-        station.in_flight[delivery.id] = lane
-        self.airborne += 1
-        endpoint_id, epoch = station.endpoint.id, self._held.epochs[station.endpoint.bucket]
+        queue.begin_attempt(delivery.id, lane)
+        self.capacity.begin_attempt()
+        endpoint_id, epoch = queue.endpoint.id, self._held.epochs[queue.endpoint.bucket]
         lines = b""
 
         def done(answer: Answer) -> None:
             outcome, ended = judge(answer.code, answer.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
-                self._free(station, lane, rank)
+                self._free(queue, lane, rank)
             made = Made(
                 work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
             )
@@ -292,44 +394,68 @@ class Dispatcher(Rated):
             fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
-    def _free(self, station: Station, lane: Lane, rank: int) -> None:
-        """A success decides nothing that the next attempt must know: its slot is free now."""
-        station.flying[lane] -= 1
-        self._turns[lane].give(station.endpoint.tenant, rank)
-        self._loader.again(station)
-        if station.queue(lane) or station.in_store:
-            self.look(station)
+    def _free(self, queue: EndpointQueue, lane: Lane, rank: int) -> None:
+        queue.free_slot(lane)
+        self._turns[lane].give(queue.endpoint.tenant, rank)
+        self._loader.again(queue)
+        if queue.queued(lane) or queue.in_store:
+            self.reschedule(queue)
         if self._soon is None and self.ready_count:
             self._pump_soon()
 
-    def landed(self, station: Station, delivery_id: int, made: Made | None) -> None:
-        """An outcome is settled: its slot is free, at the latest now."""
-        station.landed(delivery_id)
-        if made is None:
-            return
-        if made.lane is _PROBE:
-            station.end_probe()
-        elif made.outcome is not _DELIVERED:
-            station.flying[made.lane] -= 1
-        self.down(made)
+    # --- what is settled ---------------------------------------------------------------------
 
-    def down(self, made: Made) -> None:
-        """One attempt less is in the air; it may belong to a bucket that is no longer ours."""
-        self.airborne -= 1
-        if not self.airborne:
-            self._grounded.set()
+    def settled(self, batch: Settled) -> None:
+        """Bring the queues up to what was written."""
+        for endpoint in batch.endpoints:
+            self._update(endpoint, enabled=endpoint.id in batch.enabled)
+        for item in batch.items:
+            queue = self.queues.get(item.endpoint_id)
+            if queue is not None and (not self._held.fenced or self.owns(item)):
+                self._settled_one(queue, item, just_enabled=item.endpoint_id in batch.enabled)
+            if isinstance(item, Made):
+                self._end_attempt(item)
+            elif isinstance(item, Ended) and item.written is not None:
+                item.written()
+        touched = dict.fromkeys([item.endpoint_id for item in batch.items])
+        touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
+        for endpoint_id in touched:
+            queue = self.queues.get(endpoint_id)
+            if queue is not None:
+                self.reschedule(queue)
+        for delivery in batch.pending:
+            self.left_in_store(delivery)
+
+    def _settled_one(self, queue: EndpointQueue, item: Item, *, just_enabled: bool) -> None:
+        match item:
+            case Made():
+                slots_max = self._options.endpoint_slots
+                queue.settled(item, slots_max=slots_max, just_enabled=just_enabled)
+            case Ended() | Stray() | Later():
+                queue.settled_unsent(item.delivery.id)
+            case Report():
+                queue.end_report()
+
+    def owns(self, item: Item) -> bool:
+        """Whether the lease under which an outcome came about is still held."""
+        epochs = self._held.epochs
+        match item:
+            case Made():
+                return item.epoch == epochs[item.work.delivery.bucket]
+            case Ended() | Stray() | Later():
+                return item.epoch == epochs[item.delivery.bucket]
+            case Report():
+                return item.endpoint_id in self.queues
+
+    def _end_attempt(self, made: Made) -> None:
+        """One attempt less is in flight; its bucket may have gone to another process."""
+        self.capacity.end_attempt()
         if made.lane is _PROBE:
             self.on_probe_ended(made.work.delivery.tenant)
         elif made.outcome is not _DELIVERED:
             self._turns[made.lane].give(made.work.delivery.tenant, made.rank)
         if self._soon is None:
             self._pump_soon()
-
-    async def grounded(self) -> None:
-        """Until nothing is in flight; for a dispatcher that starts nothing new."""
-        while self.airborne:
-            self._grounded.clear()
-            await self._grounded.wait()
 
     def pause(self) -> None:
         """The store cannot settle: nothing new starts."""
@@ -347,22 +473,21 @@ class Dispatcher(Rated):
     def _wake_due(self) -> None:
         now = self._clock.now()
         while self._heap and self._heap[0][0] <= now:
-            at, _, station = heapq.heappop(self._heap)
-            if station.wake_at != at or self.stations.get(station.endpoint.id) is not station:
-                continue  # It has been put elsewhere since.
-            station.wake_at = None
-            self.on_time(station, now)
-            self.look(station)
-        for pace, (station, lane) in self._pacer.due(now):
-            self._call(pace, station, lane, now)
+            at, _, queue = heapq.heappop(self._heap)
+            # Otherwise it has another time since, or was forgotten.
+            if self.queues.get(queue.endpoint.id) is queue and queue.wakes(at):
+                self.on_time(queue, now)
+                self.reschedule(queue)
+        for queue in self._rates.due(now):
+            self.reschedule(queue)
         self._set_timer()
 
     @property
     def next_at(self) -> int | None:
         """Nothing happens by itself before this time; None: never."""
         times = [self._heap[0][0]] if self._heap else []
-        if self._pacer.next_at is not None:
-            times.append(self._pacer.next_at)
+        if self._rates.next_at is not None:
+            times.append(self._rates.next_at)
         return min(times, default=None)
 
     def _set_timer(self) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from homing.engine.catalog import Catalog
 from homing.engine.core import Core
-from homing.engine.decide import REPORT_EVERY_MS, Report
+from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet import Fleet, FleetParts
 from homing.engine.fleet_pulse import FleetPulse
@@ -27,11 +27,11 @@ from homing.engine.options import EngineOptions
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
 from homing.engine.publish import SILENT_MS, Publisher, Told
+from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
 from homing.engine.stage import Stage
-from homing.engine.station import LANES, Station
 from homing.engine.sweep import Sweeper
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
@@ -96,7 +96,7 @@ class Engine:
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
-        self._publisher.on_doubt = dispatcher.all_in_store
+        self._publisher.on_doubt = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
         dispatcher.on_made, gate.settle, gate.on_open = gate.made, settler.add, self._reopened
         self._prober.may_send = lambda: not gate.closed
@@ -154,7 +154,7 @@ class Engine:
         after, found = 0, 0
         while page := await self._core.flow.start_page(after, START_PAGE):
             for start in page:
-                self._dispatcher.know(start)
+                self._dispatcher.add_endpoint(start)
             after, found = page[-1].endpoint.id, found + len(page)
         self._sweeper.start()
         await self._replayer.go_on()
@@ -187,7 +187,7 @@ class Engine:
         self._replayer.stop()
         try:
             async with asyncio.timeout(grace_ms / 1000):
-                await self._dispatcher.grounded()
+                await self._dispatcher.capacity.drained()
                 await self._settler.idle()
         except TimeoutError:
             log.warning(
@@ -202,13 +202,13 @@ class Engine:
             except TimeoutError:
                 log.warning("the store did not answer when this process left the fleet")
         await self._core.sender.close()
-        log.info("stopped", still_in_flight=self._dispatcher.airborne)
+        log.info("stopped", still_in_flight=self._dispatcher.capacity.in_flight)
         return self._settler.idle_now
 
     def unfinished(self) -> dict[str, int]:
         """What a stop would leave: attempts not answered, and outcomes not written."""
         unsettled = self._settler.unsettled + self._settler.being_written
-        in_flight = max(self._dispatcher.airborne - unsettled, 0)
+        in_flight = max(self._dispatcher.capacity.in_flight - unsettled, 0)
         return {"attempts_in_flight": in_flight, "outcomes_not_settled": unsettled}
 
     def fleet_pulse(self) -> FleetPulse | None:
@@ -238,20 +238,17 @@ class Engine:
         begun = [it for it in (self._publisher.since, self._settler.since) if it is not None]
         return min(begun) if begun and now - min(begun) >= SILENT_MS else None
 
-    def _on_time(self, station: Station, now: int) -> None:
-        """A station's time has come: tell of drops, drop what has expired, probe."""
-        endpoint = station.endpoint
-        report_at = endpoint.dropped_reported_at + REPORT_EVERY_MS
-        if endpoint.dropped_unreported and now >= report_at and not station.reporting:
-            station.reporting = True
-            self._settler.add(Report(endpoint.id, endpoint.bucket))
-        if station.enabled or not station.in_store:
+    def _on_time(self, queue: EndpointQueue, now: int) -> None:
+        """An endpoint's time has come: report drops, drop what has expired, probe."""
+        if queue.report_is_due(now):
+            queue.begin_report()
+            self._settler.add(Report(queue.endpoint.id, queue.endpoint.bucket))
+        if queue.enabled or not queue.in_store:
             return
-        if now >= station.expire_at and not station.sweeping:
-            self._sweeper.expire(station)
-        probe_at = endpoint.next_probe_at
-        if probe_at is not None and now >= probe_at and not station.probing:
-            self._prober.probe(station)
+        if queue.expiry_is_due(now):
+            self._sweeper.expire(queue)
+        if queue.probe_is_due(now):
+            self._prober.probe(queue)
 
     # --- what publishers and people do -------------------------------------------------------
 
@@ -325,8 +322,8 @@ class Engine:
 
     def in_flight(self, delivery_id: int, endpoint_id: int) -> Lane | None:
         """How an attempt of this delivery to its endpoint is under way here, if one is."""
-        station = self._dispatcher.stations.get(endpoint_id)
-        return None if station is None else station.in_flight.get(delivery_id)
+        queue = self._dispatcher.queues.get(endpoint_id)
+        return None if queue is None else queue.in_flight.get(delivery_id)
 
     def recent(self, after: int | None, *, limit: int) -> Seen:
         """The latest attempts of this process, in the order they were settled."""
@@ -348,7 +345,7 @@ class Engine:
 
     def pulse(self) -> Pulse:
         dispatcher, now = self._dispatcher, self._clock.now()
-        counts = dispatcher.counts
+        capacity, totals = dispatcher.capacity, dispatcher.totals
         due_since = self._overdue.oldest(now=now)
         if due_since is not None:  # What waits for the gate is not stuck.
             due_since = max(due_since, self._gate.quiet_since(now))
@@ -357,24 +354,24 @@ class Engine:
             draining=dispatcher.draining,
             store_ok=self._settler.store_ok and self._publishes(now) and silent_since is None,
             silent_since=silent_since,
-            slots={lane.value: dispatcher.slots[lane] for lane in LANES},
+            slots={lane.value: capacity.slots[lane] for lane in LANES},
             in_flight={
-                **{lane.value: dispatcher.flying[lane] for lane in LANES},
-                Lane.PROBE.value: counts.probes,
+                **{lane.value: capacity.slots_taken[lane] for lane in LANES},
+                Lane.PROBE.value: totals.probes,
             },
             ready={
-                Lane.FRESH.value: dispatcher.ready_count - counts.retries,
-                Lane.RETRY.value: counts.retries,
+                Lane.FRESH.value: dispatcher.ready_count - totals.retries,
+                Lane.RETRY.value: totals.retries,
             },
             due_since=due_since,
             unsettled=self._settler.unsettled,
-            endpoints={state.value: count for state, count in counts.states.items()},
+            endpoints={state.value: count for state, count in totals.states.items()},
             published=self._publisher.published,
             accepted=self._publisher.accepted + self._replayer.accepted,
             finished=dict(self._settler.finished),
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
-            memory_bytes=dispatcher.ready_bytes,
+            memory_bytes=capacity.memory.bytes,
             gate=self.gate(),
             clock=self._clock.state(),
         )

@@ -272,22 +272,18 @@ class Fleet:
         starts, on = await self._flow.bucket_page(after, limit=PAGE)
         for start in starts:
             if self._held.mine[start.endpoint.bucket]:
-                self._dispatcher.know(start)
+                self._dispatcher.add_endpoint(start)
         return on
 
     # --- what others do --------------------------------------------------------------------------
 
     def _hear_work(self, bucket: int, endpoint_id: int) -> None:
-        if self._held.mine[bucket] and not self._dispatcher.arrived(
-            endpoint_id, now=self._clock.now()
-        ):
-            self._dispatcher.read_again(endpoint_id)
+        if self._held.mine[bucket]:
+            self._dispatcher.published_elsewhere(endpoint_id)
 
     def _hear_changed(self, bucket: int, endpoint_id: int) -> None:
-        station = self._dispatcher.stations.get(endpoint_id)
-        if self._held.mine[bucket] and station is not None:
-            self._dispatcher.unqueue(station)
-            self._dispatcher.read_again(endpoint_id)
+        if self._held.mine[bucket]:
+            self._dispatcher.changed_elsewhere(endpoint_id)
 
     def _hear_topic(self, topic: str) -> None:
         if topic == "leases":
@@ -295,8 +291,8 @@ class Fleet:
         elif topic == "catalog":
             self._spawn(self._refresh())
         elif topic.startswith("bucket."):
-            for station in self._dispatcher.in_buckets([int(topic[7:])]):
-                self._hear_changed(station.endpoint.bucket, station.endpoint.id)
+            for queue in self._dispatcher.in_buckets([int(topic[7:])]):
+                self._hear_changed(queue.endpoint.bucket, queue.endpoint.id)
         elif topic in self.topics:
             self.topics[topic]()
 
@@ -356,8 +352,8 @@ class Fleet:
             return
         from_id, upto_id = id_floor(now - RECENT_MS), id_floor(now - SETTLED_MS)
         for bucket, endpoint_id in await self._store.recent(mine, from_id=from_id, upto_id=upto_id):
-            station = self._dispatcher.stations.get(endpoint_id)
-            if station is None or (station.enabled and not station.more_fresh):
+            queue = self._dispatcher.queues.get(endpoint_id)
+            if queue is None or (queue.enabled and not queue.more_fresh):
                 self._hear_work(bucket, endpoint_id)
 
     async def _walk(self) -> None:

@@ -23,12 +23,11 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.doubt import Doubt
 from homing.engine.host_trouble import HostTroubles
-from homing.engine.station import Station
+from homing.engine.queue import EndpointQueue
 from homing.engine.witnesses import Fall, Witness, Witnesses
 from homing.model import Outcome, State
 from homing.policy import gate as policy
 from homing.policy.gate import GateState, Needed, Sign, Verdict
-from homing.policy.health import Ramp
 
 log = structlog.get_logger("homing.gate")
 
@@ -67,7 +66,7 @@ class Gate:
         self.opened_at: int | None = None
         self._view = GateView()
         self._closings = 0
-        dispatcher.on_station, dispatcher.on_gone = self._meet_again, self._witnesses.forget
+        dispatcher.on_added, dispatcher.on_gone = self._meet_again, self._witnesses.forget
         # Set by the engine.
         self.settle: Callable[[Made], None]
         self.on_open: Callable[[], None]
@@ -102,26 +101,26 @@ class Gate:
         """An endpoint is healthy, or has become so."""
         if self._witnesses.again(made.endpoint_id, made.finished_at):
             return
-        station = self._dispatcher.stations.get(made.endpoint_id)
-        if station is not None:
-            witness = Witness(station.endpoint.tenant, station.host, made.finished_at)
+        queue = self._dispatcher.queues.get(made.endpoint_id)
+        if queue is not None:
+            witness = Witness(queue.endpoint.tenant, queue.host, made.finished_at)
             self._witnesses.add(made.endpoint_id, witness)
             self._witnesses.expire(self._healthy_since(made.finished_at))
 
-    def _meet_again(self, station: Station) -> None:
+    def _meet_again(self, queue: EndpointQueue) -> None:
         """An endpoint was read from the store: its health there still speaks."""
-        endpoint, since = station.endpoint, self._healthy_since(self._clock.now())
+        endpoint, since = queue.endpoint, self._healthy_since(self._clock.now())
         health = endpoint.health
         if health.state is not State.ENABLED or health.consecutive_failures:
             return
         if health.last_success_at is not None and health.last_success_at >= since:
-            witness = Witness(endpoint.tenant, station.host, health.last_success_at)
+            witness = Witness(endpoint.tenant, queue.host, health.last_success_at)
             self._witnesses.add(endpoint.id, witness, read=True)
 
     def _answered(self, made: Made) -> None:
-        station = self._dispatcher.stations.get(made.endpoint_id)
-        if station is not None:
-            self._hosts.answered(station.host)
+        queue = self._dispatcher.queues.get(made.endpoint_id)
+        if queue is not None:
+            self._hosts.answered(queue.host)
         witnesses = self._witnesses
         if self.closed_at is not None:
             witnesses.rise(made.endpoint_id)
@@ -168,17 +167,17 @@ class Gate:
             # opens, what waits should go soon.
             self.settle(as_ours(rested(made)))
             return
-        station = self._dispatcher.stations.get(made.endpoint_id)
+        queue = self._dispatcher.queues.get(made.endpoint_id)
         if fall is Fall.NEW and self._doubt is None and self._need(made.finished_at) is not None:
             self._begin_doubt(made.finished_at)
         doubt = self._doubt
         if made.outcome is Outcome.OURS:
             surely = doubt is not None and doubt.proven
             surely |= not policy.could_be_hosts(made.answer.failure)
-            self.settle(made if station is None or surely else self._at_host(made, station.host))
+            self.settle(made if queue is None or surely else self._at_host(made, queue.host))
         elif doubt is None:
             self.settle(made)
-        elif doubt.proven or not doubt.hold(made, slots=self._dispatcher.slots):
+        elif doubt.proven or not doubt.hold(made, slots=self._dispatcher.capacity.slots):
             self.settle(as_ours(made))
         if doubt is not None and fall is not Fall.NONE:
             doubt.seen_at = made.finished_at
@@ -305,7 +304,7 @@ class Gate:
         self._doubt, self.closed_at, self._uneasy = None, now, True
         self._closings += 1
         self._view = GateView(state=GateState.CLOSED, since=now, why=why)
-        self._dispatcher.shut = True
+        self._dispatcher.capacity.begin_outage()
         self._release(doubt.held, ours=True)
         self._canaries.begin()
         self._ring(self._rules.canary_every_ms)
@@ -323,12 +322,13 @@ class Gate:
 
     async def _resume(self) -> None:
         """All endpoints begin with one slot; with very many, others get the loop in between."""
-        for number, station in enumerate(list(self._dispatcher.stations.values()), 1):
-            station.ramp = Ramp()
-            self._dispatcher.look(station)  # A canary in flight may be all that it has room for.
+        for number, queue in enumerate(list(self._dispatcher.queues.values()), 1):
+            queue.slow_start()
+            # A canary in flight may be all that it has a slot for.
+            self._dispatcher.reschedule(queue)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        self._dispatcher.shut = False
+        self._dispatcher.capacity.end_outage()
         self.on_open()
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

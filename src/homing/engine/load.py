@@ -13,7 +13,8 @@ from itertools import islice
 
 import structlog
 
-from homing.engine.station import LANES, Station
+from homing.engine.capacity import Capacity
+from homing.engine.queue import LANES, EndpointQueue
 from homing.errors import HomingError
 from homing.model import Lane, Work
 from homing.policy.turns import Turns
@@ -31,19 +32,19 @@ AGAIN_MS = 1_000  # after a store that did not answer
 class _Asked:
     """What is read for one endpoint, and what was known of the store before."""
 
-    __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "retry", "station")
+    __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 
-    def __init__(self, station: Station, fresh: int, retry: int) -> None:
-        self.station, self.fresh, self.retry = station, fresh, retry  # so many new ones
-        self.more_fresh, self.next_due = station.more_fresh, station.next_due
-        self.known = station.known()
-        here = len(station.in_flight) + station.aside_count  # What is here is read again.
+    def __init__(self, queue: EndpointQueue, fresh: int, retry: int) -> None:
+        self.queue, self.fresh, self.retry = queue, fresh, retry  # so many new ones
+        self.more_fresh, self.next_due = queue.more_fresh, queue.next_due
+        self.known = queue.known()
+        here = len(queue.in_flight) + queue.aside_count  # What is here is read again.
         self.ask = DueAsk(
-            endpoint_id=station.endpoint.id,
-            bucket=station.endpoint.bucket,
-            enabled_since=station.endpoint.health.enabled_since,
-            fresh=fresh + here + len(station.fresh) if fresh and station.more_fresh else 0,
-            retry=retry + here + len(station.retry) + station.paced if retry else 0,
+            endpoint_id=queue.endpoint.id,
+            bucket=queue.endpoint.bucket,
+            enabled_since=queue.endpoint.health.enabled_since,
+            fresh=fresh + here + len(queue.fresh) if fresh and queue.more_fresh else 0,
+            retry=retry + here + len(queue.retry) + queue.paced if retry else 0,
         )
 
 
@@ -54,21 +55,15 @@ class Loader:
         self,
         flow: FlowStore,
         clock: Clock,
+        capacity: Capacity,
         *,
         on_start: Callable[[EndpointStart], object],
-        on_rows: Callable[[Station, Sequence[Work], Sequence[Work]], None],
-        look: Callable[[Station], None],
-        room: Callable[[], int],
-        lanes: Callable[[], tuple[Lane, ...]],
-        may_queue: Callable[[Station], bool],
-        goes_at_once: Callable[[Station, Lane], bool],
+        reschedule: Callable[[EndpointQueue], None],
     ) -> None:
-        self._flow, self._clock = flow, clock
-        self._on_start, self._on_rows, self._look = on_start, on_rows, look
-        self._room, self._lanes = room, lanes
-        self._may_queue, self._goes_at_once = may_queue, goes_at_once
-        self._hungry: dict[Lane, Turns[Station]] = {it: Turns() for it in LANES}  # want rows
-        self._put_by: dict[str, dict[tuple[Lane, Station], None]] = {}  # by tenant
+        self._flow, self._clock, self._capacity = flow, clock, capacity
+        self._on_start, self._reschedule = on_start, reschedule
+        self._hungry: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}  # want rows
+        self._put_by: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
         self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # their rows are on their way, and may be old by now
@@ -81,18 +76,18 @@ class Loader:
         self._unknown[endpoint_id] = None
         self.go()
 
-    def rows(self, station: Station, lane: Lane) -> None:
+    def rows(self, queue: EndpointQueue, lane: Lane) -> None:
         """Read the next rows of this one."""
-        self._hungry[lane].add(station.endpoint.tenant, station)
+        self._hungry[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
-    def again(self, station: Station) -> None:
+    def again(self, queue: EndpointQueue) -> None:
         """Something of its tenant has gone: the next that was put by asks again."""
-        if self._put_by and (there := self._put_by.get(station.endpoint.tenant)):
+        if self._put_by and (there := self._put_by.get(queue.endpoint.tenant)):
             lane, first = next(iter(there))
             del there[lane, first]
             if not there:
-                del self._put_by[station.endpoint.tenant]
+                del self._put_by[queue.endpoint.tenant]
             self.rows(first, lane)
 
     def pause(self) -> None:
@@ -115,7 +110,7 @@ class Loader:
     def _may_read(self) -> bool:
         if not any(self._hungry.values()):
             return False
-        return any(self._hungry[lane] for lane in self._lanes())
+        return any(self._hungry[lane] for lane in self._capacity.lanes_to_read())
 
     async def _load(self) -> None:
         try:
@@ -158,62 +153,62 @@ class Loader:
             answers = await self._flow.due([it.ask for it in asked], now=now)
         except Exception:
             for it in asked:
-                it.station.end_load()
+                it.queue.end_load()
                 self._as_it_was(it)
             raise
         self._learn(answers)
         for it, answer in zip(asked, answers, strict=True):
-            station, known = it.station, it.known | it.station.end_load()
-            if station.stale or it.ask.enabled_since != station.endpoint.health.enabled_since:
+            queue, known = it.queue, it.known | it.queue.end_load()
+            if queue.stale or it.ask.enabled_since != queue.endpoint.health.enabled_since:
                 # Rows have moved away, or it was enabled and what was fresh is no longer.
                 self._as_it_was(it)
                 continue
-            station.restore(  # What was not asked for is as it was.
+            queue.note_in_store(  # What was not asked for is as it was.
                 more_fresh=it.more_fresh if it.ask.fresh == 0 else answer.more_fresh,
                 next_due=it.next_due if it.ask.retry == 0 else answer.next_due,
             )
             fresh, later = _new(answer.fresh, known, it.fresh)
-            station.more_fresh = station.more_fresh or bool(later)
+            queue.note_in_store(more_fresh=bool(later))
             retry, later = _new(answer.retry, known, it.retry)
-            if later:
-                station.due_later(later[0].delivery.due_at)
-            self._on_rows(station, fresh, retry)
-            self.again(station)
+            queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
+            queue.loaded(fresh, retry, now=self._clock.now())
+            self._reschedule(queue)
+            self.again(queue)
 
     def _choose(self, now: int) -> list[_Asked]:
         """Whose rows are read next: for no more than there is room for."""
-        lanes, full = self._lanes(), self._room() <= 0
-        left = min(ROWS_MOST, max(ROWS_LEAST, self._room() // self._row_bytes))
+        lanes, full = self._capacity.lanes_to_read(), self._capacity.memory.room <= 0
+        left = min(ROWS_MOST, max(ROWS_LEAST, self._capacity.memory.room // self._row_bytes))
         asked: list[_Asked] = []
         while left > 0 and len(asked) < LOAD_MOST and (found := self._next(lanes)) is not None:
-            lane, station = found  # What has no gap asks again when something has gone.
-            at_once = full or not self._may_queue(station)
-            if station.wants(lane, now, at_once=at_once):
-                if at_once and not self._goes_at_once(station, lane):
-                    self._put_by.setdefault(station.endpoint.tenant, {})[lane, station] = None
+            lane, queue = found  # What has no gap asks again when something has gone.
+            at_once = full or not self._capacity.may_queue(queue)
+            if queue.wants(lane, now, at_once=at_once):
+                if at_once and not self._capacity.goes_at_once(queue, lane):
+                    self._put_by.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
-                here = len(station.in_flight)  # Read again: so many new ones are worth it.
-                most = dict.fromkeys(LANES, max(2 * station.ramp.slots, min(here, NEW_MOST)))
+                here = len(queue.in_flight)  # Read again: so many new ones are worth it.
+                most = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MOST)))
                 if at_once:
-                    most = {it: station.gap(it) if it in lanes else 0 for it in LANES}
+                    most = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
                 half = (left + 1) // 2  # for each lane
-                asked.append(_Asked(station, *(min(most[it], half) for it in LANES)))
+                asked.append(_Asked(queue, *(min(most[it], half) for it in LANES)))
                 left -= asked[-1].fresh + asked[-1].retry
-                station.begin_load()
+                queue.begin_load()
         return asked
 
     def _as_it_was(self, asked: _Asked) -> None:
-        asked.station.restore(more_fresh=asked.more_fresh, next_due=asked.next_due)
-        self._look(asked.station)  # It may have been held meanwhile.
+        asked.queue.note_in_store(more_fresh=asked.more_fresh, next_due=asked.next_due)
+        self._reschedule(asked.queue)  # It may have been held meanwhile.
 
-    def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, Station] | None:
+    def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:
         """The next that wants rows, taken off: lanes take turns, then tenants, then endpoints."""
         for lane in sorted(lanes, key=lambda it: it is self._last_lane):
-            station = self._hungry[lane].next()
-            if station is not None:
-                self._hungry[lane].discard(station.endpoint.tenant, station)
+            queue = self._hungry[lane].next()
+            if queue is not None:
+                self._hungry[lane].discard(queue.endpoint.tenant, queue)
                 self._last_lane = lane
-                return lane, station
+                return lane, queue
         return None
 
     def _learn(self, answers: list[DueAnswer]) -> None:

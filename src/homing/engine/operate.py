@@ -202,9 +202,9 @@ class Operator:
             except StaleCatalog:
                 await self._catalog.refresh()
                 continue
-            self._dispatcher.forget_subscription(gone.id, gone.endpoint_id)
+            self._dispatcher.remove_subscription(gone.id, gone.endpoint_id)
             if twin is not None:
-                self._dispatcher.forget_subscription(twin.id, twin.endpoint_id)
+                self._dispatcher.remove_subscription(twin.id, twin.endpoint_id)
             await self._tell(gone)
             await self._chores()
             return
@@ -308,11 +308,11 @@ class Operator:
                 endpoint, seen=seen, transition=transition, notices=notices
             )
         except Unavailable:  # It may have been written all the same.
-            self._dispatcher.read_again(endpoint.id)
+            self._dispatcher.reload_endpoint(endpoint.id)
             for delivery in (delivery for new in notices for delivery in new.deliveries):
-                self._dispatcher.all_in_store(delivery.endpoint_id)
+                self._dispatcher.check_store(delivery.endpoint_id)
             raise
-        self._dispatcher.changed(written, enabled=enabling)
+        self._dispatcher.update_endpoint(written, enabled=enabling)
         for new in notices:
             self._dispatcher.accept(Work(delivery, new.event) for delivery in new.deliveries)
         return written
@@ -321,7 +321,7 @@ class Operator:
 
     async def cancel(self, delivery_id: int) -> Delivery:
         cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
-        self._dispatcher.forget_delivery(cancelled.id, cancelled.endpoint_id)
+        self._dispatcher.remove_delivery(cancelled.id, cancelled.endpoint_id)
         if not self._held.mine[cancelled.bucket]:
             self._held.change_abroad(cancelled.bucket, cancelled.endpoint_id)
         self._settler.finished["cancelled"] += 1

@@ -1,41 +1,48 @@
 """Keeps deliveries to the rate of their subscription, and of the host over all tenants.
 
-What waits for its rate is written nowhere: its rows stay where they are in the store, and here is
-only who waits, a lane of an endpoint, and when the next turn comes. At a host tenants take turns,
-then their endpoints; at a subscription its lanes do. A restart finds the rows as they were.
+Deliveries that wait for a rate are not written: their rows stay where they are in the store. Kept
+in memory are only the lanes of endpoints that wait, and when the next turn comes. At a host tenants
+take turns, then their endpoints; at a subscription its lanes do. A restart finds the rows as they
+were.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from homing.engine.station import Station
-from homing.model import Lane, Subscription
+from homing.engine.capacity import Capacity
+from homing.engine.core import Core
+from homing.engine.decide import Later
+from homing.engine.queue import LANES, EndpointQueue
+from homing.model import Lane, Subscription, Work
 from homing.policy.pace import interval_us, take, turn_at
 from homing.policy.turns import Turns
 
 PACES_MAX = 20_000
 CALLED_MAX = 64
 RATE_AGAIN_MS = 60_000  # a turn is looked at again after so long: the rate may have been raised
+FAST_US = 100_000  # between turns: so fast that a few rows are kept in memory for the next ones
+ASIDE_MAX = 256  # deliveries of one endpoint that wait in memory while others of it go on …
+LATER_MIN_MS, LATER_MAX_MS = 60_000, 3_600_000  # … and how long those beyond wait in the store
 
-Waits = tuple[Station, Lane]
+Waits = tuple[EndpointQueue, Lane]
 
 
 class Pace:
-    """One subscription's, or one host's: its last turn, and those who wait for the next."""
+    """The pace of a subscription or a host: its last turn, and the lanes that wait for the next."""
 
-    __slots__ = ("called", "interval_us", "key", "last_us", "look_at", "turns")
+    __slots__ = ("called", "interval_us", "key", "last_us", "turn_at_ms", "turns")
 
     def __init__(self, key: int | str, interval_us: int) -> None:
         self.key, self.interval_us = key, interval_us
         self.last_us = -interval_us  # so that the first turn is free
         self.turns: Turns[Waits] = Turns()
         self.called: dict[Waits, None] = {}  # their turn has come, and they have not gone yet
-        self.look_at: int | None = None
+        self.turn_at_ms: int | None = None
 
     def is_open(self, waits: Waits, now: int) -> bool:
-        """Whether this one may take the turn: it has come, and nobody else is before it."""
+        """Whether this lane may take the turn: it has come, and no other lane is before it."""
         if now * 1000 < self.last_us + self.interval_us:
             return False
         return waits in self.called or not self.turns
@@ -58,7 +65,7 @@ class Pacer:
         self._tick = 0
 
     def take(self, subscription: Subscription, waits: Waits, now: int) -> Pace | None:
-        """Take a turn of every pace that holds for a delivery. The pace that says: not yet."""
+        """Take a turn of every pace that a delivery must keep; else return the one to wait for."""
         paces = []
         for key, rate in (
             (subscription.id, subscription.rate_per_second),
@@ -77,28 +84,28 @@ class Pacer:
             pace.last_us = taken
             pace.called.pop(waits, None)
             if pace.turns:
-                self._look(pace, now)
+                self._reschedule(pace, now)
         return None
 
     def stay(self, pace: Pace, waits: Waits, now: int) -> None:
         """It was called, and has more to send: it waits for the turn after this one, too."""
         pace.turns.add(_group(pace, waits), waits)
-        self._look(pace, now, least=now + max(1, pace.interval_us // 1000))
+        self._reschedule(pace, now, earliest=now + max(1, pace.interval_us // 1000))
 
     def wait(self, pace: Pace, waits: Waits, now: int) -> None:
         """Wait for the next turn."""
         pace.called.pop(waits, None)
         pace.turns.add(_group(pace, waits), waits)
-        self._look(pace, now)
+        self._reschedule(pace, now)
 
     def due(self, now: int) -> list[tuple[Pace, Waits]]:
-        """Those whose turn has come, one for each pace, or all of them where the rate is gone."""
+        """The lanes whose turn has come: one for each pace, or all where the rate was removed."""
         found: list[tuple[Pace, Waits]] = []
         while self._heap and self._heap[0][0] <= now:
             at, _, pace = heapq.heappop(self._heap)
-            if pace.look_at != at:
+            if pace.turn_at_ms != at:
                 continue
-            pace.look_at = None
+            pace.turn_at_ms = None
             rate = self.host_rate if isinstance(pace.key, str) else self._rate_of(pace.key)
             if rate:
                 pace.interval_us = interval_us(rate)
@@ -106,8 +113,8 @@ class Pacer:
                 found.append((pace, self._call(pace)))
                 while pace.turns and not rate:
                     found.append((pace, self._call(pace)))
-            if pace.turns:  # Whoever was called may have nothing to send any more.
-                self._look(pace, now, least=now + max(1, pace.interval_us // 1000))
+            if pace.turns:  # The lane that was called may have nothing to send any more.
+                self._reschedule(pace, now, earliest=now + max(1, pace.interval_us // 1000))
         return found
 
     @property
@@ -123,12 +130,12 @@ class Pacer:
         pace.called[waits] = None
         return waits
 
-    def _look(self, pace: Pace, now: int, *, least: int = 0) -> None:
-        """Look at this pace when its next turn comes."""
-        at = max(turn_at(pace.last_us, interval_us=pace.interval_us), now, least)
+    def _reschedule(self, pace: Pace, now: int, *, earliest: int = 0) -> None:
+        """Set the time at which the next turn of this pace comes."""
+        at = max(turn_at(pace.last_us, interval_us=pace.interval_us), now, earliest)
         at = min(at, now + RATE_AGAIN_MS)
-        if pace.look_at is None or at != pace.look_at:
-            pace.look_at = at
+        if pace.turn_at_ms is None or at != pace.turn_at_ms:
+            pace.turn_at_ms = at
             self._tick += 1
             heapq.heappush(self._heap, (at, self._tick, pace))
 
@@ -144,5 +151,69 @@ class Pacer:
 
 def _group(pace: Pace, waits: Waits) -> str:
     """Tenants take turns at a host, lanes at a subscription."""
-    station, lane = waits
-    return station.endpoint.tenant if isinstance(pace.key, str) else lane.value
+    queue, lane = waits
+    return queue.endpoint.tenant if isinstance(pace.key, str) else lane.value
+
+
+class RateLimits:
+    """The paces, and the queues that wait for them."""
+
+    def __init__(self, core: Core, queues: dict[int, EndpointQueue], capacity: Capacity) -> None:
+        self._catalog, self._held = core.catalog, core.held
+        self._queues, self._capacity = queues, capacity
+        self._pacer = Pacer(core.options.host_rate_per_second, rate_of=core.catalog.rate_of)
+        self.host_rate = core.options.host_rate_per_second
+
+    @property
+    def next_at(self) -> int | None:
+        return self._pacer.next_at
+
+    def take(
+        self, subscription: Subscription, queue: EndpointQueue, lane: Lane, now: int
+    ) -> Pace | None:
+        """Take a turn for a delivery; else return the pace that it must wait for."""
+        return self._pacer.take(subscription, (queue, lane), now)
+
+    def wait(
+        self, pace: Pace, queue: EndpointQueue, work: Work, lane: Lane, now: int
+    ) -> Later | None:
+        """Let a delivery wait for the next turn; a value returned is to be settled.
+
+        Nothing is written: the lane waits, and its rows stay in the store. Where others share the
+        endpoint only this subscription waits, a bounded number in memory; a delivery beyond that
+        gets a later due time, so that the rows behind it can be read.
+        """
+        delivery = work.delivery
+        if isinstance(pace.key, str) or self._waits_as_a_lane(delivery.endpoint_id):
+            fast = pace.interval_us < FAST_US
+            queue.hold(lane, work, keep=queue.ramp.slots if fast else 0)
+        elif queue.aside_count < ASIDE_MAX and self._capacity.may_queue(queue):
+            queue.set_aside(pace.key, lane, work)
+        else:
+            queue.claim(delivery.id, lane)
+            wait_ms = min(max(ASIDE_MAX * pace.interval_us // 1000, LATER_MIN_MS), LATER_MAX_MS)
+            return Later(delivery, now + wait_ms, self._held.epochs[delivery.bucket])
+        self._pacer.wait(pace, (queue, lane), now)
+        return None
+
+    def _waits_as_a_lane(self, endpoint_id: int) -> bool:
+        """Whether all that is behind a delivery at this endpoint waits for the same rate."""
+        return self._catalog.is_alone_at(endpoint_id)
+
+    def release_shared(self, queue: EndpointQueue) -> None:
+        """Where another subscription shares the endpoint by now, no lane waits for one of them."""
+        if not (self._pacer.host_rate or self._waits_as_a_lane(queue.endpoint.id)):
+            queue.release(*LANES)
+
+    def due(self, now: int) -> Iterator[EndpointQueue]:
+        """The queues whose turn has come."""
+        for pace, (queue, lane) in self._pacer.due(now):
+            queue.release(lane)
+            if self._queues.get(queue.endpoint.id) is not queue:
+                continue
+            if queue.aside and not isinstance(pace.key, str):
+                count = 1 if self._catalog.rate_of(pace.key) else queue.aside_count
+                queue.take_back(pace.key, lane, count)
+                if (pace.key, lane) in queue.aside:
+                    self._pacer.stay(pace, (queue, lane), now)
+            yield queue

@@ -15,8 +15,8 @@ from homing.engine.core import Core
 from homing.engine.decide import Stray
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
+from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
-from homing.engine.station import Station
 from homing.errors import HomingError, StaleEndpoints
 from homing.model import Lane, State, Subscription, Work
 from homing.policy.slots import TRUSTED, LaneSlots
@@ -38,26 +38,26 @@ class Prober:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._dispatcher, self._settler, self._options = dispatcher, settler, core.options
         self._may_expire, self._held = may_expire, core.held
-        self._slots: LaneSlots[Station] = LaneSlots(core.options.probes_in_flight)
+        self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probes_in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
 
-    def probe(self, station: Station) -> None:
+    def probe(self, queue: EndpointQueue) -> None:
         """Its probe is due."""
-        station.begin_probe()
-        self._slots.add(station.endpoint.tenant, station)
+        queue.begin_probe()
+        self._slots.add(queue.endpoint.tenant, queue)
         self.go_on()
 
     def go_on(self) -> None:
         """Take the next, unless they must wait."""
         slots, most = self._slots, self._options.probe_slots
         while slots.free > 0 and self.may_send() and len(self._tasks) < most:
-            station = slots.next()
-            if station is None:
+            queue = slots.next()
+            if queue is None:
                 break
-            slots.discard(station)
-            slots.take(station.endpoint.tenant, TRUSTED)
-            task = asyncio.get_running_loop().create_task(self._take(station))
+            slots.discard(queue)
+            slots.take(queue.endpoint.tenant, TRUSTED)
+            task = asyncio.get_running_loop().create_task(self._take(queue))
             self._tasks.add(task)
             task.add_done_callback(self._taken)
 
@@ -70,36 +70,35 @@ class Prober:
         self._tasks.discard(task)
         self.go_on()
 
-    async def _take(self, station: Station) -> None:
+    async def _take(self, queue: EndpointQueue) -> None:
         found = None
         try:
             async with self._settler.lock:
-                found = await self._choose(station)
+                found = await self._choose(queue)
         except StaleEndpoints:
-            self._dispatcher.read_again(station.endpoint.id)
+            self._dispatcher.reload_endpoint(queue.endpoint.id)
         except HomingError as error:
             log.warning("no probe could be taken", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
         now = self._clock.now()
-        if found is None or station.closed or now >= self._held.good_until:
-            station.end_probe()
-            self.ended(station.endpoint.tenant)
-            self._dispatcher.look(station)
+        if found is None or queue.closed or now >= self._held.good_until:
+            queue.end_probe()
+            self.ended(queue.endpoint.tenant)
+            self._dispatcher.reschedule(queue)
         else:
             work, subscription = found
-            self._dispatcher.send(station, work, Lane.PROBE, subscription, now)
+            self._dispatcher.send(queue, work, Lane.PROBE, subscription, now)
 
-    async def _choose(self, station: Station) -> tuple[Work, Subscription] | None:
+    async def _choose(self, queue: EndpointQueue) -> tuple[Work, Subscription] | None:
         """A delivery that can be sent; those of deleted subscriptions are cancelled on the way."""
-        endpoint, now = station.endpoint, self._clock.now()
+        endpoint, now = queue.endpoint, self._clock.now()
         if endpoint.health.state is not State.DISABLED or self._dispatcher.draining:
             return None
-        if station.closed or now >= self._held.good_until:
+        if queue.closed or now >= self._held.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
         # What is published while the store looks must not be forgotten when it finds nothing.
-        more_fresh, next_due = station.more_fresh, station.next_due
-        station.more_fresh, station.next_due = False, None
+        more_fresh, next_due = queue.forget_stored()
         work, held = None, self._held.epochs[endpoint.bucket]
         try:
             work = await self._flow.take_probe(
@@ -109,23 +108,23 @@ class Prober:
                 skip_expired=self._may_expire(now),
                 epoch=self._held.fence(endpoint.bucket),
             )
-            nothing = work is None and not station.in_flight
+            nothing = work is None and not queue.in_flight
         except BaseException:
             nothing = False
             raise
         finally:
             if not nothing:
-                station.restore(more_fresh=more_fresh, next_due=next_due)
+                queue.note_in_store(more_fresh=more_fresh, next_due=next_due)
         if work is None:
             return None
         delivery = work.delivery
-        station.set_endpoint(
+        queue.set_endpoint(
             msgspec.structs.replace(
                 endpoint, next_probe_at=next_probe_at, probe_after_id=delivery.id
             )
         )
         subscription = self._catalog.get(delivery.subscription_id)
-        if delivery.id in station.in_flight:
+        if delivery.id in queue.in_flight:
             return None  # It is on its way already, from before the endpoint was disabled.
         if subscription is None or subscription.endpoint_id != endpoint.id:
             self._settler.add(Stray(delivery, held))

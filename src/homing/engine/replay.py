@@ -50,7 +50,7 @@ class Replayer:
         with self._in_doubt([new]):
             written = await self._admin.replay(delivery_id, new=new)
         self.accepted += 1
-        self._dispatcher.in_store(written)
+        self._dispatcher.left_in_store(written)
         return written
 
     def _again(self, old: Delivery, now: int) -> Delivery | None:
@@ -80,7 +80,7 @@ class Replayer:
             yield
         except Unavailable:
             for endpoint_id in dict.fromkeys(delivery.endpoint_id for delivery in new):
-                self._dispatcher.all_in_store(endpoint_id)
+                self._dispatcher.check_store(endpoint_id)
             raise
 
     # --- jobs --------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Replayer:
             return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
         self.accepted += len(new)
         for delivery in new:
-            self._dispatcher.in_store(delivery)
+            self._dispatcher.left_in_store(delivery)
         return after
 
     def stop(self) -> None:

@@ -23,13 +23,11 @@ import structlog
 from homing.engine.attempt import Made
 from homing.engine.core import Core
 from homing.engine.decide import Decision, Ended, Item, Later, Report, Stray
-from homing.engine.dispatch import Dispatcher
+from homing.engine.dispatch import Dispatcher, Settled
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import HomingError, LostLeases, StaleEndpoints
 from homing.model import Attempt, Outcome, Work, show_id
-from homing.policy.health import Ramp, ramp_break, ramp_reset, ramp_up
-from homing.policy.outcome import resets_ramp
 from homing.ports import SettleBatch
 
 log = structlog.get_logger("homing.settle")
@@ -94,7 +92,7 @@ class Settler:
                 return False
         elif waiting >= ENOUGH or dispatcher.ready_count > 0:
             return True
-        return dispatcher.airborne <= waiting and not self.accepting()
+        return dispatcher.capacity.in_flight <= waiting and not self.accepting()
 
     async def _more(self) -> None:
         loop = asyncio.get_running_loop()
@@ -195,38 +193,26 @@ class Settler:
         if not self._held.fenced:
             return items
         kept: list[Item] = []
+        lost: list[Item] = []
         for item in items:
-            if self._is_ours(item):
-                kept.append(item)
-                continue
-            self.late += 1
-            if isinstance(item, Made):
-                self._dispatcher.down(item)
-            _say_written(item)
+            (kept if self._dispatcher.owns(item) else lost).append(item)
+        if lost:
+            self.late += len(lost)
+            self._dispatcher.settled(Settled(lost))
         return kept
-
-    def _is_ours(self, item: Item) -> bool:
-        epochs = self._held.epochs
-        match item:
-            case Made():
-                return item.epoch == epochs[item.work.delivery.bucket]
-            case Ended() | Stray() | Later():
-                return item.epoch == epochs[item.delivery.bucket]
-            case Report():
-                return item.endpoint_id in self._dispatcher.stations
 
     async def _decide(self, items: list[Item]) -> Decision:
         if self._held.fenced and any(type(item) is not Made for item in items):
             # A subscription that is not known here may be another process's, just created.
             await self._core.catalog.refresh()
         wanted = {item.endpoint_id for item in items}
-        stations = self._dispatcher.stations
-        unread = {id_ for id_ in wanted if id_ not in stations} | self._stale
+        queues = self._dispatcher.queues
+        unread = {id_ for id_ in wanted if id_ not in queues} | self._stale
         if unread:
             for start in await self._flow.endpoints(sorted(unread)):
-                self._dispatcher.know(start)
+                self._dispatcher.add_endpoint(start)
             self._stale = frozenset()
-        endpoints = {id_: stations[id_].endpoint for id_ in wanted if id_ in stations}
+        endpoints = {id_: queues[id_].endpoint for id_ in wanted if id_ in queues}
         decision = Decision(endpoints, self._core)
         decision.take(items)
         return decision
@@ -237,21 +223,8 @@ class Settler:
         self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
     ) -> None:
         """Bring what is in memory up to what was written."""
-        for endpoint in batch.endpoints:
-            self._dispatcher.learn(endpoint, enabled=endpoint.id in decision.enabled)
-        for item in items:
-            self._land(item, just_enabled=item.endpoint_id in decision.enabled)
-            _say_written(item)
-        stations = self._dispatcher.stations
-        touched = dict.fromkeys([item.endpoint_id for item in items])
-        touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
-        for endpoint_id in touched:
-            station = stations.get(endpoint_id)
-            if station is not None:
-                self._dispatcher.look(station)
-        for row in batch.waiting:
-            if row.id not in gone:
-                self._dispatcher.in_store(row)
+        pending = [row for row in batch.waiting if row.id not in gone]
+        self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
         self._tell(batch, gone)
@@ -276,32 +249,6 @@ class Settler:
                 rule=change.rule,
                 **change.numbers,
             )
-
-    def _land(self, item: Item, *, just_enabled: bool) -> None:
-        station = self._dispatcher.stations.get(item.endpoint_id)
-        if station is None or (self._held.fenced and not self._is_ours(item)):
-            if isinstance(item, Made):  # Its bucket was lost during the commit.
-                self._dispatcher.down(item)
-            return
-        match item:
-            case Made():
-                if not just_enabled:  # It begins with one slot, whatever was before.
-                    station.ramp = self._ramp(station.ramp, item)
-                self._dispatcher.landed(station, item.work.delivery.id, item)
-            case Ended() | Stray() | Later():
-                self._dispatcher.landed(station, item.delivery.id, None)
-            case Report():
-                station.reporting = False
-
-    def _ramp(self, ramp: Ramp, made: Made) -> Ramp:
-        if made.outcome is _DELIVERED:
-            return ramp_up(ramp, limit=self._core.options.endpoint_slots)
-        return ramp_reset() if resets_ramp(made.answer.failure) else ramp_break(ramp)
-
-
-def _say_written(item: Item) -> None:
-    if type(item) is Ended and item.written is not None:
-        item.written()
 
 
 def _told(attempt: Attempt) -> dict[str, Any]:

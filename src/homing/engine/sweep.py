@@ -18,10 +18,10 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
 from homing.engine.places import Places
+from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
-from homing.engine.station import Station
 from homing.errors import HomingError, StaleCatalog, Unavailable
-from homing.model import Lane, Reason, Status, id_floor, id_time
+from homing.model import Reason, Status, id_floor, id_time
 from homing.ports import Chore
 
 log = structlog.get_logger("homing.sweep")
@@ -81,38 +81,36 @@ class Sweeper:
     def may_expire(self, now: int) -> bool:
         return now >= self.quiet_until()
 
-    def expire(self, station: Station) -> None:
+    def expire(self, queue: EndpointQueue) -> None:
         """It is held back, and the window of one of its deliveries may have ended."""
-        station.sweeping = True
-        self._spawn(self._expire(station))
+        queue.begin_expiry()
+        self._spawn(self._expire(queue))
 
-    async def _expire(self, station: Station) -> None:
+    async def _expire(self, queue: EndpointQueue) -> None:
         now = self._clock.now()
-        station.expire_at = now + LOOK_AGAIN_MS  # What comes in meanwhile may say a sooner time.
+        queue.expire_later(now + LOOK_AGAIN_MS)
         again_at = now + AGAIN_MS  # Unless all goes well.
         try:
-            again_at = await self._expire_all(station)
+            again_at = await self._expire_all(queue)
         except HomingError as error:
             log.warning("expired deliveries could not be read", error=str(error))
         finally:
-            station.expire_at = min(station.expire_at, again_at)
-            station.sweeping = False
-            self._dispatcher.look(station)
+            queue.end_expiry(again_at=again_at)
+            self._dispatcher.reschedule(queue)
 
-    async def _expire_all(self, station: Station) -> int:
+    async def _expire_all(self, queue: EndpointQueue) -> int:
         """Drop what has expired; the time to look again."""
         now = self._clock.now()
         if not self.may_expire(now):
             return self.quiet_until()
         young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
-        after, soonest = station.sweep_left or (0, now + LOOK_AGAIN_MS)
-        station.sweep_left = None
+        after, soonest = queue.take_expiry_position() or (0, now + LOOK_AGAIN_MS)
         while True:
             try:
-                async with self._places.one(station.endpoint.tenant):
-                    last, next_at = await self._expire_page(station, after, now)
+                async with self._places.one(queue.endpoint.tenant):
+                    last, next_at = await self._expire_page(queue, after, now)
             except HomingError:
-                station.sweep_left = (after, soonest)  # The next look goes on from here.
+                queue.keep_expiry_position(after, soonest)
                 raise
             soonest = min(soonest, next_at)
             if last is None:
@@ -121,21 +119,22 @@ class Sweeper:
                 return max(min(soonest, id_time(last) + self._options.window_min_ms), now + 1)
             after = last
 
-    async def _expire_page(self, station: Station, after: int, now: int) -> tuple[int | None, int]:
+    async def _expire_page(
+        self, queue: EndpointQueue, after: int, now: int
+    ) -> tuple[int | None, int]:
         """Drop what has expired of a page; its last row if others follow, and when to look again.
 
         While it waited for its turn it may have been enabled, or a pause of our own has ended.
         """
-        if station.enabled:
+        if queue.enabled:
             return None, now + LOOK_AGAIN_MS
-        if station.closed or not self.may_expire(self._clock.now()):
+        if queue.closed or not self.may_expire(self._clock.now()):
             return None, max(self.quiet_until(), now + AGAIN_MS)
-        # What is in flight now, or settled during the look, may be another row by then.
-        station.settled_in_sweep = set(station.in_flight)
-        epoch = self._held.epochs[station.endpoint.bucket]
+        queue.begin_expiry_page()
+        epoch = self._held.epochs[queue.endpoint.bucket]
         rows, last, next_at = await self._flow.expired(
-            station.endpoint.id,
-            bucket=station.endpoint.bucket,
+            queue.endpoint.id,
+            bucket=queue.endpoint.bucket,
             now=now,
             after_id=after,
             limit=self._options.step_rows,
@@ -143,13 +142,12 @@ class Sweeper:
         soonest = now + LOOK_AGAIN_MS if next_at is None else next_at
         page = _Page()
         for row in rows:
-            if row.id in station.in_flight or row.id in station.settled_in_sweep:
-                soonest = min(soonest, now + AGAIN_MS)
-            else:
-                station.in_flight[row.id] = Lane.RETRY  # Known, until it is settled.
+            if queue.claim_expired(row.id):
                 page.waiting += 1
                 dropped, why = Status.DROPPED, Reason.EXPIRED
                 self._settler.add(Ended(row, dropped, why, epoch, page.written_one))
+            else:
+                soonest = min(soonest, now + AGAIN_MS)
         await page.written()  # Not until all is: under load there is always more.
         return last, soonest
 
@@ -219,14 +217,14 @@ class Sweeper:
             if subscription is not None:
                 starts = await self._flow.endpoints([subscription.endpoint_id])
                 target = starts[0].endpoint if starts else None
-            self._dispatcher.forget_subscription(chore.subscription_id, chore.endpoint_id)
-            station = self._dispatcher.stations.get(chore.endpoint_id)
+            self._dispatcher.remove_subscription(chore.subscription_id, chore.endpoint_id)
+            queue = self._dispatcher.queues.get(chore.endpoint_id)
             moved = False
             try:
                 step = await self._admin.do_chore(
                     chore,
                     target=target,
-                    except_ids=frozenset(station.in_flight if station is not None else ()),
+                    except_ids=frozenset(queue.in_flight if queue is not None else ()),
                     now=self._clock.now(),
                     limit=self._options.step_rows,
                     epoch=self._held.fence(chore.bucket),
@@ -237,9 +235,9 @@ class Sweeper:
                 raise
             finally:
                 # Once more: what was loaded during the step may no longer be there.
-                self._dispatcher.forget_subscription(chore.subscription_id, chore.endpoint_id)
+                self._dispatcher.remove_subscription(chore.subscription_id, chore.endpoint_id)
                 if moved and target is not None:
-                    self._dispatcher.all_in_store(target.id)
+                    self._dispatcher.check_store(target.id)
 
     # --- tasks -------------------------------------------------------------------------------
 

@@ -1,0 +1,611 @@
+"""One endpoint in memory: its two lanes, what is in flight, its slots and its next time.
+
+The store holds every pending delivery; a queue holds the few that are next. Of the rest it knows
+two facts: whether the store has first attempts (``more_fresh``), and when the earliest of the
+others is due (``next_due``). Both are kept exact by what this process publishes and settles, and by
+every load. A row is *known* while it is queued or in flight here; a load leaves out the known rows,
+and also those that were settled while it ran, because it may have read them before.
+
+Other modules may read the attributes of a queue; only its own methods assign them
+(``tests/tidy`` checks it).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from homing.engine.attempt import Made
+from homing.engine.decide import REPORT_EVERY_MS
+from homing.model import PART_FIRST, Delivery, Endpoint, Lane, Outcome, State, Work
+from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
+from homing.policy.outcome import resets_ramp
+from homing.policy.queued import Queued
+from homing.policy.retry import RETRY_AFTER_MOST_MS, held_past_window
+from homing.policy.slots import FAILING, NEW, TRUSTED
+from homing.policy.url import host_of
+
+# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+_FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
+_ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
+LANES = (_FRESH, _RETRY)
+
+
+def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
+    """Bring times that were set by a clock ahead of ours back to what is possible from now on."""
+    probe_at, hold_until = endpoint.next_probe_at, endpoint.hold_until
+    if probe_at is not None:
+        probe_at = min(probe_at, now + rules.probe_every_ms)
+    hold_until = min(hold_until, now + RETRY_AFTER_MOST_MS)
+    return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
+
+
+def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
+    """Whether it is fresh whatever its due time: never attempted, no replay, accepted since."""
+    first = not (delivery.attempts or delivery.replay)
+    return first and delivery.accepted_at >= enabled_since
+
+
+class QueueTotals:
+    """What the queues of one dispatcher add up to; each queue counts itself here."""
+
+    __slots__ = ("aside", "memory", "probes", "read_upto", "retries", "states")
+
+    def __init__(self, memory: Queued | None = None) -> None:
+        self.memory = memory or Queued(count_max=0, bytes_max=0)  # deliveries in the queues
+        self.aside = 0  # of these, set aside until their rate lets them go
+        self.states = dict.fromkeys(State, 0)  # queues whose endpoint is in this state
+        self.retries = 0  # deliveries in the retry lanes
+        self.probes = 0  # probes that are being taken or are in flight
+        self.read_upto = 0  # by any queue: one that was forgotten may have read so far
+
+
+class EndpointQueue:
+    """The deliveries of one endpoint that are in memory, and what is known of the others."""
+
+    __slots__ = (
+        "aside",
+        "closed",
+        "endpoint",
+        "expire_at",
+        "expiry_position",
+        "expiry_running",
+        "flying",
+        "fresh",
+        "host",
+        "in_flight",
+        "loading",
+        "more_fresh",
+        "next_due",
+        "paced",
+        "probing",
+        "ramp",
+        "rate_limited",
+        "read_upto",
+        "reporting",
+        "retry",
+        "settled_in_expiry",
+        "settled_meanwhile",
+        "stale",
+        "totals",
+        "wake_at",
+    )
+
+    def __init__(self, endpoint: Endpoint, totals: QueueTotals) -> None:
+        self.endpoint = endpoint
+        self.totals = totals
+        totals.states[endpoint.health.state] += 1
+        self.host = host_of(endpoint.url)
+        self.ramp = Ramp()
+        self.fresh: deque[Work] = deque()
+        self.retry: deque[Work] = deque()
+        self.rate_limited: set[Lane] = set()  # lanes that wait for a rate: no rows are read
+        # Of subscriptions that wait for their rate while others of this endpoint go on.
+        self.aside: dict[tuple[int, Lane], deque[Work]] = {}
+        self.paced = 0  # of ``fresh``: they waited their turn in the store, and were due
+        self.in_flight: dict[int, Lane] = {}  # delivery id → how it was sent
+        self.flying = {_FRESH: 0, _RETRY: 0}  # slots taken
+        self.probing = False  # a probe is being taken or is in flight
+        self.reporting = False  # its drops are being reported
+        self.more_fresh = False
+        self.next_due: int | None = None
+        self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
+        self.loading = False
+        self.settled_meanwhile: set[int] = set()  # while loading
+        self.stale = False  # rows that are being loaded may have moved away, or were put back
+        self.expire_at = 0  # while it is disabled or frozen: look for expired deliveries then
+        self.expiry_running = False  # its expired deliveries are being looked for
+        self.expiry_position: tuple[int, int] | None = None  # the id and time at which that failed
+        self.settled_in_expiry: set[int] = set()  # in flight when it began, or settled since
+        self.wake_at: int | None = None
+        self.closed = False  # its bucket goes, or has gone, to another process
+
+    # --- what it is now ----------------------------------------------------------------------
+
+    @property
+    def enabled(self) -> bool:
+        return self.endpoint.health.state is _ENABLED
+
+    @property
+    def rank(self) -> int:
+        """Whether it may be trusted to give its slots back soon (``policy/slots``)."""
+        if self.ramp.slots > 1:
+            return TRUSTED
+        health = self.endpoint.health
+        if health.consecutive_failures:
+            return FAILING
+        return NEW if health.last_success_at is None else TRUSTED
+
+    @property
+    def in_store(self) -> bool:
+        """Whether the store has deliveries for this endpoint that are not in memory."""
+        return self.more_fresh or self.next_due is not None
+
+    @property
+    def idle(self) -> bool:
+        return not (
+            self.in_store
+            or self.fresh
+            or self.retry
+            or self.in_flight
+            or self.aside
+            or self.loading
+            or self.probing
+            or self.endpoint.dropped_unreported
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether something of it is in flight or under way."""
+        return bool(self.in_flight) or self.probing or self.expiry_running
+
+    def queued(self, lane: Lane) -> deque[Work]:
+        return self.fresh if lane is _FRESH else self.retry
+
+    def ready(self, lane: Lane, now: int) -> bool:
+        """Whether a delivery is queued in this lane and may be sent."""
+        queued = self.fresh if lane is _FRESH else self.retry
+        if not queued or self.flying[lane] >= self.ramp.slots:
+            return False
+        if self.rate_limited and lane in self.rate_limited:
+            return False
+        endpoint = self.endpoint
+        return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
+
+    def gap(self, lane: Lane) -> int:
+        """How many more attempts could start at once although nothing is queued for them."""
+        if self.queued(lane) or (self.paced and lane is not _FRESH):
+            return 0
+        return max(self.ramp.slots - self.flying[lane], 0)
+
+    def wants(self, lane: Lane, now: int, *, at_once: bool = False) -> bool:
+        """Whether the store has rows for this lane, and the lane runs low, or has a gap."""
+        if lane is _FRESH:
+            there, queued = self.more_fresh, len(self.fresh)
+        else:
+            there = self.next_due is not None and self.next_due <= now
+            queued = len(self.retry) + self.paced
+        if not there or self.loading or self.closed or lane in self.rate_limited:
+            return False
+        if not self.enabled or now < self.endpoint.hold_until:
+            return False
+        return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
+
+    def takes(self, delivery: Delivery) -> bool:
+        """Whether a delivery that was just committed may be queued without a look at the store."""
+        health = self.endpoint.health
+        return (
+            not self.more_fresh  # else it would overtake what is in the store
+            and not self.rate_limited  # what waits for a rate waits in the store
+            and not self.loading
+            and delivery.id > self.read_upto  # else a load may have brought it already
+            and health.state is _ENABLED
+            and delivery.accepted_at >= health.enabled_since
+            and delivery.accepted_at >= self.endpoint.hold_until
+        )
+
+    def held_too_long(self, delivery: Delivery, now: int) -> bool:
+        """Whether it was held back until its window ended."""
+        since = min(self.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
+        return held_past_window(delivery, enabled_since=since)
+
+    def due_since(self, lane: Lane, now: int) -> int | None:
+        """Since when the first of this lane could have been sent, its slot being free."""
+        if lane in self.rate_limited or self.flying[lane] >= self.ramp.slots:
+            return None
+        if queued := self.queued(lane):
+            return queued[0].delivery.due_at
+        if lane is _RETRY and self.next_due is not None and self.next_due <= now:
+            return self.next_due
+        return None
+
+    def known(self) -> set[int]:
+        ids = set(self.in_flight)
+        for works in (self.fresh, self.retry, *self.aside.values()):
+            ids.update(work.delivery.id for work in works)
+        return ids
+
+    # --- the endpoint's row --------------------------------------------------------------------
+
+    def set_endpoint(self, endpoint: Endpoint) -> None:
+        """Replace its row; the queue stays as it is."""
+        states = self.totals.states
+        states[self.endpoint.health.state] -= 1
+        states[endpoint.health.state] += 1
+        self.endpoint = endpoint
+
+    def update(self, endpoint: Endpoint, *, enabled: bool, now: int) -> bool:
+        """Replace its row and follow it; True if queued deliveries went back to the store."""
+        held_before = not self.enabled
+        self.set_endpoint(endpoint)
+        enabled = enabled or (held_before and self.enabled)
+        if enabled:
+            self.ramp = Ramp()
+            # Waiting deliveries are looked for again, in their new lane.
+            self.note_in_store(more_fresh=True, next_due=now)
+        held = endpoint.hold_until > now  # What waits so long waits in the store.
+        back = enabled or held or not self.enabled
+        if back:
+            self.put_back()
+        if not (self.enabled or held_before):
+            self.expire_at = 0
+        return back
+
+    def slow_start(self) -> None:
+        """Begin with one slot again."""
+        self.ramp = Ramp()
+
+    # --- what the store has --------------------------------------------------------------------
+
+    def note_in_store(
+        self,
+        *,
+        more_fresh: bool = False,
+        next_due: int | None = None,
+        expires_at: int | None = None,
+    ) -> None:
+        """Note that the store has rows that are not here: first attempts, or others due then."""
+        if more_fresh:
+            self.more_fresh = True
+        if next_due is not None and (self.next_due is None or next_due < self.next_due):
+            self.next_due = next_due
+        if expires_at is not None and expires_at < self.expire_at:
+            self.expire_at = expires_at
+
+    def left_in_store(self, delivery: Delivery) -> None:
+        """Note that the store has this delivery, and that it is not here."""
+        first = delivery.part == PART_FIRST
+        # A lane that waits for its rate would be read in vain.
+        due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
+        self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
+
+    def forget_stored(self) -> tuple[bool, int | None]:
+        """Assume that the store has nothing, until it has been read; return what was known."""
+        stored = self.more_fresh, self.next_due
+        self.more_fresh, self.next_due = False, None
+        return stored
+
+    def begin_load(self) -> None:
+        """From now on the store has what the load returns, and what is noted meanwhile."""
+        self.loading, self.stale = True, False
+        self.settled_meanwhile.clear()
+        self.forget_stored()
+
+    def end_load(self) -> set[int]:
+        """Return the ids that a load may have read although they are known or settled."""
+        self.loading = False
+        ids = self.known() | self.settled_meanwhile
+        self.settled_meanwhile.clear()
+        return ids
+
+    def loaded(self, fresh: Sequence[Work], retry: Sequence[Work], *, now: int) -> None:
+        """Queue rows that were read, of which none is here already."""
+        self.read_upto = max([self.read_upto, *(it.delivery.id for it in fresh)])
+        self.totals.read_upto = max(self.totals.read_upto, self.read_upto)
+        if self.closed:
+            return
+        if self.enabled:
+            for work in fresh:
+                self.add(work)
+            for work in retry:
+                self._add_due(work)
+        elif fresh or retry:
+            self.note_in_store(more_fresh=True, next_due=now)
+
+    # --- its lanes -----------------------------------------------------------------------------
+
+    def add(self, work: Work) -> None:
+        """Queue a first attempt."""
+        self.fresh.append(work)
+        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+
+    def _add_due(self, work: Work) -> None:
+        """Queue what was due in the store: in the fresh lane if it only waited its turn."""
+        if waited_its_turn(work.delivery, enabled_since=self.endpoint.health.enabled_since):
+            self.fresh.append(work)
+            self.paced += 1
+        else:
+            self.retry.append(work)
+            self.totals.retries += 1
+        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+
+    def take(self, lane: Lane) -> Work:
+        """Take the first delivery off a lane."""
+        if lane is _FRESH:
+            work = self.fresh.popleft()
+            if self.paced and work.delivery.part != PART_FIRST:
+                self.paced -= 1
+        else:
+            work = self.retry.popleft()
+            self.totals.retries -= 1
+        self.totals.memory.take(work.delivery.tenant, len(work.event.data))
+        return work
+
+    def put_back(self) -> None:
+        """Forget what is queued: it stays in the store, and will be read again."""
+        works = [*self.fresh, *self.retry, *chain.from_iterable(self.aside.values())]
+        for work in works:
+            self.left_in_store(work.delivery)
+        self.totals.retries -= len(self.retry)
+        self.totals.aside -= self.aside_count
+        self.fresh.clear()
+        self.retry.clear()
+        self.aside.clear()
+        self.paced = 0
+        self.stale = self.stale or self.loading  # A load that leaves them out as known is void.
+        self._release_memory(works)
+
+    def remove_subscription(self, subscription_id: int) -> None:
+        """Take its deliveries off the lanes: they move, or are cancelled, in the store."""
+        self.stale = self.loading
+        for work in self._remove(lambda work: work.delivery.subscription_id == subscription_id):
+            self.left_in_store(work.delivery)  # Those that stay after all are read again.
+
+    def remove_delivery(self, delivery_id: int) -> None:
+        """Take a delivery off the lanes that was cancelled in the store."""
+        if self.loading:
+            self.settled_meanwhile.add(delivery_id)
+        self._remove(lambda work: work.delivery.id == delivery_id)
+
+    def _remove(self, gone: Callable[[Work], bool]) -> list[Work]:
+        removed: list[Work] = []
+        for lane in LANES:
+            queued = self.queued(lane)
+            if here := [work for work in queued if gone(work)]:
+                kept = [work for work in queued if not gone(work)]
+                queued.clear()
+                queued.extend(kept)
+                removed += here
+                if lane is _RETRY:
+                    self.totals.retries -= len(here)
+                else:
+                    self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
+            for key in [key for key in self.aside if key[1] is lane]:
+                there = self.aside.pop(key)
+                removed += filter(gone, there)
+                left = deque(work for work in there if not gone(work))
+                self.totals.aside -= len(there) - len(left)
+                if left:
+                    self.aside[key] = left
+        self._release_memory(removed)
+        return removed
+
+    def _release_memory(self, works: Iterable[Work]) -> None:
+        memory = self.totals.memory
+        for work in works:
+            memory.take(work.delivery.tenant, len(work.event.data))
+
+    # --- rates: a lane waits in the store, or one subscription in memory -----------------------
+
+    def hold(self, lane: Lane, work: Work, *, keep: int) -> None:
+        """Let a lane wait for a rate: this delivery first, and no more than ``keep`` in memory."""
+        self._put_first(lane, work)
+        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+        self.rate_limited.add(lane)
+        queued, gone = self.queued(lane), list[Work]()
+        while len(queued) > keep:
+            gone.append(queued.pop())
+            self.left_in_store(gone[-1].delivery)
+            if self.paced and lane is _FRESH and gone[-1].delivery.part != PART_FIRST:
+                self.paced -= 1
+        if lane is _RETRY:
+            self.totals.retries -= len(gone)
+        self.stale = self.stale or (self.loading and bool(gone))
+        self._release_memory(gone)
+
+    def release(self, *lanes: Lane) -> None:
+        """These lanes wait for a rate no longer."""
+        self.rate_limited.difference_update(lanes)
+
+    @property
+    def aside_count(self) -> int:
+        return sum(map(len, self.aside.values())) if self.aside else 0
+
+    def set_aside(self, subscription_id: int, lane: Lane, work: Work) -> None:
+        """Let a delivery wait for the rate of its subscription while others go on."""
+        self.aside.setdefault((subscription_id, lane), deque()).append(work)
+        self.totals.aside += 1
+        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+
+    def take_back(self, subscription_id: int, lane: Lane, count: int) -> None:
+        """Bring the first of those that were set aside to the head of their lane."""
+        there = self.aside.pop((subscription_id, lane), None)
+        if there is None:
+            return
+        back = [there.popleft() for _ in range(min(count, len(there)))]
+        self.totals.aside -= len(back)
+        for work in reversed(back):
+            self._put_first(lane, work)
+        if there:
+            self.aside[subscription_id, lane] = there
+
+    def _put_first(self, lane: Lane, work: Work) -> None:
+        self.queued(lane).appendleft(work)
+        if lane is _RETRY:
+            self.totals.retries += 1
+        elif work.delivery.part != PART_FIRST:
+            self.paced += 1
+
+    # --- attempts and outcomes -----------------------------------------------------------------
+
+    def claim(self, delivery_id: int, lane: Lane) -> None:
+        """Keep a delivery known, until it is settled without an attempt."""
+        self.in_flight[delivery_id] = lane
+
+    def begin_attempt(self, delivery_id: int, lane: Lane) -> None:
+        """A delivery goes out; unless it is a probe, it takes a slot."""
+        self.in_flight[delivery_id] = lane
+        if lane is not _PROBE:
+            self.flying[lane] += 1
+
+    def free_slot(self, lane: Lane) -> None:
+        """A success decides nothing that the next attempt must know: its slot is free at once."""
+        self.flying[lane] -= 1
+
+    def settled(self, attempt: Made, *, slots_max: int, just_enabled: bool) -> None:
+        """The outcome of an attempt is written: its slot is free, at the latest now."""
+        lane, delivered = attempt.lane, attempt.outcome is _DELIVERED
+        if not just_enabled:  # It begins with one slot, whatever was before.
+            if delivered:
+                self.ramp = ramp_up(self.ramp, limit=slots_max)
+            elif resets_ramp(attempt.answer.failure):
+                self.ramp = ramp_reset()
+            else:
+                self.ramp = ramp_break(self.ramp)
+        self.settled_unsent(attempt.work.delivery.id)
+        if lane is _PROBE:
+            self.end_probe()
+        elif not delivered:
+            self.flying[lane] -= 1
+
+    def settled_unsent(self, delivery_id: int) -> None:
+        """A delivery is settled: what was read before may hold it as it was."""
+        self.in_flight.pop(delivery_id, None)
+        if self.loading:
+            self.settled_meanwhile.add(delivery_id)
+        if self.expiry_running:
+            self.settled_in_expiry.add(delivery_id)
+
+    # --- what it does by itself ----------------------------------------------------------------
+
+    def begin_probe(self) -> None:
+        self.probing = True
+        self.totals.probes += 1
+
+    def end_probe(self) -> None:
+        """It may have ended already: it was of a queue that was forgotten and is here again."""
+        if self.probing:
+            self.probing = False
+            self.totals.probes -= 1
+
+    def probe_is_due(self, now: int) -> bool:
+        probe_at = self.endpoint.next_probe_at
+        return probe_at is not None and now >= probe_at and not self.probing
+
+    def begin_report(self) -> None:
+        self.reporting = True
+
+    def end_report(self) -> None:
+        self.reporting = False
+
+    def report_is_due(self, now: int) -> bool:
+        endpoint = self.endpoint
+        due = now >= endpoint.dropped_reported_at + REPORT_EVERY_MS
+        return bool(endpoint.dropped_unreported) and due and not self.reporting
+
+    def begin_expiry(self) -> None:
+        self.expiry_running = True
+
+    def end_expiry(self, *, again_at: int) -> None:
+        """Look for expired deliveries again at this time, or sooner if that was noted since."""
+        self.expire_at = min(self.expire_at, again_at)
+        self.expiry_running = False
+
+    def expiry_is_due(self, now: int) -> bool:
+        return now >= self.expire_at and not self.expiry_running
+
+    def expire_later(self, at: int) -> None:
+        """Look for expired deliveries at this time; what comes in since may say a sooner one."""
+        self.expire_at = at
+
+    def take_expiry_position(self) -> tuple[int, int] | None:
+        """Where the last search for expired deliveries failed."""
+        position, self.expiry_position = self.expiry_position, None
+        return position
+
+    def keep_expiry_position(self, after_id: int, soonest: int) -> None:
+        """A search for expired deliveries failed: the next one goes on from here."""
+        self.expiry_position = after_id, soonest
+
+    def begin_expiry_page(self) -> None:
+        """A page is read: what is in flight now, or settled meanwhile, may be another row then."""
+        self.settled_in_expiry = set(self.in_flight)
+
+    def claim_expired(self, delivery_id: int) -> bool:
+        """Keep an expired delivery known until it is settled; False: it changed meanwhile."""
+        if delivery_id in self.in_flight or delivery_id in self.settled_in_expiry:
+            return False
+        self.in_flight[delivery_id] = _RETRY
+        return True
+
+    def next_time(self, now: int) -> int | None:
+        """When it next has something to do by itself, None if never.
+
+        What is under way already (a load, a probe, expiry, a report) needs no time; nor do rows
+        that are due while the lane is full: the next free slot asks for them.
+        """
+        endpoint = self.endpoint
+        if not (self.in_store or endpoint.dropped_unreported or endpoint.hold_until > now):
+            return None
+        times: list[int] = []
+        if endpoint.dropped_unreported and not self.reporting:
+            times.append(endpoint.dropped_reported_at + REPORT_EVERY_MS)
+        match endpoint.health.state:
+            case State.ENABLED:
+                if self.next_due is not None and (self.next_due > now or endpoint.hold_until > now):
+                    times.append(max(self.next_due, endpoint.hold_until))
+                if endpoint.hold_until > now and (self.fresh or self.retry or self.more_fresh):
+                    times.append(endpoint.hold_until)
+            case State.DISABLED | State.FROZEN:
+                if self.in_store and not self.expiry_running:
+                    times.append(self.expire_at)
+                if self.in_store and not self.probing and endpoint.next_probe_at is not None:
+                    times.append(endpoint.next_probe_at)
+        return min(times) if times else None
+
+    def set_alarm(self, now: int) -> int | None:
+        """Set the time at which it wakes up; return it if it is another one than before."""
+        at = self.next_time(now)
+        if at == self.wake_at:
+            return None
+        self.wake_at = at
+        return at
+
+    def wakes(self, at: int) -> bool:
+        """Whether this is the time that it waits for; it waits for it no longer."""
+        if self.wake_at != at:
+            return False
+        self.wake_at = None
+        return True
+
+    # --- its bucket ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing new starts: its bucket goes, or has gone, to another process."""
+        self.closed = True
+
+    def reopen(self) -> None:
+        self.closed = False
+
+    def forgotten(self) -> None:
+        """It no longer counts, whatever still comes back to it."""
+        totals, own = self.totals, QueueTotals()
+        totals.states[self.endpoint.health.state] -= 1
+        totals.retries -= len(self.retry)
+        totals.probes -= self.probing
+        own.states[self.endpoint.health.state] += 1
+        own.retries, own.probes = len(self.retry), int(self.probing)
+        self.totals = own
