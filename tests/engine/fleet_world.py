@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.world import SECOND, ScriptedSender, World
 from homing.engine.engine import Engine
-from homing.engine.fleet import FleetParts
+from homing.engine.fleet.membership import FleetParts
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
@@ -48,7 +48,7 @@ class Machine:
 
     @property
     def buckets(self) -> set[int]:
-        held = self.engine._core.held
+        held = self.engine._core.ownership
         return {it for it, epoch in enumerate(held.mine) if epoch}
 
     def hits(self, url: str) -> list[str]:

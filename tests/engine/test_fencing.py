@@ -74,7 +74,7 @@ def test_a_settle_that_is_refused_late_does_not_lose_the_bucket_that_was_taken_a
         await two(world)
         owner, _, endpoint = await at(world)
         settle, settler = owner.engine._settler._flow.settle, owner.engine._settler
-        epochs = owner.engine._core.held.epochs
+        epochs = owner.engine._core.ownership.epochs
         before = epochs[endpoint.bucket]
 
         async def settles(batch: SettleBatch) -> frozenset[int]:
@@ -108,7 +108,7 @@ def test_what_was_found_under_an_old_lease_is_not_written_under_the_new_one() ->
         (row,) = await world.deliveries()
         assert row.delivery.attempts == 1
         older = replace(row.delivery, attempts=0, retry=0, t0=None)
-        epoch = owner.engine._core.held.epochs[endpoint.bucket]
+        epoch = owner.engine._core.ownership.epochs[endpoint.bucket]
         settler = owner.engine._settler
         settler.add(Later(older, world.clock.now() + 500, epoch - 1))
         settler.add(Stray(older, epoch - 1))

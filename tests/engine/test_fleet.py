@@ -114,10 +114,10 @@ def test_nothing_starts_once_the_lease_is_over_even_in_the_middle_of_a_round() -
     async def story(world: FleetWorld) -> None:
         one = await world.join()
         urls = [f"https://{n}.example/" for n in range(10)]
-        held = one.engine._core.held
+        held = one.engine._core.ownership
 
         def stopped_for_long(hit: object) -> object:
-            held.good_until = world.clock.now()  # Here it is stopped: the rest would be late.
+            held.extend(world.clock.now())  # Here it is stopped: the rest would be late.
             return always(200)(hit)  # type: ignore[arg-type]
 
         for url in urls:

@@ -16,8 +16,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.cli.main import main
-from homing.engine.fleet import Fleet
-from homing.engine.held import FOR_EVER, Held
+from homing.engine.fleet.membership import Fleet
+from homing.engine.fleet.ownership import FOR_EVER, BucketOwnership
 from homing.engine.publish import Publisher, Told
 from homing.net.sender import HttpSender
 from homing.policy.admission import EventDraft
@@ -63,10 +63,10 @@ def asks_for_no_epoch() -> None:
 def settles_unfenced() -> None:
     """A settle does not say under which leases it was made."""
 
-    def fences(self: Held, buckets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    def fences(self: BucketOwnership, buckets: Iterable[int]) -> tuple[tuple[int, int], ...]:
         return ()
 
-    Held.fences = fences  # type: ignore[method-assign]
+    BucketOwnership.fences = fences  # type: ignore[method-assign]
 
 
 def never_lapses() -> None:
@@ -78,7 +78,7 @@ def never_lapses() -> None:
 
     async def beat_once(self: Fleet) -> None:
         await honest(self)
-        self._held.good_until = FOR_EVER
+        self._ownership.extend(FOR_EVER)
 
     Fleet._beat_once = beat_once  # type: ignore[method-assign]
     setattr(Fleet, "lose", lose)  # noqa: B010

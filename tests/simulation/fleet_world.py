@@ -12,7 +12,7 @@ from contextvars import Context, copy_context
 from typing import Any, cast
 
 from homing.engine.engine import Engine
-from homing.engine.fleet import FleetParts
+from homing.engine.fleet.membership import FleetParts
 from homing.engine.options import EngineOptions
 from homing.ports import AdminStore, FleetStore, FlowStore, Member, ViewStore
 from homing.sim.loop import VirtualLoop

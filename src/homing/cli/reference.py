@@ -14,7 +14,7 @@ import typer
 from homing import errors as error_tree
 from homing.cli.arguments import JsonFlag, KeyFlag, ServerFlag
 from homing.engine.engine import Pulse
-from homing.engine.fleet_pulse import FleetPulse
+from homing.engine.fleet.membership import FleetPulse
 from homing.engine.notices import Notices
 from homing.engine.relay import RelayPulse
 from homing.engine.stage import Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from homing.engine.catalog import Catalog
-from homing.engine.held import Held
+from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.notices import Notices
 from homing.engine.options import EngineOptions
 from homing.engine.stage import Stage
@@ -26,4 +26,4 @@ class Core(Struct, frozen=True):
     catalog: Catalog
     stage: Stage
     notices: Notices
-    held: Held
+    ownership: BucketOwnership

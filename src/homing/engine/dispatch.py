@@ -64,7 +64,11 @@ class Dispatcher:
 
     def __init__(self, core: Core) -> None:
         self._options, self._clock, self._sender = core.options, core.clock, core.sender
-        self._catalog, self._held, self._mine = core.catalog, core.held, core.held.mine
+        self._catalog, self._ownership, self._mine = (
+            core.catalog,
+            core.ownership,
+            core.ownership.mine,
+        )
         self.capacity = Capacity(core.options)
         self._turns = self.capacity.turns
         self.totals = QueueTotals(self.capacity.memory)
@@ -107,7 +111,7 @@ class Dispatcher:
         """Take an endpoint over as the store has it."""
         queue = self.queues.get(start.endpoint.id)
         if queue is None and not self._mine[start.endpoint.bucket]:
-            self._held.work_abroad(start.endpoint.bucket, start.endpoint.id)
+            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id)
             return
         if queue is None:
             rules = self._options.rules_of(start.endpoint.tenant)
@@ -132,7 +136,7 @@ class Dispatcher:
     def _update(self, endpoint: Endpoint, *, enabled: bool) -> None:
         queue = self.queues.get(endpoint.id)
         if queue is None and not self._mine[endpoint.bucket]:
-            self._held.change_abroad(endpoint.bucket, endpoint.id)
+            self._ownership.notify_owner_of_change(endpoint.bucket, endpoint.id)
         elif queue is None:  # Kept: what is being read of it just now may be older.
             self._add(endpoint)
             self.reload_endpoint(endpoint.id)
@@ -158,7 +162,7 @@ class Dispatcher:
         for work in works:
             delivery = work.delivery
             if not mine[delivery.bucket]:
-                self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+                self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id)
                 continue
             queue = queues.get(delivery.endpoint_id)
             if queue is None:
@@ -183,7 +187,7 @@ class Dispatcher:
         """The store has this delivery, and it is not in memory."""
         queue = self.queues.get(delivery.endpoint_id)
         if not self._mine[delivery.bucket]:
-            self._held.work_abroad(delivery.bucket, delivery.endpoint_id)
+            self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id)
         elif queue is None:
             self.reload_endpoint(delivery.endpoint_id)
         else:
@@ -305,7 +309,7 @@ class Dispatcher:
         self._loader.go()  # There may be room again.
 
     def _start_ready(self) -> None:
-        if self.paused or self.draining or self._clock.now() >= self._held.good_until:
+        if self.paused or self.draining or self._clock.now() >= self._ownership.good_until:
             return
         self._wake_due()
         if self.capacity.outage:
@@ -318,7 +322,7 @@ class Dispatcher:
                     self._pump_soon()
                     return
                 queue, now = turns.next(), self._clock.now()
-                if queue is None or now >= self._held.good_until:
+                if queue is None or now >= self._ownership.good_until:
                     break  # Asked each time: the process may have been stopped on the way.
                 left -= START_COST[queue.rank]
                 self.start(queue, lane, now)
@@ -332,14 +336,14 @@ class Dispatcher:
         subscription = self._catalog.get(delivery.subscription_id)
         if subscription is None or subscription.endpoint_id != queue.endpoint.id:
             queue.claim(delivery.id, lane)
-            self.on_unsendable(Stray(delivery, self._held.epochs[delivery.bucket]))
+            self.on_unsendable(Stray(delivery, self._ownership.epochs[delivery.bucket]))
         elif (
             delivery.expires_at <= now
             and queue.held_too_long(delivery, now)
             and self.may_expire(now)
         ):
             queue.claim(delivery.id, lane)
-            epoch = self._held.epochs[delivery.bucket]
+            epoch = self._ownership.epochs[delivery.bucket]
             self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
         elif (subscription.rate_per_second or self._rates.host_rate) and (
             pace := self._rates.take(subscription, queue, lane, now)
@@ -370,7 +374,7 @@ class Dispatcher:
         number = delivery.attempts + 1
         queue.begin_attempt(delivery.id, lane)
         self.capacity.begin_attempt()
-        endpoint_id, epoch = queue.endpoint.id, self._held.epochs[queue.endpoint.bucket]
+        endpoint_id, epoch = queue.endpoint.id, self._ownership.epochs[queue.endpoint.bucket]
         lines = b""
 
         def done(answer: Answer) -> None:
@@ -411,7 +415,7 @@ class Dispatcher:
             self._update(endpoint, enabled=endpoint.id in batch.enabled)
         for item in batch.items:
             queue = self.queues.get(item.endpoint_id)
-            if queue is not None and (not self._held.fenced or self.owns(item)):
+            if queue is not None and (not self._ownership.fenced or self.owns(item)):
                 self._settled_one(queue, item, just_enabled=item.endpoint_id in batch.enabled)
             if isinstance(item, Made):
                 self._end_attempt(item)
@@ -438,7 +442,7 @@ class Dispatcher:
 
     def owns(self, item: Item) -> bool:
         """Whether the lease under which an outcome came about is still held."""
-        epochs = self._held.epochs
+        epochs = self._ownership.epochs
         match item:
             case Made():
                 return item.epoch == epochs[item.work.delivery.bucket]

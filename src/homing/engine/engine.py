@@ -17,10 +17,9 @@ from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
-from homing.engine.fleet import Fleet, FleetParts
-from homing.engine.fleet_pulse import FleetPulse
+from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
+from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.gate import Gate, GateView
-from homing.engine.held import Held
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
@@ -138,7 +137,7 @@ class Engine:
                 catalog=catalog,
                 stage=stage,
                 notices=Notices(stage, clock.wall),
-                held=Held(fenced=fleet is not None),
+                ownership=BucketOwnership(fenced=fleet is not None),
             ),
             fleet,
         )

@@ -63,7 +63,7 @@ class Operator:
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
         self._notices, self._options = core.notices, core.options
         self._dispatcher = dispatcher
-        self._settler, self._sweeper, self._held = settler, sweeper, core.held
+        self._settler, self._sweeper, self._ownership = settler, sweeper, core.ownership
         self._letters = Letters(deadline_of=core.options.deadline_of)
 
     # --- subscriptions -----------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Operator:
                 subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
             )
             await self._catalog.refresh()
-        self._held.tell("catalog")
+        self._ownership.notify_peers("catalog")
         return made
 
     async def change(
@@ -231,8 +231,8 @@ class Operator:
 
     async def _tell(self, changed: Subscription) -> None:
         """What is answered holds in every process."""
-        self._held.tell("catalog")
-        await self._held.all_know(changed.version)
+        self._ownership.notify_peers("catalog")
+        await self._ownership.wait_for_peers(changed.version)
 
     @contextmanager
     def _in_doubt(self) -> Iterator[None]:
@@ -322,8 +322,8 @@ class Operator:
     async def cancel(self, delivery_id: int) -> Delivery:
         cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
         self._dispatcher.remove_delivery(cancelled.id, cancelled.endpoint_id)
-        if not self._held.mine[cancelled.bucket]:
-            self._held.change_abroad(cancelled.bucket, cancelled.endpoint_id)
+        if not self._ownership.mine[cancelled.bucket]:
+            self._ownership.notify_owner_of_change(cancelled.bucket, cancelled.endpoint_id)
         self._settler.finished["cancelled"] += 1
         return cancelled
 

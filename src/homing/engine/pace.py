@@ -159,7 +159,7 @@ class RateLimits:
     """The paces, and the queues that wait for them."""
 
     def __init__(self, core: Core, queues: dict[int, EndpointQueue], capacity: Capacity) -> None:
-        self._catalog, self._held = core.catalog, core.held
+        self._catalog, self._ownership = core.catalog, core.ownership
         self._queues, self._capacity = queues, capacity
         self._pacer = Pacer(core.options.host_rate_per_second, rate_of=core.catalog.rate_of)
         self.host_rate = core.options.host_rate_per_second
@@ -192,7 +192,7 @@ class RateLimits:
         else:
             queue.claim(delivery.id, lane)
             wait_ms = min(max(ASIDE_MAX * pace.interval_us // 1000, LATER_MIN_MS), LATER_MAX_MS)
-            return Later(delivery, now + wait_ms, self._held.epochs[delivery.bucket])
+            return Later(delivery, now + wait_ms, self._ownership.epochs[delivery.bucket])
         self._pacer.wait(pace, (queue, lane), now)
         return None
 

@@ -37,7 +37,7 @@ class Prober:
     ) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._dispatcher, self._settler, self._options = dispatcher, settler, core.options
-        self._may_expire, self._held = may_expire, core.held
+        self._may_expire, self._ownership = may_expire, core.ownership
         self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probes_in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
@@ -81,7 +81,7 @@ class Prober:
             log.warning("no probe could be taken", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
         now = self._clock.now()
-        if found is None or queue.closed or now >= self._held.good_until:
+        if found is None or queue.closed or now >= self._ownership.good_until:
             queue.end_probe()
             self.ended(queue.endpoint.tenant)
             self._dispatcher.reschedule(queue)
@@ -94,19 +94,19 @@ class Prober:
         endpoint, now = queue.endpoint, self._clock.now()
         if endpoint.health.state is not State.DISABLED or self._dispatcher.draining:
             return None
-        if queue.closed or now >= self._held.good_until:
+        if queue.closed or now >= self._ownership.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
         # What is published while the store looks must not be forgotten when it finds nothing.
         more_fresh, next_due = queue.forget_stored()
-        work, held = None, self._held.epochs[endpoint.bucket]
+        work, held = None, self._ownership.epochs[endpoint.bucket]
         try:
             work = await self._flow.take_probe(
                 endpoint,
                 next_probe_at=next_probe_at,
                 now=now,
                 skip_expired=self._may_expire(now),
-                epoch=self._held.fence(endpoint.bucket),
+                epoch=self._ownership.fence(endpoint.bucket),
             )
             nothing = work is None and not queue.in_flight
         except BaseException:

@@ -32,7 +32,7 @@ class Replayer:
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._admin, self._views, self._clock = core.admin, core.views, core.clock
         self._catalog, self._ids, self._stage = core.catalog, core.ids, core.stage
-        self._dispatcher, self._options, self._held = dispatcher, core.options, core.held
+        self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
         self._looking: asyncio.Task[None] | None = None
         self.accepted = 0
@@ -107,7 +107,7 @@ class Replayer:
             await self._admin.save_replay_job(job)
         finally:  # It may have been saved, whatever the answer was; if not, it ends at once.
             self._spawn(job)
-            self._held.tell("replays")
+            self._ownership.notify_peers("replays")
         return job
 
     async def job(self, job_id: int) -> ReplayJob:
@@ -124,14 +124,14 @@ class Replayer:
 
     async def go_on(self) -> None:
         """Take up the jobs that an earlier or another process left to be done."""
-        if not self._held.keeps_house:
+        if not self._ownership.is_maintenance_leader:
             return
         for job in await self._admin.running_replay_jobs():
             self._spawn(job)
 
     def take_up(self) -> None:
         """Look for jobs, without waiting for the answer."""
-        if self._held.keeps_house and self._looking is None:
+        if self._ownership.is_maintenance_leader and self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
@@ -143,14 +143,14 @@ class Replayer:
             self._looking = None
 
     def _spawn(self, job: ReplayJob) -> None:
-        if job.id in self._tasks or not self._held.keeps_house:
+        if job.id in self._tasks or not self._ownership.is_maintenance_leader:
             return
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
 
     async def _run(self, job: ReplayJob) -> None:
-        while job.state == "running" and self._held.keeps_house:
+        while job.state == "running" and self._ownership.is_maintenance_leader:
             try:
                 stepped = await self._step(job)
             except HomingError as error:

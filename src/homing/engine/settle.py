@@ -44,7 +44,7 @@ class Settler:
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._core, self._dispatcher = core, dispatcher
-        self._flow, self._clock, self._held = core.flow, core.clock, core.held
+        self._flow, self._clock, self._ownership = core.flow, core.clock, core.ownership
         self._waiting = SettleQueue()
         self._task: asyncio.Task[None] | None = None
         self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
@@ -140,7 +140,7 @@ class Settler:
                         return
                     # Before anything is waited for: a lease that is lost and taken again
                     # meanwhile does not cover what was begun under the first.
-                    fences = self._held.fences(map(_bucket_of, items))
+                    fences = self._ownership.fences(map(_bucket_of, items))
                     decision = await self._decide(items)
                     batch = decision.batch(number, fences)
                 # The same batch with the same number again, so that it is written once.
@@ -168,7 +168,7 @@ class Settler:
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
         """Those that we have not lost, and taken again, while the batch was on its way."""
-        asked, epochs = dict(batch.fences), self._held.epochs
+        asked, epochs = dict(batch.fences), self._ownership.epochs
         return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 
     def _failed(self, error: Exception, *, first: bool) -> None:
@@ -190,7 +190,7 @@ class Settler:
 
     def _ours(self, items: list[Item]) -> list[Item]:
         """Without what was begun under a lease that is lost: its new holder does it again."""
-        if not self._held.fenced:
+        if not self._ownership.fenced:
             return items
         kept: list[Item] = []
         lost: list[Item] = []
@@ -202,7 +202,7 @@ class Settler:
         return kept
 
     async def _decide(self, items: list[Item]) -> Decision:
-        if self._held.fenced and any(type(item) is not Made for item in items):
+        if self._ownership.fenced and any(type(item) is not Made for item in items):
             # A subscription that is not known here may be another process's, just created.
             await self._core.catalog.refresh()
         wanted = {item.endpoint_id for item in items}

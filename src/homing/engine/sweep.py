@@ -62,7 +62,7 @@ class Sweeper:
     ) -> None:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
         self._catalog, self._options = core.catalog, core.options
-        self._dispatcher, self._settler, self._held = dispatcher, settler, core.held
+        self._dispatcher, self._settler, self._ownership = dispatcher, settler, core.ownership
         self._paused = paused  # the end of our last pause
         self._places = Places(PAGES_MOST)
         self._started_at = core.clock.now()
@@ -131,7 +131,7 @@ class Sweeper:
         if queue.closed or not self.may_expire(self._clock.now()):
             return None, max(self.quiet_until(), now + AGAIN_MS)
         queue.begin_expiry_page()
-        epoch = self._held.epochs[queue.endpoint.bucket]
+        epoch = self._ownership.epochs[queue.endpoint.bucket]
         rows, last, next_at = await self._flow.expired(
             queue.endpoint.id,
             bucket=queue.endpoint.bucket,
@@ -160,13 +160,13 @@ class Sweeper:
     async def _keep_retention(self) -> None:
         while True:
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
-            if not self._held.keeps_house:
+            if not self._ownership.is_maintenance_leader:
                 continue
             before = self._clock.now() - self._options.retention_ms
             try:
                 removed = 0
                 while step := await self._flow.remove_history(
-                    before=before, limit=self._options.step_rows, epoch=self._held.fence(0)
+                    before=before, limit=self._options.step_rows, epoch=self._ownership.fence(0)
                 ):
                     removed += step
                     await asyncio.sleep(0.01)
@@ -197,8 +197,9 @@ class Sweeper:
             try:
                 # A change whose reply was lost may have been written, and is not known here.
                 await self._catalog.refresh()
-                # Those of other buckets are their holders' to do.
-                chores = [it for it in await self._admin.chores() if self._held.mine[it.bucket]]
+                # Those of other buckets are done by the owners of these.
+                mine = self._ownership.mine
+                chores = [it for it in await self._admin.chores() if mine[it.bucket]]
                 for chore in chores:
                     await self._step(chore)
                 if not chores and not self._asked:
@@ -227,7 +228,7 @@ class Sweeper:
                     except_ids=frozenset(queue.in_flight if queue is not None else ()),
                     now=self._clock.now(),
                     limit=self._options.step_rows,
-                    epoch=self._held.fence(chore.bucket),
+                    epoch=self._ownership.fence(chore.bucket),
                 )
                 moved = step.touched > 0
             except Unavailable:

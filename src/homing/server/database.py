@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from homing.engine.engine import LEAVE_MS
-from homing.engine.fleet import FleetParts
+from homing.engine.fleet.membership import FleetParts
 from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
 from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore

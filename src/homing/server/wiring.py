@@ -14,7 +14,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from homing.engine.engine import Engine
-from homing.engine.fleet import FleetParts
+from homing.engine.fleet.membership import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay

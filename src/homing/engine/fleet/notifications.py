@@ -1,7 +1,8 @@
-"""Word to and from the other processes: work for their buckets, people's changes, topics.
+"""Messages to and from the other processes: work for their buckets, changes by people, topics.
 
-What is to be told is gathered while the last word is on its way: however much is published, there
-is one word at a time. Nothing depends on it: a word that is lost is made good by looking.
+New messages are gathered while the last ones are on their way: however much is published, one call
+of the bus runs at a time. Nothing depends on a message: a process that misses one finds the same
+rows by polling.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from msgspec import Struct
 from homing.errors import HomingError
 from homing.ports import Wire
 
-log = structlog.get_logger("homing.news")
+log = structlog.get_logger("homing.notifications")
 
-PLACES_MOST = 200  # in one word: PostgreSQL takes less than 8,000 bytes
-WORDS_MOST = 50  # at a time; what is beyond them is found by looking
+PLACES_MAX = 200  # in one message: PostgreSQL takes less than 8,000 bytes
+MESSAGES_MAX = 50  # at a time; the places beyond them are found by polling
 
 Place = tuple[int, int]  # bucket, endpoint
 
 
-class Word(Struct, frozen=True, omit_defaults=True):
-    """What one process tells all others."""
+class PeerMessage(Struct, frozen=True, omit_defaults=True):
+    """What one process sends to all others."""
 
     sender: int
     work: list[Place] = []
@@ -34,8 +35,8 @@ class Word(Struct, frozen=True, omit_defaults=True):
     topics: list[str] = []
 
 
-class News:
-    """Tells, and hands on what is heard."""
+class PeerNotifier:
+    """Sends messages, and hands on those that come in."""
 
     def __init__(self, wire: Wire, *, me: int) -> None:
         self._wire, self._me = wire, me
@@ -61,55 +62,55 @@ class News:
 
     def _go(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._tell_all())
+            self._task = asyncio.get_running_loop().create_task(self._send_all())
 
-    async def _tell_all(self) -> None:
+    async def _send_all(self) -> None:
         try:
             while self._work or self._changed or self._topics:
-                texts = [msgspec.json.encode(word).decode() for word in self._words()]
+                texts = [msgspec.json.encode(it).decode() for it in self._messages()]
                 try:
                     await self._wire.tell(texts)
                 except HomingError as error:
-                    log.debug("word was lost", error=str(error))
+                    log.debug("messages to other processes were lost", error=str(error))
         finally:
             self._task = None
 
-    async def told(self) -> None:
-        """Until all is told."""
+    async def sent(self) -> None:
+        """Wait until every message is sent."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
-    def _words(self) -> Iterator[Word]:
+    def _messages(self) -> Iterator[PeerMessage]:
         topics = list(self._topics)
         self._topics.clear()
-        for _ in range(WORDS_MOST):
+        for _ in range(MESSAGES_MAX):
             work = _take(self._work)
             changed = _take(self._changed)
             if work or changed or topics:
-                yield Word(self._me, work, changed, topics)
+                yield PeerMessage(self._me, work, changed, topics)
             topics = []
         self._work.clear()
         self._changed.clear()
 
-    def heard(self, text: str) -> None:
-        """A word of some process, maybe this one."""
+    def receive(self, text: str) -> None:
+        """Hand on a message of some process; our own are ignored."""
         try:
-            word = msgspec.json.decode(text, type=Word)
+            message = msgspec.json.decode(text, type=PeerMessage)
         except msgspec.MsgspecError:
-            log.warning("a word that cannot be read", bytes=len(text))
+            log.warning("a message of another process cannot be read", bytes=len(text))
             return
-        if word.sender == self._me:
+        if message.sender == self._me:
             return
-        for bucket, endpoint_id in word.work:
+        for bucket, endpoint_id in message.work:
             self.on_work(bucket, endpoint_id)
-        for bucket, endpoint_id in word.changed:
+        for bucket, endpoint_id in message.changed:
             self.on_changed(bucket, endpoint_id)
-        for topic in word.topics:
+        for topic in message.topics:
             self.on_topic(topic)
 
 
 def _take(places: dict[Place, None]) -> list[Place]:
-    taken = list(islice(places, PLACES_MOST))
+    taken = list(islice(places, PLACES_MAX))
     for place in taken:
         del places[place]
     return taken

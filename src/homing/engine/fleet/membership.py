@@ -1,13 +1,14 @@
-"""This process as one of many: its heartbeat, its share of the buckets, and what others do.
+"""A process as a member of a fleet: its heartbeat, its share of the buckets, and what others do.
 
-At every heartbeat it reads who is there and who holds what, and computes its fair share as all
-others do (``policy/shares``). What is free it takes; what is over its share it hands over: nothing
-new starts there, what is in flight is settled, then the bucket is let go. A heartbeat that fails
-moves nothing: sending stops by our own clock before anybody may take our buckets.
+At every heartbeat it reads the members and the owners of all buckets, and computes its fair share
+as all others do (``policy/shares``). It takes free buckets; those beyond its share it hands over:
+nothing new starts there, attempts in flight are settled, then the bucket is given up. A heartbeat
+that fails moves nothing: sending stops by our own clock before another process may take our
+buckets.
 
-What other processes do is heard at once through the wire. Whoever does not hear (a word was lost,
-there is no line) looks: once a second at versions, every two seconds at what was published a
-moment ago; and endpoint by endpoint, slowly, at everything.
+A notification tells at once what other processes do. Because notifications may be lost, a process
+also polls: once a second the versions, every two seconds the deliveries that were published a
+moment ago; and, slowly, every endpoint in turn.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from homing.engine.aware import Aware
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
-from homing.engine.fleet_pulse import FleetPulse
-from homing.engine.news import News
+from homing.engine.fleet.catalog_barrier import CatalogBarrier
+from homing.engine.fleet.notifications import PeerNotifier
 from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
@@ -34,18 +34,18 @@ from homing.ports import FleetStore, Member, Standing, Wire
 
 log = structlog.get_logger("homing.fleet")
 
-LOOK_EVERY_MS = 1_000
-RECENT_EVERY = 2  # looks
-TIDY_EVERY = 5  # looks
-VACUUM_EVERY = 300  # looks
+POLL_EVERY_MS = 1_000
+RECENT_EVERY = 2  # polls
+TIDY_EVERY = 5  # polls
+VACUUM_EVERY = 300  # polls
 VACUUM_HELD_MS = 10 * 60_000
-RECENT_MS = 20_000  # what was published so long ago is looked for: a commit takes no longer
-SETTLED_MS = 1_000  # and what was published since is on its way
+RECENT_MS = 20_000  # deliveries published so long ago are searched: a commit takes no longer
+SETTLED_MS = 1_000  # notifications of what was published since are on their way
 PAGE = 20  # endpoints of each bucket in one statement
 WALK = 32  # buckets in one step of the slow round
 AGAIN_MS = 500
 QUIET_MS = 20
-ROUND_MOST_MS = 1_000  # an answer that took longer tells nothing of the database's clock
+ROUND_MAX_MS = 1_000  # a reply that took longer tells nothing of the database's clock
 
 
 class FleetParts(Struct, frozen=True):
@@ -60,46 +60,59 @@ class FleetParts(Struct, frozen=True):
     on_expelled: Callable[[], None] = lambda: None  # our node has gone to another process
 
 
+class FleetPulse(Struct, frozen=True):
+    """How a process stands in its fleet; counters count since the start of the process."""
+
+    buckets: int = 0
+    closing: int = 0  # of them, being handed over
+    lost: int = 0
+    late: int = 0  # outcomes dropped because their bucket had gone
+    processes: int = 0
+    heartbeat_age_ms: int = 0
+    wire_live: bool = False
+
+
 class Fleet:
-    """Keeps ``Held`` up to date. Everything here runs on the event loop."""
+    """Keeps ``BucketOwnership`` up to date. Everything here runs on the event loop."""
 
     def __init__(
         self, core: Core, dispatcher: Dispatcher, settler: Settler, parts: FleetParts
     ) -> None:
         self._flow, self._catalog, self._clock = core.flow, core.catalog, core.clock
-        self._held, self._dispatcher, self._parts = core.held, dispatcher, parts
+        self._ownership, self._dispatcher, self._parts = core.ownership, dispatcher, parts
         self._store, self._me, self._delivers = parts.store, parts.me.id, parts.me.delivers
         self._past = [0] * BUCKETS  # the highest epoch that we no longer have
         self._closing: dict[int, int] = {}  # being handed over, and until when it may take
         self._unread: set[int] = set()  # taken, their endpoints not read yet
-        self._changing = asyncio.Lock()  # a heartbeat's answer and a letting go do not mix
+        self._changing = asyncio.Lock()  # a heartbeat's reply and a hand-over do not mix
         self._reading = asyncio.Lock()
         self._wake = asyncio.Event()
         self._versions: dict[str, int] | None = None
         self._walk_on: dict[int, int] = {}  # the slow round: where it goes on in each bucket
-        self._looks = 0
+        self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.standing: Standing | None = None
         self.lost = 0  # buckets that others took from us
-        self.topics: dict[str, Callable[[], None]] = {}  # who wants to hear of what
+        self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
         self.on_gained: Callable[[], None] = lambda: None
         self.on_tidy: Callable[[], None] = lambda: None
-        self._news = News(parts.wire, me=self._me)
-        self._news.on_work, self._news.on_changed = self._hear_work, self._hear_changed
-        self._news.on_topic = self._hear_topic
-        self._held.work_abroad, self._held.change_abroad = self._news.work, self._news.changed
-        self._held.tell = self._news.topic
-        self._aware = Aware(core, self._store, me=self._me, lease_ms=parts.lease_ms)
+        self._peers = peers = PeerNotifier(parts.wire, me=self._me)
+        peers.on_work, peers.on_changed = self._hear_work, self._hear_changed
+        peers.on_topic = self._hear_topic
+        self._barrier = CatalogBarrier(core, self._store, me=self._me, lease_ms=parts.lease_ms)
+        ownership = core.ownership
+        ownership.notify_owner, ownership.notify_owner_of_change = peers.work, peers.changed
+        ownership.notify_peers, ownership.wait_for_peers = peers.topic, self._barrier.wait
         settler.on_lost = self.lose
 
     async def start(self) -> None:
         """Take a share; raises where the store does not answer."""
-        self._parts.wire.listen(self._news.heard, self._gap)
+        self._parts.wire.listen(self._peers.receive, self._gap)
         self._versions = await self._store.versions()
         await self._beat_once()
         self._spawn(self._beat())
-        self._spawn(self._look())
-        self._news.topic("leases")
+        self._spawn(self._poll())
+        self._peers.topic("leases")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -114,7 +127,7 @@ class Fleet:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_ms / 1000):
                     await self._wake.wait()
-            self._wake.clear()  # Before the look: a wake-up during it is not lost.
+            self._wake.clear()  # Before the heartbeat: a wake-up during it is not lost.
             try:
                 await self._beat_once()
                 rest_ms = self._parts.lease_ms // 3
@@ -131,23 +144,27 @@ class Fleet:
             if standing is None:
                 self._expelled()
                 return
-            if (heard_at := self._clock.now()) - asked_at <= ROUND_MOST_MS:
+            if (heard_at := self._clock.now()) - asked_at <= ROUND_MAX_MS:
                 self._parts.on_clock(standing.now - (asked_at + heard_at) // 2)
             self._stand(standing)
-            if asked_at >= self._held.good_until:  # Nobody has waited for us to read.
+            if asked_at >= self._ownership.good_until:  # Nobody has waited for us to read.
                 await self._refresh()
-            self._held.good_until = asked_at + self._parts.lease_ms * 9 // 10
+            self._ownership.extend(asked_at + self._parts.lease_ms * 9 // 10)
             await self._share(standing)
-        log.debug("heartbeat", until=self._held.good_until, buckets=sum(map(bool, self._held.mine)))
+        log.debug(
+            "heartbeat",
+            until=self._ownership.good_until,
+            buckets=sum(map(bool, self._ownership.mine)),
+        )
         self._dispatcher.pump()
         self._read_soon()
 
     def _stand(self, standing: Standing) -> None:
-        """What the store says of our buckets."""
+        """Compare our buckets with what the store says."""
         self.standing = standing
         lost, found = set(), {}
         for lease in standing.leases:
-            epoch = self._held.epochs[lease.bucket]
+            epoch = self._ownership.epochs[lease.bucket]
             if epoch and (lease.owner != self._me or lease.epoch != epoch):
                 lost.add(lease.bucket)
             # Taken, and the answer did not reach us.
@@ -159,7 +176,7 @@ class Fleet:
 
     async def _share(self, standing: Standing) -> None:
         alive = {it.id for it in standing.members}
-        # One whose heartbeat is overdue keeps what it has, and nobody waits for it to take more.
+        # A member whose heartbeat is overdue keeps its buckets; no other waits for it to take more.
         heard_of = standing.now + self._parts.lease_ms // 2
         members = [it.id for it in standing.members if it.delivers and it.expires_at > heard_of]
         owners = [it.owner if it.owner in alive else None for it in standing.leases]
@@ -174,7 +191,7 @@ class Fleet:
 
     def _expelled(self) -> None:
         log.critical("this process was away for too long: its node has gone to another")
-        self._held.good_until = 0
+        self._ownership.extend(0)
         self.lose(range(BUCKETS))
         self._parts.on_expelled()
 
@@ -183,46 +200,43 @@ class Fleet:
     def _gain(self, epochs: dict[int, int]) -> None:
         if not epochs:
             return
-        for bucket, epoch in epochs.items():
-            self._held.mine[bucket] = self._held.epochs[bucket] = epoch
+        self._ownership.gain(epochs)
         self._unread.update(epochs)
         log.info("buckets taken", buckets=ranges(epochs), epochs=epochs)
 
     def lose(self, buckets: Iterable[int]) -> None:
-        """They are another's by now: forget them at once."""
-        lost = {it for it in buckets if self._held.epochs[it]}
+        """Other processes own these buckets by now: forget them at once."""
+        lost = {it for it in buckets if self._ownership.epochs[it]}
         self._forget(lost)
         self.lost += len(lost)
         if lost:
             log.warning("buckets lost", buckets=ranges(lost))
 
     def _forget(self, buckets: set[int]) -> None:
-        held = self._held
         for bucket in buckets:
-            self._past[bucket] = max(self._past[bucket], held.epochs[bucket])
-            held.mine[bucket] = held.epochs[bucket] = 0
+            self._past[bucket] = max(self._past[bucket], self._ownership.epochs[bucket])
             self._closing.pop(bucket, None)
+        self._ownership.lose(buckets)
         self._unread -= buckets
         self._dispatcher.drop(buckets)
 
     def _close(self, buckets: set[int]) -> None:
         self._closing |= dict.fromkeys(buckets, self._clock.now() + self._parts.lease_ms)
-        for bucket in buckets:
-            self._held.mine[bucket] = 0
+        self._ownership.close(buckets)
         self._dispatcher.close(buckets)
 
     def _reopen(self, buckets: set[int]) -> None:
-        """Whoever was to have them is gone."""
+        """The process that was to take these buckets is gone: they stay here."""
         for bucket in buckets:
             del self._closing[bucket]
-            self._held.mine[bucket] = self._held.epochs[bucket]
+        self._ownership.reopen(buckets)
         self._dispatcher.reopen(buckets)
-        self._unread |= buckets  # What was published meanwhile went unheard.
+        self._unread |= buckets  # Notifications of what was published meanwhile were ignored.
         if buckets:
             log.info("buckets kept", buckets=ranges(buckets))
 
     async def _hand_over(self) -> None:
-        """Let each go as soon as nothing is in flight there, and the last ones in any case."""
+        """Give each bucket up once nothing is in flight there, and the last ones in any case."""
         while closing := dict(self._closing):
             now, busy = self._clock.now(), self._dispatcher.busy(closing)
             if quiet := {it for it, until in closing.items() if it not in busy or now >= until}:
@@ -242,7 +256,7 @@ class Fleet:
             await self._store.give(self._me, sorted(buckets))
             self._forget(buckets)
         log.info("buckets handed over", buckets=ranges(buckets))
-        self._news.topic("leases")
+        self._peers.topic("leases")
 
     # --- reading what was taken ----------------------------------------------------------------
 
@@ -259,30 +273,30 @@ class Fleet:
                     while after:
                         after = await self._read_page(after)
                 except HomingError as error:
-                    self._unread |= {it for it in buckets if self._held.mine[it]}
+                    self._unread |= {it for it in buckets if self._ownership.mine[it]}
                     log.warning("taken buckets cannot be read", error=str(error))
-                    return  # The next look tries again.
+                    return  # The next poll tries again.
             self.on_gained()
 
     async def _read_page(self, after: dict[int, int]) -> dict[int, int]:
-        """The next endpoints of these buckets; where to go on."""
-        after = {bucket: id_ for bucket, id_ in after.items() if self._held.mine[bucket]}
+        """Read the next endpoints of these buckets; return where to go on."""
+        after = {bucket: id_ for bucket, id_ in after.items() if self._ownership.mine[bucket]}
         if not after:
             return {}
         starts, on = await self._flow.bucket_page(after, limit=PAGE)
         for start in starts:
-            if self._held.mine[start.endpoint.bucket]:
+            if self._ownership.mine[start.endpoint.bucket]:
                 self._dispatcher.add_endpoint(start)
         return on
 
     # --- what others do --------------------------------------------------------------------------
 
     def _hear_work(self, bucket: int, endpoint_id: int) -> None:
-        if self._held.mine[bucket]:
+        if self._ownership.mine[bucket]:
             self._dispatcher.published_elsewhere(endpoint_id)
 
     def _hear_changed(self, bucket: int, endpoint_id: int) -> None:
-        if self._held.mine[bucket]:
+        if self._ownership.mine[bucket]:
             self._dispatcher.changed_elsewhere(endpoint_id)
 
     def _hear_topic(self, topic: str) -> None:
@@ -298,27 +312,27 @@ class Fleet:
 
     async def _refresh(self) -> None:
         try:
-            await self._aware.catch_up()
+            await self._barrier.catch_up()
         except HomingError as error:
             log.debug("the catalog cannot be read", error=str(error))
         self.on_tidy()
 
     def _gap(self) -> None:
-        """Nothing was heard for a while."""
-        self._looks = 0
+        """Notifications may have been lost for a while."""
+        self._polls = 0
         self._wake.set()
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- polling ---------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_MS / 1000)
+            await asyncio.sleep(POLL_EVERY_MS / 1000)
             try:
-                await self._look_once()
+                await self._poll_once()
             except HomingError as error:
-                log.debug("a look failed", error=str(error))
+                log.debug("other processes could not be polled", error=str(error))
 
-    async def _look_once(self) -> None:
+    async def _poll_once(self) -> None:
         versions = await self._store.versions()
         before, self._versions = self._versions or {}, versions
         for topic, version in versions.items():
@@ -328,16 +342,16 @@ class Fleet:
                 changed = version != before.get(topic, 0)
             if changed:
                 self._hear_topic(topic)
-        await self._aware.say()
+        await self._barrier.report()
         self._read_soon()
-        if self._looks % RECENT_EVERY == 0:
-            await self._look_for_recent()
+        if self._polls % RECENT_EVERY == 0:
+            await self._find_recent()
             await self._walk()
-        if self._looks % TIDY_EVERY == 0:
+        if self._polls % TIDY_EVERY == 0:
             self.on_tidy()
-        if self._looks % VACUUM_EVERY == 0 and self._held.keeps_house:
+        if self._polls % VACUUM_EVERY == 0 and self._ownership.is_maintenance_leader:
             await self._guard_vacuum()
-        self._looks += 1
+        self._polls += 1
 
     async def _guard_vacuum(self) -> None:
         """Dead rows pile up in ``pending`` behind a transaction that somebody left open."""
@@ -345,9 +359,9 @@ class Fleet:
         if open_ms > VACUUM_HELD_MS:
             log.warning("a long transaction holds back vacuum", minutes=open_ms // 60_000, by=whose)
 
-    async def _look_for_recent(self) -> None:
-        """What was published a moment ago and is not known here: its word was lost."""
-        mine, now = self._held.numbers(), self._clock.now()
+    async def _find_recent(self) -> None:
+        """Find what was published a moment ago and is not known here: its message was lost."""
+        mine, now = self._ownership.numbers(), self._clock.now()
         if not mine:
             return
         from_id, upto_id = id_floor(now - RECENT_MS), id_floor(now - SETTLED_MS)
@@ -357,18 +371,18 @@ class Fleet:
                 self._hear_work(bucket, endpoint_id)
 
     async def _walk(self) -> None:
-        """One step of a slow round over all endpoints here: nothing lies unknown for ever."""
+        """One step of a slow round over all endpoints: none stays unknown for ever."""
         if not self._walk_on:
-            self._walk_on = dict.fromkeys(self._held.numbers(), 0)
+            self._walk_on = dict.fromkeys(self._ownership.numbers(), 0)
         step = dict(islice(self._walk_on.items(), WALK))
         for bucket in step:
             del self._walk_on[bucket]
         self._walk_on.update(await self._read_page(step))
 
     def pulse(self) -> FleetPulse:
-        beat_at = self._held.good_until - self._parts.lease_ms * 9 // 10
+        beat_at = self._ownership.good_until - self._parts.lease_ms * 9 // 10
         return FleetPulse(
-            buckets=sum(map(bool, self._held.epochs)),
+            buckets=sum(map(bool, self._ownership.epochs)),
             closing=len(self._closing),
             lost=self.lost,
             processes=len(self.standing.members) if self.standing else 0,
@@ -384,13 +398,16 @@ class Fleet:
         self._wake.set()
 
     async def leave(self) -> None:
-        """Everything is settled, or given up. The store hears it first: tasks may end slowly."""
+        """All is settled, or given up. Tell the store first: tasks may end slowly."""
         tasks = [task for task in self._tasks if task.cancel()]
         try:  # Its heartbeats and takes that come later are refused.
             await self._store.leave(self._me)
         except HomingError as error:
-            log.warning("left without saying so; the lease will end by itself", error=str(error))
-        self._forget({it for it in range(BUCKETS) if self._held.epochs[it]})
-        self._news.topic("leases")
-        await self._news.told()
+            log.warning(
+                "the store was not told that this process left; its leases will end by themselves",
+                error=str(error),
+            )
+        self._forget({it for it in range(BUCKETS) if self._ownership.epochs[it]})
+        self._peers.topic("leases")
+        await self._peers.sent()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""A process as one of many: ownership of buckets, membership, notifications, catalog barrier."""

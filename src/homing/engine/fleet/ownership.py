@@ -1,0 +1,81 @@
+"""Which buckets this process owns: one index into a list answers it, on the hot path too.
+
+An embedded process owns all 256 for ever. In a fleet ``Fleet`` keeps this up to date: a bucket
+that is being handed over is no longer ``mine`` (nothing new starts) while its ``epochs`` entry
+stays (attempts in flight are settled). Nothing starts at or after ``good_until``: it lies before
+the moment at which another process may take the buckets, by our own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from homing.policy.shares import BUCKETS
+
+FOR_EVER = 1 << 62
+
+
+def _no_other_owner(_bucket: int, _endpoint_id: int) -> None:
+    raise AssertionError("an embedded process owns every bucket")
+
+
+async def _no_peers(_version: int) -> None:
+    """An embedded process has no peers to wait for."""
+
+
+class BucketOwnership:
+    """The buckets of this process, and how the owners of the others are notified."""
+
+    def __init__(self, *, fenced: bool = False) -> None:
+        self.fenced = fenced  # leases are real: a write under one carries its epoch
+        epoch = 0 if fenced else 1
+        self.mine = [epoch] * BUCKETS  # not 0: deliveries of this bucket may start here
+        self.epochs = [epoch] * BUCKETS  # of our leases; 0: not ours
+        self.good_until = 0 if fenced else FOR_EVER
+        # Set by the fleet. The owner of a bucket acts on new deliveries and on changes in it.
+        self.notify_owner: Callable[[int, int], None] = _no_other_owner
+        self.notify_owner_of_change: Callable[[int, int], None] = _no_other_owner
+        self.notify_peers: Callable[[str], None] = lambda _topic: None
+        self.wait_for_peers: Callable[[int], Awaitable[None]] = _no_peers  # to act on a version
+
+    def fence(self, bucket: int) -> int:
+        """The epoch under which a write to this bucket is made; 0: none is needed."""
+        return self.epochs[bucket] if self.fenced else 0
+
+    def fences(self, buckets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+        if not self.fenced:
+            return ()
+        return tuple((bucket, self.epochs[bucket]) for bucket in sorted(set(buckets)))
+
+    def numbers(self) -> list[int]:
+        """The buckets whose deliveries may start here."""
+        return [bucket for bucket, epoch in enumerate(self.mine) if epoch]
+
+    @property
+    def is_maintenance_leader(self) -> bool:
+        """Whether this process does what one does for all: retention, replays of many."""
+        return self.mine[0] != 0
+
+    # --- what the fleet decides ----------------------------------------------------------------
+
+    def gain(self, epochs: dict[int, int]) -> None:
+        """Buckets were taken, under these epochs."""
+        for bucket, epoch in epochs.items():
+            self.mine[bucket] = self.epochs[bucket] = epoch
+
+    def close(self, buckets: Iterable[int]) -> None:
+        """Nothing new starts there; attempts in flight are settled."""
+        for bucket in buckets:
+            self.mine[bucket] = 0
+
+    def reopen(self, buckets: Iterable[int]) -> None:
+        for bucket in buckets:
+            self.mine[bucket] = self.epochs[bucket]
+
+    def lose(self, buckets: Iterable[int]) -> None:
+        for bucket in buckets:
+            self.mine[bucket] = self.epochs[bucket] = 0
+
+    def extend(self, until: int) -> None:
+        """Attempts may start until this time."""
+        self.good_until = until
