@@ -36,7 +36,7 @@ SUBJECTS = ("policy/*.py", "engine/settle.py", "engine/decide.py", "net/guard.py
 ELSEWHERE = {  # tests that know a module, outside tests/policy; those there bear its name
     "filters_compare": ("tests/policy/test_filters.py", "tests/policy/test_filters_agree.py"),
     "filters_run": ("tests/policy/test_filters.py", "tests/policy/test_filters_agree.py"),
-    "gate": ("tests/engine/test_gate.py",),
+    "outage": ("tests/engine/test_outage.py",),
     "guard": ("tests/net/test_guard.py",),
     "keys": ("tests/web/test_keys.py",),
     "networks": ("tests/policy/test_reach.py",),

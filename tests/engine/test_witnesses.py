@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.engine import witnesses as module
-from homing.engine.witnesses import AGAIN_MS, Fall, Witness, Witnesses
+from homing.engine.outage import witnesses as module
+from homing.engine.outage.witnesses import AGAIN_MS, Fall, Witness, Witnesses
 
 HEALTHY_MS = 10_000
 STEPS = st.sampled_from(("success", "silent", "unreached", "lives", "through", "forget", "wait"))

@@ -1,12 +1,12 @@
-"""A deliberately broken build: our own trouble counts as the receiver's, and no gate judges."""
+"""A deliberately broken build: our own trouble counts as the receiver's, and no outage is detected."""
 
 from __future__ import annotations
 
 from homing.cli.main import main
-from homing.policy import gate, outcome
+from homing.policy import outage, outcome
 
 outcome.OURS = frozenset()
-gate.verdict = lambda **_: gate.Verdict.THEIRS
+outage.verdict = lambda **_: outage.Verdict.THEIRS
 
 if __name__ == "__main__":
     main()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from homing.cli.main import main
-from homing.policy import gate
+from homing.policy import outage
 
-_needed = gate.needed
+_needed = outage.needed
 
 
-def _capped(*, healthy: int, hosts: int, tenants: int, rules: gate.GateRules) -> gate.Needed | None:
+def _capped(
+    *, healthy: int, hosts: int, tenants: int, rules: outage.OutageRules
+) -> outage.Needed | None:
     return _needed(healthy=min(healthy, 50), hosts=hosts, tenants=min(tenants, 1), rules=rules)
 
 
-gate.needed = _capped
+outage.needed = _capped
 
 if __name__ == "__main__":
     main()

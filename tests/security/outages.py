@@ -1,8 +1,9 @@
 """Scoreboard 11: our own network down in every way, on an island and on virtual time.
 
-On an island (``cutoff``) everything is real. In-process the engine, the store and the gate are the
-real ones and the network between us and the receivers is a script: it says nothing of the sender
-and the resolver, and is all there is where a machine allows no network namespaces.
+On an island (``cutoff``) everything is real. In-process the engine, the store and the outage
+detection are the real ones, and the network between us and the receivers is a script: it says
+nothing of the sender and the resolver, and is all there is where a machine allows no network
+namespaces.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from engine.outages import OUTAGES, STRICT, Net
 from engine.world import MINUTE, World
 from homing.model import State, Status
-from homing.policy.gate import GateRules
+from homing.policy.outage import OutageRules
 from homing.sim.loop import run_virtual
 from security.cutoff import BLAMES, KINDS, Spec, cut_off
 from security.island import way_in
@@ -26,14 +27,14 @@ NO_ISLAND = (
     "NO NETWORK NAMESPACES ON THIS MACHINE (root, or user namespaces; unshare, ip and mount): "
     "scoreboard 11 runs in-process only, and says nothing of the sender and the resolver."
 )
-DEAF = GateRules(endpoints_min=1_000_000)  # a gate that never judges
+DEAF = OutageRules(endpoints_min=1_000_000)  # an outage is never detected
 
 
 def outage_parts(*, quick: bool, seed: int) -> list[Part]:
     """11 of the scoreboard."""
     del seed
     urls = 100 if quick else 2_000
-    short = partial(_run, urls, GateRules())
+    short = partial(_run, urls, OutageRules())
     deaf = partial(_run, 100, DEAF)
     if way_in() is None:
         print(NO_ISLAND)
@@ -47,13 +48,13 @@ def outage_parts(*, quick: bool, seed: int) -> list[Part]:
     ]
 
 
-async def _run(urls: int, rules: GateRules, _: Path) -> Toll:
+async def _run(urls: int, rules: OutageRules, _: Path) -> Toll:
     return await asyncio.to_thread(run_virtual, _outages(urls, rules))
 
 
-async def _outages(count: int, rules: GateRules) -> Toll:
+async def _outages(count: int, rules: OutageRules) -> Toll:
     toll = Toll()
-    world = await World.make(replace(STRICT, gate=rules))
+    world = await World.make(replace(STRICT, outage=rules))
     net = Net(world)
     urls = [f"https://host{n % 200}.example/{n}" for n in range(count)]
     await net.connect(urls)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from homing.policy.gate import GateRules, canaries
+from homing.policy.outage import OutageRules, canaries
 from simulation.books import Books, Flight
 from simulation.health_model import EndpointModel
 
@@ -53,7 +53,7 @@ class GateWatch:
 
     def __init__(self, books: Books, fire: Callable[[str], None]) -> None:
         self._books, self._fire = books, fire
-        self._rules: GateRules = books.mix.options.gate
+        self._rules: OutageRules = books.mix.options.outage
         self._suspects: dict[int, tuple[str, int]] = {}
         self._noted: set[int] = set()  # of those: the engine surely knows that they fell
         self._down: set[int] = set()  # they fell, something got through, and no success since

@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 
 from homing.engine.options import EngineOptions
-from homing.policy.gate import GateRules
 from homing.policy.health import HealthRules
+from homing.policy.outage import OutageRules
 from homing.policy.presets import PRESETS
 from homing.policy.retry import Anchor, Schedule
 from simulation.health_model import (
@@ -223,9 +223,9 @@ def _with_slow_names(mix: Mix, chance: Random) -> Mix:
 
 
 def _with_cuts(mix: Mix, chance: Random) -> Mix:
-    """Every third seed has outages of our own, and a gate that few endpoints can close."""
+    """Every third seed has outages of our own, and rules that few endpoints can fulfil."""
     endpoints = chance.randint(2, 4)
-    gate = GateRules(endpoints_min=endpoints, hosts_min=chance.randint(2, endpoints))
+    outage = OutageRules(endpoints_min=endpoints, hosts_min=chance.randint(2, endpoints))
     return replace(
         mix,
         cuts=chance.randint(1, 3),
@@ -233,7 +233,7 @@ def _with_cuts(mix: Mix, chance: Random) -> Mix:
         deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
         urls_each=max(mix.urls_each, 6),
         subscriptions_each=max(mix.subscriptions_each, 4),
-        options=msgspec.structs.replace(mix.options, gate=gate, stations_max=20_000),
+        options=msgspec.structs.replace(mix.options, outage=outage, stations_max=20_000),
     )
 
 

@@ -96,7 +96,7 @@ class Dispatcher:
         self.on_time: Callable[[EndpointQueue, int], None]
         self.on_probe_ended: Callable[[str], None]
         self.may_expire: Callable[[int], bool]
-        # Set by the gate: an endpoint was read from the store; an endpoint is another process's.
+        # Set by outage detection: an endpoint was read from the store, or went to another process.
         self.on_added: Callable[[EndpointQueue], None] = lambda _: None
         self.on_gone: Callable[[int], None] = lambda _: None
 

@@ -19,10 +19,10 @@ from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
-from homing.engine.gate import Gate, GateView
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
+from homing.engine.outage.detection import OutageDetector, OutageView
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
 from homing.engine.publish import SILENT_MS, Publisher, Told
@@ -74,7 +74,7 @@ class Pulse(Struct, frozen=True):
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data queued
     silent_since: int | None = None  # a commit has waited for its answer since then, too long
-    gate: GateView = GateView()  # closed: our own outage, nothing is sent but canaries
+    outage: OutageView = OutageView()  # while it is closed, nothing is sent but canaries
     clock: ClockState = ClockState()
 
 
@@ -87,8 +87,8 @@ class Engine:
         self._overdue = OverdueSearch(dispatcher)
         self._publisher = Publisher(core)
         self._settler = settler = Settler(core, dispatcher)
-        self._gate = gate = Gate(core, dispatcher)
-        self._sweeper = sweeper = Sweeper(core, dispatcher, settler, paused=gate.quiet_since)
+        self._outage = outage = OutageDetector(core, dispatcher)
+        self._sweeper = sweeper = Sweeper(core, dispatcher, settler, paused=outage.quiet_since)
         self._prober = Prober(core, dispatcher, settler, may_expire=sweeper.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, sweeper)
@@ -97,8 +97,9 @@ class Engine:
         self._publisher.on_commit = self._committed
         self._publisher.on_doubt = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
-        dispatcher.on_made, gate.settle, gate.on_open = gate.made, settler.add, self._reopened
-        self._prober.may_send = lambda: not gate.closed
+        dispatcher.on_made = outage.completed
+        outage.settle, outage.on_end = settler.add, self._outage_ended
+        self._prober.may_send = lambda: not outage.active
         dispatcher.on_unsendable = settler.add
         dispatcher.on_time, dispatcher.on_probe_ended = self._on_time, self._prober.ended
         dispatcher.may_expire = sweeper.may_expire
@@ -175,7 +176,7 @@ class Engine:
         A store that does not answer holds this up for the grace, and shortly for leaving.
         """
         self._dispatcher.stop()
-        self._gate.stop()
+        self._outage.stop()
         if self._fleet is not None:
             self._fleet.begin_to_leave()
         try:
@@ -193,7 +194,7 @@ class Engine:
                 "stopped before all was settled; it will be attempted again", **self.unfinished()
             )
         self._sweeper.stop()
-        self._gate.stop()
+        self._outage.stop()
         if self._fleet is not None:
             try:
                 async with asyncio.timeout(LEAVE_MS / 1000):
@@ -221,7 +222,7 @@ class Engine:
         self._dispatcher.pump()
         return self._dispatcher.next_at
 
-    def _reopened(self) -> None:
+    def _outage_ended(self) -> None:
         self._dispatcher.pump()
         self._prober.go_on()
 
@@ -339,15 +340,15 @@ class Engine:
         own = subscription.rate_per_second if subscription is not None else None
         return bool(own or self._options.host_rate_per_second)
 
-    def gate(self) -> GateView:
-        return self._gate.view()
+    def outage(self) -> OutageView:
+        return self._outage.view()
 
     def pulse(self) -> Pulse:
         dispatcher, now = self._dispatcher, self._clock.now()
         capacity, totals = dispatcher.capacity, dispatcher.totals
         due_since = self._overdue.oldest(now=now)
-        if due_since is not None:  # What waits for the gate is not stuck.
-            due_since = max(due_since, self._gate.quiet_since(now))
+        if due_since is not None:  # Deliveries that wait for the end of an outage are not stuck.
+            due_since = max(due_since, self._outage.quiet_since(now))
         silent_since = self._silent_since(now)
         return Pulse(
             draining=dispatcher.draining,
@@ -371,6 +372,6 @@ class Engine:
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=capacity.memory.bytes,
-            gate=self.gate(),
+            outage=self.outage(),
             clock=self._clock.state(),
         )

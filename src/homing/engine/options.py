@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from homing.model import Subscription
-from homing.policy.gate import GateRules
 from homing.policy.health import HealthRules
+from homing.policy.outage import OutageRules
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.retry import Schedule
 
@@ -35,7 +35,7 @@ class EngineOptions(Struct, frozen=True):
     tenant_policies: dict[str, str] = field(default_factory=dict)
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
-    gate: GateRules = GateRules()
+    outage: OutageRules = OutageRules()
     host_rate_per_second: float = 0  # over all tenants; 0: none
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:

@@ -40,7 +40,7 @@ class Prober:
         self._may_expire, self._ownership = may_expire, core.ownership
         self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probes_in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.may_send: Callable[[], bool]  # set by the engine: False while the gate is closed
+        self.may_send: Callable[[], bool]  # set by the engine: False during an outage
 
     def probe(self, queue: EndpointQueue) -> None:
         """Its probe is due."""

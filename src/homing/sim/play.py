@@ -52,7 +52,7 @@ def play(scenario: Scenario, on_progress: Callable[[float], None] = lambda _: No
 async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Played:
     recorder = Recorder(START_MS)
     world = await _Stage.make(_options(scenario), watch=recorder)
-    recorder.gate = world.engine.gate
+    recorder.gate = world.engine.outage
     asyncio.get_running_loop().set_task_factory(None)  # Nobody dies here: no lives to keep.
     cast = [await _enter(world, recorder, scenario, one) for one in range(len(scenario.receivers))]
     async with asyncio.TaskGroup() as group:

@@ -16,7 +16,7 @@ from itertools import count, groupby
 import msgspec
 from msgspec import Struct, field
 
-from homing.engine.gate import GateView
+from homing.engine.outage.detection import OutageView
 from homing.model import (
     Attempt,
     Delivery,
@@ -27,7 +27,7 @@ from homing.model import (
     Transition,
     show_id,
 )
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 from homing.ports import SettleBatch
 from homing.sim.world import Hit, Watch
 
@@ -114,8 +114,8 @@ class Recorder(Watch):
         self._began: dict[bytes, int] = {}  # the turn of each delivery's latest attempt
         self._turns: dict[int, int] = {}  # line → turn, of attempts that took some time
         self._pauses: list[Pause] = []
-        self._paused: GateView | None = None  # the gate, while it is closed
-        self.gate: Callable[[], GateView] = GateView  # as the engine has it now
+        self._paused: OutageView | None = None  # the gate, while it is closed
+        self.gate: Callable[[], OutageView] = OutageView  # as the engine has it now
 
     def know(self, endpoint_id: int, url: str, name: str) -> None:
         """From here on this endpoint is called by its name."""
@@ -201,7 +201,7 @@ class Recorder(Watch):
     def _look_at_gate(self) -> None:
         """It closes and opens with an outcome, and says since when it is as it is."""
         gate = self.gate()
-        if gate.state is GateState.CLOSED:
+        if gate.state is OutageState.CLOSED:
             self._paused = gate
         elif self._paused is not None:
             self._pause_ended((gate.since or 0) - self._start_ms)

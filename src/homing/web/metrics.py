@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from homing import __version__
 from homing.engine.engine import Engine, Pulse
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -51,10 +51,10 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
         "homing_deliveries_accepted", "Deliveries made by publishing.", value=pulse.accepted
     )
     yield CounterMetricFamily(
-        "homing_gate_closings", "Outages of our own.", value=pulse.gate.closings
+        "homing_gate_closings", "Outages of our own.", value=pulse.outage.closings
     )
     yield CounterMetricFamily(
-        "homing_canaries", "Attempts let out of a closed gate.", value=pulse.gate.canaries
+        "homing_canaries", "Attempts let out of a closed gate.", value=pulse.outage.canaries
     )
     yield CounterMetricFamily(
         "homing_clock_steps", "Steps of the wall clock by over a minute.", value=pulse.clock.steps
@@ -75,8 +75,8 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
     yield _gauge("homing_ready", "Deliveries in memory that could go.", "lane", pulse.ready)
     yield _gauge("homing_endpoints", "Endpoints at work, by state.", "state", pulse.endpoints)
     late_ms = 0 if pulse.due_since is None else max(now - pulse.due_since, 0)
-    closed = pulse.gate.state is GateState.CLOSED
-    closed_ms = max(now - (pulse.gate.since or now), 0) if closed else 0
+    closed = pulse.outage.state is OutageState.CLOSED
+    closed_ms = max(now - (pulse.outage.since or now), 0) if closed else 0
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
         ("homing_memory_bytes", "Event data queued in memory.", pulse.memory_bytes),
@@ -84,7 +84,7 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
         ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
         ("homing_gate_closed_seconds", "How long it has been closed.", closed_ms / 1000),
-        ("homing_gate_waiting", "Failures that wait for the gate's verdict.", pulse.gate.waiting),
+        ("homing_gate_waiting", "Failures that wait for the gate's verdict.", pulse.outage.waiting),
         (
             "homing_clock_ahead_seconds",
             "How far the wall clock is ahead of steady time, which schedules go by.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from homing import __version__
-from homing.engine.gate import GateView
-from homing.policy.gate import GateState
+from homing.engine.outage.detection import OutageView
+from homing.policy.outage import OutageState
 from homing.ports import ClockState
 from homing.web.answer import Answer, json_answer
 from homing.web.auth import ONLY_ADMINS
@@ -14,7 +14,7 @@ from homing.web.schemas_status import GateShown, StatusView, Well
 from homing.web.show import time_text
 
 
-def gate_shown(gate: GateView) -> GateShown:
+def gate_shown(gate: OutageView) -> GateShown:
     return GateShown(
         state=gate.state.value,
         since=None if gate.since is None else time_text(gate.since),
@@ -25,11 +25,11 @@ def gate_shown(gate: GateView) -> GateShown:
     )
 
 
-def well(gate: GateView, clock: ClockState, *, now: int) -> Well:
+def well(gate: OutageView, clock: ClockState, *, now: int) -> Well:
     """The answer of a process that is well; with its gate and its clock where they need a word."""
     return Well(
         True,
-        gate=None if gate.state is GateState.OPEN else gate_shown(gate),
+        gate=None if gate.state is OutageState.OPEN else gate_shown(gate),
         clock=clock_shown(clock) if clock_differs(clock, now=now) else None,
     )
 
@@ -39,7 +39,7 @@ async def status(call: Call) -> Answer:
     return json_answer(
         StatusView(
             version=__version__,
-            gate=gate_shown(pulse.gate),
+            gate=gate_shown(pulse.outage),
             clock=clock_shown(pulse.clock),
             draining=pulse.draining,
             store_ok=pulse.store_ok,

@@ -27,7 +27,7 @@ async def healthz(call: Call) -> Answer:
     if due_since is not None and call.now - due_since >= STUCK_AFTER_MS:
         at = time_text(due_since)
         raise Unavailable(f"Something has been due since {at} although a slot is free.")
-    return json_answer(well(pulse.gate, pulse.clock, now=call.now))
+    return json_answer(well(pulse.outage, pulse.clock, now=call.now))
 
 
 async def readyz(call: Call) -> Answer:
@@ -45,7 +45,7 @@ async def readyz(call: Call) -> Answer:
     if not pulse.store_ok:
         raise StoreUnavailable("The last commit failed.")
     await call.parts.ping(call.parts.views)
-    return json_answer(well(pulse.gate, pulse.clock, now=call.now))
+    return json_answer(well(pulse.outage, pulse.clock, now=call.now))
 
 
 async def metrics(call: Call) -> Answer:

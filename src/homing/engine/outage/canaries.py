@@ -1,8 +1,8 @@
-"""The attempts that leave a closed gate: tenants take turns, and within a tenant its hosts.
+"""The few attempts that are sent during an outage: tenants take turns, then their hosts.
 
-A host stands for all its URLs of one tenant: whether we can connect to one tells it of all. Those
-that have had no canary yet go first, and among them those that were healthy most recently. In one
-round so many go out that every host has had its turn within a minute.
+A host stands for all its URLs of one tenant: a connection to one proves that all can be reached.
+Hosts that have had no canary yet go first, and among them those that were healthy most recently.
+One round sends so many that every host has had its turn within a minute.
 
 A host whose canaries fail is tried again after 5 s, doubling, but its wait and its turn together
 are a minute at most. So a single delivery is not attempted in every round of a long outage.
@@ -19,8 +19,8 @@ from msgspec import Struct
 from homing.engine.dispatch import Dispatcher
 from homing.engine.queue import LANES, EndpointQueue
 from homing.model import Lane
-from homing.policy import gate as policy
-from homing.policy.gate import GateRules
+from homing.policy import outage as policy
+from homing.policy.outage import OutageRules
 from homing.ports import Clock
 
 SLICE = 1_000  # endpoints that are looked at before others get the event loop
@@ -57,11 +57,11 @@ class Waiting:
 
 
 class Canaries:
-    """Whose turn it is, since the gate closed."""
+    """Whose turn it is, since the outage began."""
 
     def __init__(
         self,
-        rules: GateRules,
+        rules: OutageRules,
         dispatcher: Dispatcher,
         clock: Clock,
         *,
@@ -79,16 +79,16 @@ class Canaries:
         self._flying: dict[int, tuple[EndpointQueue, tuple[str, str]]] = {}  # by delivery
 
     def begin(self) -> None:
-        """The gate closes: nobody has had a canary."""
+        """An outage begins: no host has had a canary."""
         for turns in (self._tenants, self._hosts, self._endpoints, self._flying, self._tries):
             turns.clear()
 
-    async def send(self, closed: Callable[[], bool]) -> None:
-        """Send those of a round; none when the gate is closed no longer."""
+    async def send(self, active: Callable[[], bool]) -> None:
+        """Send the canaries of a round; none when the outage is over."""
         dispatcher = self._dispatcher
         for one in await self._choose(list(dispatcher.queues.values())):
             now, queue = self._clock.now(), one.queue
-            if not closed() or dispatcher.paused or dispatcher.draining:
+            if not active() or dispatcher.paused or dispatcher.draining:
                 return
             if queue.ready(one.lane, now) and dispatcher.capacity.has_slot(one.lane):
                 self._sent(one, queue.queued(one.lane)[0].delivery.id, now)

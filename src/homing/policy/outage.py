@@ -1,31 +1,33 @@
-"""The gate: when so many receivers fall silent at once, it is we who are cut off.
+"""Sender-outage detection: many receivers that fail at once mean that this sender is cut off.
 
 One receiver that cannot be reached is its own trouble, and so are all hosts of one tenant. Ten
 endpoints on five hosts that were healthy minutes ago and now mostly fail to connect, while nothing
-gets through, are ours: a cable, a firewall, a name server that denies every name. So a failure
-without an answer, of an endpoint that was healthy, is not believed at once. It waits for a verdict,
-and so do all that follow it:
+gets through, are a failure of the sender: a cable, a firewall, a name server that denies every
+name. So a failure without a response, of an endpoint that was healthy, is not believed at once. It
+waits for a verdict, and so do all failures that follow it:
 
-- something gets through on a connection made since: we can connect, they are the receivers';
+- something gets through on a connection made since: we can connect, and the failures count for the
+  receivers;
 - most of *all* healthy endpoints fail to connect, and endpoints of most tenants are among them
-  (of two at least, where several tenants have healthy endpoints): the failures are ours, and once
-  nothing at all has got through for five seconds the gate closes;
-- ten seconds pass without another that falls, or a minute in all: the failures are the receivers'.
+  (of two at least, where several tenants have healthy endpoints): the failures are sender-side, and
+  once nothing at all has got through for five seconds an outage begins and sending pauses;
+- ten seconds pass without another endpoint that fails, or a minute in all: the failures count for
+  the receivers.
 
 An endpoint that fell is remembered as fallen until something gets through, so that an outage with
 little traffic is noticed too. Then it is no longer called healthy: its failures count for it, and
 it is no evidence of another outage until it has succeeded again.
 
-An answer on a connection kept from before proves that the network lives, and not that we could
-still connect: with dead name servers old connections go on for a while. It keeps the gate from
-closing, and clears only the failures of other kept connections.
+A response on a connection kept from before proves that the network lives, and not that we could
+still connect: with dead name servers old connections go on for a while. It keeps an outage from
+beginning, and clears only the failures of other kept connections.
 
-While the gate is closed canaries go out, and the first that gets through opens it. There are so
-many that every host of every tenant with something to send is tried within a minute.
+During an outage canaries are sent, and the first that gets through ends it. There are so many that
+every host of every tenant with something to send is tried within a minute.
 
-The second rule here is the other way round: trouble that is called ours, at one host alone, for ten
-minutes in which others get through, is that host's after all. The exception is a limit of this
-process (descriptors, memory, its own queue of look-ups): no host causes it.
+The second rule here is the other way round: failures that are called sender-side, at one host
+alone, for ten minutes in which others get through, are that host's after all. The exception is a
+limit of this process (descriptors, memory, its own queue of look-ups): no host causes it.
 """
 
 from __future__ import annotations
@@ -42,23 +44,23 @@ HOST_AFTER_MS = 600_000
 HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
 
 
-class GateState(StrEnum):
-    """Of the gate."""
+class OutageState(StrEnum):
+    """Of the detection: no outage, judging, an outage."""
 
     OPEN = "open"
     JUDGING = "judging"
     CLOSED = "closed"
 
 
-class GateRules(Struct, frozen=True):
-    """The numbers of the gate."""
+class OutageRules(Struct, frozen=True):
+    """The numbers of sender-outage detection."""
 
     healthy_ms: int = 600_000  # a success so long ago makes an endpoint healthy
     endpoints_min: int = 10
     hosts_min: int = 5
     judge_ms: int = 10_000  # so long failures wait for a verdict while no other endpoint falls
-    judge_most_ms: int = 60_000  # so long in all
-    quiet_ms: int = 5_000  # so long nothing may have got through before it closes
+    judge_max_ms: int = 60_000  # so long in all
+    quiet_ms: int = 5_000  # so long nothing may have got through before an outage begins
     stay_ms: int = 120_000  # so long without a new sign, trouble found to be ours is over
     canaries: int = 3  # at least, in one round
     canary_every_ms: int = 5_000  # a round
@@ -88,7 +90,7 @@ class Verdict(StrEnum):
 
     WAIT = "wait"
     THEIRS = "theirs"
-    OURS = "ours"  # and something gets through yet: the gate stays open
+    OURS = "ours"  # and something gets through yet: sending goes on
     CLOSE = "close"  # ours, and nothing gets through
 
 
@@ -123,7 +125,7 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
             assert_never(never)
 
 
-def needed(*, healthy: int, hosts: int, tenants: int, rules: GateRules) -> Needed | None:
+def needed(*, healthy: int, hosts: int, tenants: int, rules: OutageRules) -> Needed | None:
     """Most of all that were healthy; None: they are too few to tell us from the world.
 
     Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
@@ -149,33 +151,33 @@ def verdict(
     lives: bool,
     waited_ms: int,
     alone_ms: int,
-    rules: GateRules,
+    rules: OutageRules,
 ) -> Verdict:
     """On what is seen so far; nothing has got through on a new connection meanwhile.
 
     ``alone_ms`` is how long no other healthy endpoint has fallen.
     """
-    most = need is not None and failing >= need.endpoints
-    if need is not None and most and hosts >= need.hosts and tenants >= need.tenants:
+    many = need is not None and failing >= need.endpoints
+    if need is not None and many and hosts >= need.hosts and tenants >= need.tenants:
         return Verdict.OURS if lives else Verdict.CLOSE
-    over = alone_ms >= rules.judge_ms or waited_ms >= rules.judge_most_ms
+    over = alone_ms >= rules.judge_ms or waited_ms >= rules.judge_max_ms
     return Verdict.THEIRS if over else Verdict.WAIT
 
 
-def canaries(waiting: int, rules: GateRules) -> int:
+def canaries(waiting: int, rules: OutageRules) -> int:
     """How many go out in a round, when so many hosts have something to send."""
     rounds = rules.canary_turn_ms // rules.canary_every_ms
     return max(rules.canaries, -(-waiting // rounds))
 
 
-def canary_wait_ms(tries: int, *, hosts: int, rules: GateRules) -> int:
+def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
     """How long a host waits for its next canary, after so many that failed.
 
     5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
-    most_ms = max(OURS_MOST_MS - turn_ms, OURS_FIRST_MS)
-    return min(OURS_FIRST_MS << min(tries - 1, 8), most_ms)
+    wait_max_ms = max(OURS_MOST_MS - turn_ms, OURS_FIRST_MS)
+    return min(OURS_FIRST_MS << min(tries - 1, 8), wait_max_ms)
 
 
 def could_be_hosts(failure: Failure | None) -> bool:

@@ -1,16 +1,17 @@
-"""The gate at work: every outcome passes here on its way to be settled.
+"""Detects outages of the sender: every outcome passes here on its way to be settled.
 
-What got through costs a look at one flag and one at a dict (``witnesses``). A failure without an
-answer may have to wait here for the verdict (``policy/gate``). It keeps its slot meanwhile, so what
-waits is bounded; half of a lane's slots stay free for others, and what would need more of them is
-called ours at once. While the gate is closed the dispatcher starts nothing by itself, probes wait
-in their queue, and this module sends the canaries (``canaries``). Each process has a gate of its
-own and judges its own network.
+An attempt with a response costs a check of one flag and a look into one dict (``witnesses``). A
+failure without a response may have to wait here for the verdict (``policy/outage``). It keeps its
+slot meanwhile, so the number that waits is bounded; half of a lane's slots stay free for others,
+and a failure that would need more of them counts as sender-side at once. During an outage the
+dispatcher starts nothing by itself, probes wait in their queue, and this module sends the canaries
+(``canaries``). Each process has a detector of its own and judges its own network.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 
 import structlog
@@ -18,78 +19,127 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.engine.attempt import Made, as_ours, rested
-from homing.engine.canaries import SLICE, Canaries
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
-from homing.engine.doubt import Doubt
-from homing.engine.host_trouble import HostTroubles
+from homing.engine.outage.canaries import SLICE, Canaries
+from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
-from homing.engine.witnesses import Fall, Witness, Witnesses
-from homing.model import Outcome, State
-from homing.policy import gate as policy
-from homing.policy.gate import GateState, Needed, Sign, Verdict
+from homing.model import Lane, Outcome, State
+from homing.policy import outage as policy
+from homing.policy.outage import HostTrouble, Needed, OutageState, Sign, Verdict, host_again
 
-log = structlog.get_logger("homing.gate")
+log = structlog.get_logger("homing.outage")
+
+HOSTS_MAX = 4_096  # hosts in trouble that are remembered
 
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
 
-class GateView(Struct, frozen=True):
-    """The gate as people see it."""
+class OutageView(Struct, frozen=True):
+    """The state of sender-outage detection, as people see it."""
 
-    state: GateState = GateState.OPEN
-    since: int | None = None  # of this state, unless it was open all the time
+    state: OutageState = OutageState.OPEN
+    since: int | None = None  # of this state; None: no outage since the start of the process
     why: str = ""
     waiting: int = 0  # failures that wait for the verdict
     canaries: int = 0  # sent since the start of the process
-    closings: int = 0  # since the start of the process
+    closings: int = 0  # outages since the start of the process
 
 
-class Gate:
-    """Open, judging, or closed."""
+class Doubt:
+    """What waits keeps its slot, so there is a limit for each lane."""
+
+    __slots__ = ("_lanes", "fell_at", "held", "proven", "seen_at", "since")
+
+    def __init__(self, since: int) -> None:
+        self.since = self.fell_at = self.seen_at = since  # fell: a new one; seen: any sign of it
+        self.held: list[Made] = []
+        self._lanes: Counter[Lane] = Counter()
+        self.proven = False  # the verdict was: ours
+
+    def hold(self, made: Made, *, slots: dict[Lane, int]) -> bool:
+        """Let it wait; False: half of its lane's slots are held already, others need the rest."""
+        if made.lane in slots and self._lanes[made.lane] >= slots[made.lane] // 2:
+            return False
+        self.held.append(made)
+        self._lanes[made.lane] += 1
+        return True
+
+    def take(self, endpoint_ids: set[int]) -> list[Made]:
+        """Those of these endpoints wait no longer."""
+        taken = [one for one in self.held if one.endpoint_id in endpoint_ids]
+        self.held = [one for one in self.held if one.endpoint_id not in endpoint_ids]
+        self._lanes.subtract([one.lane for one in taken])
+        return taken
+
+
+class HostTroubles:
+    """The hosts whose failures are called ours."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, HostTrouble] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._hosts)
+
+    def again(self, host: str, *, now: int, through_at: int) -> bool:
+        """It fails once more; True: the trouble is the host's."""
+        trouble, theirs = host_again(self._hosts.pop(host, None), now=now, through_at=through_at)
+        if len(self._hosts) >= HOSTS_MAX:
+            self._hosts.pop(next(iter(self._hosts)))
+        self._hosts[host] = trouble
+        return theirs
+
+    def answered(self, host: str) -> None:
+        """It has none."""
+        self._hosts.pop(host, None)
+
+
+class OutageDetector:
+    """No outage, judging, or an outage."""
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
-        self._clock, self._dispatcher, self._rules = core.clock, dispatcher, core.options.gate
+        self._clock, self._dispatcher, self._rules = core.clock, dispatcher, core.options.outage
         self._doubt: Doubt | None = None
         self._hosts = HostTroubles()
         self._witnesses = Witnesses()
-        self._uneasy = False  # a doubt, a fallen endpoint, a closed gate or a host in trouble
+        self._alert = False  # a doubt, a fallen endpoint, an outage or a host in trouble
         self._through_at = 0
-        self._paused_ms = 0  # of the healthy time: closed, and not long ago
+        self._paused_ms = 0  # of the healthy time: in an outage, and not long ago
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
-        self._task: asyncio.Task[None] | None = None  # sends canaries, or lets all resume
+        self._task: asyncio.Task[None] | None = None  # sends canaries, or resumes sending
         self._canaries = Canaries(
             self._rules, dispatcher, core.clock, standing=self._witnesses.standing
         )
-        self.closed_at: int | None = None
-        self.opened_at: int | None = None
-        self._view = GateView()
-        self._closings = 0
+        self.began_at: int | None = None
+        self.ended_at: int | None = None
+        self._view = OutageView()
+        self._count = 0
         dispatcher.on_added, dispatcher.on_gone = self._meet_again, self._witnesses.forget
         # Set by the engine.
         self.settle: Callable[[Made], None]
-        self.on_open: Callable[[], None]
+        self.on_end: Callable[[], None]
 
     @property
-    def closed(self) -> bool:
-        return self.closed_at is not None
+    def active(self) -> bool:
+        return self.began_at is not None
 
-    def view(self) -> GateView:
+    def view(self) -> OutageView:
         held = len(self._doubt.held) if self._doubt is not None else 0
         return replace(
-            self._view, waiting=held, canaries=self._canaries.count, closings=self._closings
+            self._view, waiting=held, canaries=self._canaries.count, closings=self._count
         )
 
     # --- outcomes ----------------------------------------------------------------------------
 
-    def made(self, made: Made) -> None:
+    def completed(self, made: Made) -> None:
         """An attempt has its answer: settle it, now or when it is judged."""
         if made.answer.code is None:
             self._no_answer(made)
             return
         self._through_at = made.finished_at
-        if self._uneasy:
+        if self._alert:
             self._answered(made)
         if made.outcome is _DELIVERED:
             self._succeeded(made)
@@ -122,10 +172,10 @@ class Gate:
         if queue is not None:
             self._hosts.answered(queue.host)
         witnesses = self._witnesses
-        if self.closed_at is not None:
+        if self.began_at is not None:
             witnesses.rise(made.endpoint_id)
-            if made.started_at >= self.closed_at and not made.answer.remembered:
-                self._open(made.finished_at)
+            if made.started_at >= self.began_at and not made.answer.remembered:
+                self._end_outage(made.finished_at)
         elif witnesses.fallen.members:
             since = made.started_at >= witnesses.fallen_since
             dialled = since and made.answer.phases.connect_us is not None
@@ -134,7 +184,7 @@ class Gate:
                 self._disprove(made.endpoint_id)
             else:
                 self._lives(made.endpoint_id)
-        self._ease()
+        self._calm()
 
     def _disprove(self, endpoint_id: int) -> None:
         """We can connect: those that fell did so by themselves, and their failures count."""
@@ -160,11 +210,11 @@ class Gate:
         self._release(doubt.take(risen), ours=False)
 
     def _no_answer(self, made: Made) -> None:
-        late = self.closed_at is None and made.started_at <= (self.opened_at or 0)
+        late = self.began_at is None and made.started_at <= (self.ended_at or 0)
         fall = Fall.NONE if late else self._fall(made)
-        if late or self.closed_at is not None:
-            # Sent while the gate was closed: canaries have their own pace, and when the gate
-            # opens, what waits should go soon.
+        if late or self.began_at is not None:
+            # Sent during an outage: canaries have their own pace, and when the outage ends,
+            # waiting deliveries should be sent soon.
             self.settle(as_ours(rested(made)))
             return
         queue = self._dispatcher.queues.get(made.endpoint_id)
@@ -194,12 +244,12 @@ class Gate:
         now, silent = made.finished_at, sign is Sign.SILENT
         since = self._healthy_since(now)
         fall = self._witnesses.fall(made.endpoint_id, now=now, since=since, silent=silent)
-        self._uneasy = self._uneasy or fall is not Fall.NONE
+        self._alert = self._alert or fall is not Fall.NONE
         return fall
 
     def _at_host(self, made: Made, host: str) -> Made:
         """Trouble called ours: whether it is the host's after all."""
-        now, self._uneasy = made.finished_at, True
+        now, self._alert = made.finished_at, True
         theirs = self._hosts.again(host, now=now, through_at=self._through_at)
         return replace(made, outcome=Outcome.FAILED) if theirs else made
 
@@ -208,15 +258,15 @@ class Gate:
     def _healthy_since(self, now: int) -> int:
         """An endpoint that has succeeded since then is healthy.
 
-        While the gate is closed nobody can succeed: that time does not count.
+        During an outage no endpoint can succeed: that time does not count.
         """
         since = now - self._rules.healthy_ms
-        if self.closed_at is not None:
-            return since - self._pause(self.closed_at) - (now - self.closed_at)
+        if self.began_at is not None:
+            return since - self._pause(self.began_at) - (now - self.began_at)
         return since - self._pause(now)
 
     def _pause(self, now: int) -> int:
-        if self.opened_at is None or now >= self.opened_at + self._rules.healthy_ms:
+        if self.ended_at is None or now >= self.ended_at + self._rules.healthy_ms:
             return 0
         return self._paused_ms
 
@@ -233,9 +283,9 @@ class Gate:
         )
 
     def _begin_doubt(self, now: int) -> None:
-        self._doubt, self._uneasy = Doubt(now), True
-        self._view = GateView(state=GateState.JUDGING, since=now, why="healthy endpoints fail")
-        self._ring(self._rules.judge_ms)
+        self._doubt, self._alert = Doubt(now), True
+        self._view = OutageView(state=OutageState.JUDGING, since=now, why="healthy endpoints fail")
+        self._set_timer(self._rules.judge_ms)
 
     def _judge(self, doubt: Doubt, now: int) -> None:
         fallen = self._witnesses.fallen
@@ -258,41 +308,41 @@ class Gate:
             case Verdict.OURS:
                 self._stay_in_doubt(doubt)
             case Verdict.CLOSE:
-                self._close(doubt, now)
+                self._begin_outage(doubt, now)
 
     def _stay_in_doubt(self, doubt: Doubt) -> None:
-        """Ours, though something got through just now: all that waits is ours; judging goes on."""
+        """Sender-side failures, though something got through just now: judging goes on."""
         if not doubt.proven:
             doubt.proven = True
             failing = self._witnesses.fallen.endpoints
             why = f"{failing} healthy endpoints fail to connect; old connections live"
-            log.warning("our own trouble", why=why)
-            self._view = GateView(state=GateState.JUDGING, since=doubt.since, why=why)
+            log.warning("sender-side failures", why=why)
+            self._view = OutageView(state=OutageState.JUDGING, since=doubt.since, why=why)
             held, doubt.held = doubt.held, []
             self._release(held, ours=True)
-            self._ring(self._rules.quiet_ms)
+            self._set_timer(self._rules.quiet_ms)
 
     def _end_doubt(self, *, ours: bool) -> None:
         doubt, self._doubt = self._doubt, None
         assert doubt is not None
-        self._stop_ringing()
-        self._view = GateView(state=GateState.OPEN, since=self._clock.now())
+        self._cancel_timer()
+        self._view = OutageView(state=OutageState.OPEN, since=self._clock.now())
         if ours:
             self._witnesses.rise_all()
         self._release(doubt.held, ours=ours)
-        self._ease()
+        self._calm()
 
     def _release(self, held: list[Made], *, ours: bool) -> None:
         for made in held:
             self.settle(as_ours(made) if ours else made)
 
-    def _ease(self) -> None:
+    def _calm(self) -> None:
         fallen = self._witnesses.fallen.members
-        self._uneasy = bool(self._doubt is not None or self.closed or self._hosts or fallen)
+        self._alert = bool(self._doubt is not None or self.active or self._hosts or fallen)
 
-    # --- closed ------------------------------------------------------------------------------
+    # --- an outage ------------------------------------------------------------------------------
 
-    def _close(self, doubt: Doubt, now: int) -> None:
+    def _begin_outage(self, doubt: Doubt, now: int) -> None:
         fallen, healthy = self._witnesses.fallen, self._witnesses.healthy
         why = (
             f"{fallen.endpoints} of {healthy.endpoints} endpoints on {fallen.hosts} hosts "
@@ -300,28 +350,30 @@ class Gate:
             f"(tenants: {fallen.tenants} of {healthy.tenants}), "
             "and nothing gets through"
         )
-        log.error("the gate is closed: our own outage; only canaries go out", why=why)
-        self._doubt, self.closed_at, self._uneasy = None, now, True
-        self._closings += 1
-        self._view = GateView(state=GateState.CLOSED, since=now, why=why)
+        log.error("sender outage: nothing is sent but canaries", why=why)
+        self._doubt, self.began_at, self._alert = None, now, True
+        self._count += 1
+        self._view = OutageView(state=OutageState.CLOSED, since=now, why=why)
         self._dispatcher.capacity.begin_outage()
         self._release(doubt.held, ours=True)
         self._canaries.begin()
-        self._ring(self._rules.canary_every_ms)
+        self._set_timer(self._rules.canary_every_ms)
 
-    def _open(self, now: int) -> None:
-        assert self.closed_at is not None
-        pause_ms = now - self.closed_at
-        log.warning("the gate is open: a canary got through; all resumes", closed_ms=pause_ms)
-        self._stop_ringing()
-        self._paused_ms = self._pause(self.closed_at) + pause_ms
-        self.opened_at, self.closed_at = now, None
+    def _end_outage(self, now: int) -> None:
+        assert self.began_at is not None
+        pause_ms = now - self.began_at
+        log.warning(
+            "the sender outage is over: a canary got through, sending resumes", outage_ms=pause_ms
+        )
+        self._cancel_timer()
+        self._paused_ms = self._pause(self.began_at) + pause_ms
+        self.ended_at, self.began_at = now, None
         self._witnesses.disprove()  # Those that still fail are down: their failures count.
-        self._view = GateView(state=GateState.OPEN, since=now)
+        self._view = OutageView(state=OutageState.OPEN, since=now)
         self._begin(self._resume())
 
     async def _resume(self) -> None:
-        """All endpoints begin with one slot; with very many, others get the loop in between."""
+        """All endpoints begin with one slot; with very many, other tasks run in between."""
         for number, queue in enumerate(list(self._dispatcher.queues.values()), 1):
             queue.slow_start()
             # A canary in flight may be all that it has a slot for.
@@ -329,7 +381,7 @@ class Gate:
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         self._dispatcher.capacity.end_outage()
-        self.on_open()
+        self.on_end()
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         if self._task is not None:
@@ -338,26 +390,26 @@ class Gate:
 
     # --- time --------------------------------------------------------------------------------
 
-    def _ring(self, wait_ms: int) -> None:
-        self._stop_ringing()
+    def _set_timer(self, wait_ms: int) -> None:
+        self._cancel_timer()
         self._timer_at = self._clock.now() + wait_ms
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(wait_ms / 1000, self._rings)
+        self._timer = loop.call_later(wait_ms / 1000, self._on_timer)
 
-    def _stop_ringing(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _rings(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        if self.closed:
-            self._ring(self._rules.canary_every_ms)
-            self._begin(self._canaries.send(lambda: self.closed))
+        if self.active:
+            self._set_timer(self._rules.canary_every_ms)
+            self._begin(self._canaries.send(lambda: self.active))
         elif self._doubt is not None:
-            self._look_again(self._doubt, max(self._clock.now(), self._timer_at))
+            self._judge_again(self._doubt, max(self._clock.now(), self._timer_at))
 
-    def _look_again(self, doubt: Doubt, now: int) -> None:
+    def _judge_again(self, doubt: Doubt, now: int) -> None:
         rules = self._rules
         if doubt.proven and now - doubt.seen_at >= rules.stay_ms:
             self._end_doubt(ours=True)
@@ -367,9 +419,9 @@ class Gate:
             return
         wait_ms = rules.quiet_ms
         if not doubt.proven:
-            at = min(doubt.fell_at + rules.judge_ms, doubt.since + rules.judge_most_ms)
+            at = min(doubt.fell_at + rules.judge_ms, doubt.since + rules.judge_max_ms)
             wait_ms = max(at - now, 1)
-        self._ring(wait_ms)
+        self._set_timer(wait_ms)
 
     def stop(self) -> None:
         """The process ends: what waits for a verdict has spent nothing."""
@@ -377,8 +429,8 @@ class Gate:
             self._end_doubt(ours=True)
         if self._task is not None:
             self._task.cancel()
-        self._stop_ringing()
+        self._cancel_timer()
 
     def quiet_since(self, now: int) -> int:
-        """The end of our last pause: now, while it lasts."""
-        return now if self.closed else self.opened_at or 0
+        """The end of the last outage: now, while it lasts."""
+        return now if self.active else self.ended_at or 0

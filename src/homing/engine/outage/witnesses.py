@@ -1,8 +1,8 @@
 """Which endpoints were healthy a short time ago, and which of them have fallen since.
 
-Every count that the gate needs is kept as outcomes come in: a success costs one look at a dict,
-and no failure walks over the endpoints. A success moves its endpoint to the end of the list, so
-that those whose success is too old stand at the front.
+Every count that the detector needs is kept as outcomes come in: a success costs one look into a
+dict, and no failure walks over the endpoints. A success moves its endpoint to the end of the list,
+so that those whose success is too old stand at the front.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from engine.outages import STRICT, Net
 from engine.world import MINUTE, SECOND, Reply, World, live
 from homing.engine.options import EngineOptions
 from homing.model import Failure, State
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 from homing.policy.url import host_of
 
 DROPPED = Reply(code=None, failure=Failure.CONNECT_TIMEOUT, latency_ms=4_900)
@@ -67,11 +67,11 @@ class Town:
 
     @property
     def closed(self) -> bool:
-        return self.world.engine.pulse().gate.state is GateState.CLOSED
+        return self.world.engine.pulse().outage.state is OutageState.CLOSED
 
     @property
     def closings(self) -> int:
-        return self.world.engine.pulse().gate.closings
+        return self.world.engine.pulse().outage.closings
 
 
 @pytest.mark.parametrize("reply", [DROPPED, REFUSED], ids=["dropped", "refused"])
@@ -230,7 +230,7 @@ def test_a_third_tenant_is_tried_also_when_the_dead_fill_the_memory() -> None:
     live(story, replace(EngineOptions(), ready_bytes_max=100_000))
 
 
-def test_what_was_sent_while_the_gate_was_closed_is_ours_also_when_it_fails_later() -> None:
+def test_what_was_sent_during_an_outage_is_ours_also_when_it_fails_later() -> None:
     async def story(world: World) -> None:
         urls = hosts("host", 12)
         town = Town(world, t=urls)
@@ -239,7 +239,7 @@ def test_what_was_sent_while_the_gate_was_closed_is_ours_also_when_it_fails_late
         await town.send(urls)
         await world.wait(SECOND)
         town.kill(urls)  # The next canaries fail after 4.9 seconds.
-        while world.engine.pulse().gate.canaries < 3:
+        while world.engine.pulse().outage.canaries < 3:
             await world.wait(100)
         town.heal(urls[3:])
         await world.wait(4 * SECOND)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homing.model import Failure
-from homing.policy.gate import (
+from homing.policy.outage import (
     HOST_AFTER_MS,
-    GateRules,
     HostTrouble,
     Needed,
+    OutageRules,
     Sign,
     Verdict,
     canaries,
@@ -21,7 +21,7 @@ from homing.policy.gate import (
     verdict,
 )
 
-RULES = GateRules()
+RULES = OutageRules()
 SECOND, MINUTE = 1_000, 60_000
 
 

@@ -1,4 +1,4 @@
-"""Our own outages on virtual time: what is ours spends nothing, and the gate opens by itself."""
+"""Our own outages on virtual time: sender-side failures spend nothing, and sending resumes by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.outages import OUTAGES, STRICT, URLS, Net
 from engine.world import HOUR, MINUTE, SECOND, Reply, World, live
 from homing.engine.options import EngineOptions
 from homing.model import Failure, Outcome, State, Status
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 from homing.policy.retry import Anchor, Schedule
 
 
@@ -20,12 +20,12 @@ def test_an_outage_of_our_own_changes_no_endpoint_and_spends_no_retry(kind: str)
         net.out = OUTAGES[kind]
         await world.publish()
         await world.wait(30 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         await world.publish()
         await world.wait(20 * MINUTE)
         net.out = None
         await world.wait(MINUTE)
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         await net.unharmed()
         attempts = [
             one
@@ -44,9 +44,9 @@ def test_while_closed_only_a_few_canaries_go_out_each_to_another_host() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.wait(6 * SECOND)
-        gate = world.engine.pulse().gate
-        assert (gate.state, gate.closings, gate.canaries) == (GateState.CLOSED, 1, 0)
-        assert "fail to connect" in gate.why
+        outage = world.engine.pulse().outage
+        assert (outage.state, outage.closings, outage.canaries) == (OutageState.CLOSED, 1, 0)
+        assert "fail to connect" in outage.why
         for _ in range(100):
             await world.publish()
         before = len(world.sender.hits)
@@ -74,7 +74,7 @@ def test_all_resumes_with_one_slot_when_a_canary_gets_through() -> None:
         await world.wait(MINUTE)
         net.out, net.reply = None, Reply(latency_ms=1_000)
         world.sender.most_flying.clear()
-        while world.engine.pulse().gate.state is GateState.CLOSED:
+        while world.engine.pulse().outage.state is OutageState.CLOSED:
             await world.wait(100)
         await world.wait(900)
         slots = sorted(world.sender.most_flying.values())
@@ -93,7 +93,7 @@ def test_with_nine_healthy_endpoints_nobody_can_tell() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -108,7 +108,7 @@ def test_ten_endpoints_on_four_hosts_are_not_the_world() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
 
     live(story)
 
@@ -121,7 +121,7 @@ def test_health_of_more_than_ten_minutes_ago_counts_for_nothing() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -135,16 +135,16 @@ def test_one_dead_receiver_is_failed_as_soon_as_another_gets_through() -> None:
         net.own[URLS[0]] = Reply(code=None, failure=Failure.REFUSED, latency_ms=100)
         await world.publish()
         await world.wait(200)
-        assert world.engine.pulse().gate.state is GateState.JUDGING
+        assert world.engine.pulse().outage.state is OutageState.JUDGING
         await world.publish()  # to all the others too
         await world.wait(50)
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert [row.delivery.retry for row in rows] == [1, 0]
         await world.wait(SECOND)  # Believed: its next failure needs no verdict.
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert [row.delivery.retry for row in rows] == [1, 1]
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
 
     live(story)
 
@@ -161,7 +161,7 @@ def test_alone_in_the_night_its_failure_waits_ten_seconds_and_is_its_own() -> No
         failed_at = world.clock.now()
         await world.publish("night.call")
         await world.wait(9 * SECOND)
-        assert world.engine.pulse().gate.waiting > 0
+        assert world.engine.pulse().outage.waiting > 0
         await world.wait(2 * SECOND)
         endpoint = await world.endpoint(URLS[0])
         rows = await world.deliveries(endpoint_id=endpoint.id)
@@ -178,7 +178,7 @@ def test_five_hundreds_show_that_we_are_connected() -> None:
         net.out = Reply(code=500)
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -192,7 +192,7 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
         net.out = Reply(latency_ms=9_000)
         await world.publish()
         await world.wait(6 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -204,7 +204,7 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
     [Reply(latency_ms=50, dialled=False), Reply(latency_ms=50, remembered=True)],
     ids=["connections", "addresses"],
 )
-def test_while_old_connections_live_the_gate_stays_open_and_failures_are_ours(
+def test_while_old_connections_live_sending_goes_on_and_failures_are_ours(
     from_before: Reply,
 ) -> None:
     """Names are denied for all, and six receivers are reached without a new look-up."""
@@ -218,13 +218,13 @@ def test_while_old_connections_live_the_gate_stays_open_and_failures_are_ours(
         for _ in range(40):
             await world.publish()
             await world.wait(4 * SECOND)
-        gate = world.engine.pulse().gate
-        assert (gate.state, gate.closings) == (GateState.JUDGING, 0)
-        assert "old connections live" in gate.why
+        outage = world.engine.pulse().outage
+        assert (outage.state, outage.closings) == (OutageState.JUDGING, 0)
+        assert "old connections live" in outage.why
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()
-        assert world.engine.pulse().gate.state is GateState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.OPEN
 
     live(story, STRICT)
 
@@ -239,15 +239,15 @@ def test_a_canary_that_is_answered_and_then_silence_again_still_spends_nothing()
         await world.publish()
         for _ in range(3):
             await world.wait(20 * MINUTE)
-            gate = world.engine.pulse().gate
-            assert gate.state is GateState.CLOSED
+            outage = world.engine.pulse().outage
+            assert outage.state is OutageState.CLOSED
             net.out = None
-            while world.engine.pulse().gate.state is GateState.CLOSED:
+            while world.engine.pulse().outage.state is OutageState.CLOSED:
                 await world.wait(10)
             net.out = OUTAGES["all refused"]
             await world.publish()
             await world.wait(30 * SECOND)
-        assert world.engine.pulse().gate.closings == 4
+        assert world.engine.pulse().outage.closings == 4
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()
@@ -255,7 +255,7 @@ def test_a_canary_that_is_answered_and_then_silence_again_still_spends_nothing()
     live(story, STRICT)
 
 
-def test_a_probe_waits_for_the_gate_and_its_delivery_keeps_its_time() -> None:
+def test_a_probe_waits_for_the_end_of_an_outage_and_its_delivery_keeps_its_time() -> None:
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
@@ -268,7 +268,7 @@ def test_a_probe_waits_for_the_gate_and_its_delivery_keeps_its_time() -> None:
         await world.publish()
         await world.wait(SECOND)
         await world.wait(MINUTE)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         before = len(world.hits(URLS[0]))
         await world.wait(30 * MINUTE)
         assert len(world.hits(URLS[0])) == before
@@ -281,7 +281,7 @@ def test_a_probe_waits_for_the_gate_and_its_delivery_keeps_its_time() -> None:
     live(story, STRICT)
 
 
-def test_nothing_expires_while_the_gate_is_closed_and_in_the_hour_after() -> None:
+def test_nothing_expires_during_an_outage_and_in_the_hour_after() -> None:
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
@@ -294,7 +294,7 @@ def test_nothing_expires_while_the_gate_is_closed_and_in_the_hour_after() -> Non
         net.out = OUTAGES["connects dropped"]
         await world.publish()
         await world.wait(2 * HOUR)  # The window of the first ends in our outage.
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         net.out = None
         await world.wait(50 * MINUTE)
         assert not [row for row in await world.deliveries() if row.status is Status.DROPPED]
@@ -306,7 +306,7 @@ def test_nothing_expires_while_the_gate_is_closed_and_in_the_hour_after() -> Non
     live(story, EngineOptions(schedules={"short": short}, policy="short"))
 
 
-def test_the_engine_is_not_called_stuck_while_it_waits_for_the_gate() -> None:
+def test_the_engine_is_not_called_stuck_during_an_outage() -> None:
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
@@ -314,7 +314,7 @@ def test_the_engine_is_not_called_stuck_while_it_waits_for_the_gate() -> None:
         await world.publish()
         await world.wait(HOUR)
         pulse = world.engine.pulse()
-        assert pulse.gate.state is GateState.CLOSED
+        assert pulse.outage.state is OutageState.CLOSED
         assert pulse.due_since is None or pulse.due_since == world.clock.now()
 
     live(story)
@@ -327,7 +327,7 @@ def test_a_stop_while_judging_settles_what_waits_as_ours() -> None:
         net.own[URLS[0]] = Reply(code=None, failure=Failure.REFUSED, latency_ms=100)
         await world.publish()
         await world.wait(200)
-        assert world.engine.pulse().gate.waiting == 1
+        assert world.engine.pulse().outage.waiting == 1
         await world.engine.stop(grace_ms=1_000)
         assert world.engine.pulse().unsettled == 0
         (row,) = [row for row in await world.deliveries() if row.status is Status.PENDING]
@@ -345,7 +345,7 @@ def test_after_a_restart_in_an_outage_the_health_in_the_store_still_speaks() -> 
         await world.settled()
         await world.crash()
         await world.wait(MINUTE)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()

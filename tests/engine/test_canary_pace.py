@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from engine.outages import OUTAGES, STRICT, URLS, Net
-from engine.test_gate_tenants import REFUSED, Town, hosts
+from engine.test_outage_tenants import REFUSED, Town, hosts
 from engine.world import HOUR, MINUTE, SECOND, World, live
 from homing.model import Outcome, Status
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 from homing.policy.url import host_of
 
 
@@ -30,7 +30,7 @@ def test_in_a_long_outage_a_host_is_tried_less_often_and_still_every_minute(wait
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.wait(8 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         for row in (await world.deliveries(status=Status.PENDING))[waiting:]:
             await world.engine.cancel(row.delivery.id)
         seen = len(world.sender.hits)

@@ -1,4 +1,4 @@
-"""Canaries: they take no more slots than there are, and not each of them opens the gate."""
+"""Canaries: they take no more slots than there are, and not each of them ends the outage."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import msgspec
 
 from engine.outages import OUTAGES, STRICT, URLS, Net
 from engine.world import MINUTE, SECOND, Hit, Reply, World, live
-from homing.policy.gate import GateState
+from homing.policy.outage import OutageState
 
 
-def test_an_endpoint_whose_canary_is_in_flight_when_the_gate_opens_gets_no_second_attempt() -> None:
+def test_an_endpoint_whose_canary_is_in_flight_when_the_outage_ends_gets_no_second_attempt() -> (
+    None
+):
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
@@ -20,7 +22,7 @@ def test_an_endpoint_whose_canary_is_in_flight_when_the_gate_opens_gets_no_secon
         for _ in range(50):
             await world.publish()
         await world.wait(6 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         net.out, net.reply = None, Reply(latency_ms=4_000)
         quick = 0
 
@@ -32,7 +34,7 @@ def test_an_endpoint_whose_canary_is_in_flight_when_the_gate_opens_gets_no_secon
         for url in URLS:
             world.sender.scripts[url] = first_is_quick
         world.sender.most_flying.clear()
-        while world.engine.pulse().gate.state is GateState.CLOSED:
+        while world.engine.pulse().outage.state is OutageState.CLOSED:
             await world.wait(100)
         await world.wait(2 * SECOND)
         slots = sorted(world.sender.most_flying.values())
@@ -48,7 +50,7 @@ def test_canaries_keep_to_the_slots_of_their_lane() -> None:
         net.out = OUTAGES["connects dropped"]
         await world.publish()
         await world.wait(10 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         most = 0
         for _ in range(100):
             await world.wait(SECOND)
@@ -61,17 +63,17 @@ def test_canaries_keep_to_the_slots_of_their_lane() -> None:
     live(story, msgspec.structs.replace(STRICT, retry_slots=1))
 
 
-def test_a_canary_to_a_remembered_address_does_not_open_the_gate_while_names_are_denied() -> None:
+def test_a_canary_to_a_remembered_address_does_not_end_the_outage_while_names_are_denied() -> None:
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
         net.out = OUTAGES["no such name, for all"]
         await world.publish()
         await world.wait(8 * SECOND)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         world.sender.scripts[URLS[0]] = lambda _: Reply(remembered=True)
         await world.wait(2 * MINUTE)
-        assert world.engine.pulse().gate.state is GateState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CLOSED
         assert len(world.hits(URLS[0])) >= 2
         net.out = None
         await world.wait(2 * MINUTE)
