@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from engine.fleet_world import URL, FleetWorld, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced
-from homing.engine.decide import Ended, Later, Stray
+from homing.engine.decide import Deferred, Misrouted, Terminated
 from homing.errors import StoreUnavailable
 from homing.model import Reason, Status
 from homing.ports import SettleBatch
@@ -110,9 +110,9 @@ def test_what_was_found_under_an_old_lease_is_not_written_under_the_new_one() ->
         older = replace(row.delivery, attempts=0, retry=0, t0=None)
         epoch = owner.engine._core.ownership.epochs[endpoint.bucket]
         settler = owner.engine._settler
-        settler.add(Later(older, world.clock.now() + 500, epoch - 1))
-        settler.add(Stray(older, epoch - 1))
-        settler.add(Ended(older, Status.DROPPED, Reason.EXPIRED, epoch - 1))
+        settler.add(Deferred(older, world.clock.now() + 500, epoch - 1))
+        settler.add(Misrouted(older, epoch - 1))
+        settler.add(Terminated(older, Status.DROPPED, Reason.EXPIRED, epoch - 1))
         await world.wait(SECOND)
         assert await world.deliveries() == [row]
         assert settler.late == 3

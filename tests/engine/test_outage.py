@@ -1,4 +1,4 @@
-"""Our own outages on virtual time: sender-side failures spend nothing, and sending resumes by itself."""
+"""Outages of the sender on virtual time: failures spend nothing, and sending resumes by itself."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class World:
                 task.cancel()
         dead = self.engine
         dead._dispatcher.stop()
-        dead._dispatcher.on_made = lambda _: None
+        dead._dispatcher.on_completed = lambda _: None
         await asyncio.sleep(0)
         await self.start()
 

@@ -1,4 +1,4 @@
-"""A deliberately broken build: our own trouble counts as the receiver's, and no outage is detected."""
+"""A deliberately broken build: sender-side failures count for the receiver; no outage is found."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Scoreboard 25: signatures as foreign libraries judge them, many of them, and under rotation.
 
-Requests are written by the engine's own ``Letter``, in several formats, with one to three secrets.
-``standardwebhooks`` and ``svix`` must accept each with every secret, and refuse it with a byte
+Requests are written by the engine's own ``RequestTemplate``, in several formats, with one to three
+secrets. ``standardwebhooks`` and ``svix`` must accept each with every secret, and refuse it with a byte
 changed, another id, another time or another secret. Then a real server rotates a secret again and
 again while events flow.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.engine.attempt import Letter
+from homing.engine.attempt import RequestTemplate
 from homing.model import Delivery, Event, Format, Secret, Subscription, Work
 from net.receiver import OK, Call
 from referee import accepted_by_both
@@ -41,7 +41,7 @@ def signature_parts(*, quick: bool, seed: int) -> list[Part]:
         Part(
             "25",
             "signatures judged by others",
-            lambda _: judged(count, seed=seed, write=Letter.write),
+            lambda _: judged(count, seed=seed, write=RequestTemplate.write),
             lambda _: judged(AT_ONCE, seed=seed, write=stale_body),
         ),
         Part(
@@ -91,10 +91,10 @@ Write = Callable[..., tuple[Any, bytes]]
 
 
 def stale_body(
-    letter: Letter, work: Work, *, number: int, now: int, wall: int
+    template: RequestTemplate, work: Work, *, number: int, now: int, wall: int
 ) -> tuple[Any, bytes]:
     """A deliberately broken letter: it signs one text and sends another."""
-    request, lines = Letter.write(letter, work, number=number, now=now, wall=wall)
+    request, lines = RequestTemplate.write(template, work, number=number, now=now, wall=wall)
     return replace(request, body=request.body + b" "), lines
 
 
@@ -120,9 +120,9 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
     for n in range(count):
         if n % 50 == 0:
             subscription = _subscription(chance, chance.choice((1, 1, 2, 3)))
-            letter = Letter(subscription, deadline_ms=5_000)
+            template = RequestTemplate(subscription, deadline_ms=5_000)
         work = _work(chance, (seed << 20) + 10 * n)
-        request, _ = write(letter, work, number=1, now=now, wall=now)
+        request, _ = write(template, work, number=1, now=now, wall=now)
         head = request.header_block.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in head if line)
         for secret in subscription.secrets:

@@ -14,10 +14,10 @@ import typer
 from homing import errors as error_tree
 from homing.cli.arguments import JsonFlag, KeyFlag, ServerFlag
 from homing.engine.engine import Pulse
+from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import FleetPulse
 from homing.engine.notices import Notices
 from homing.engine.relay import RelayPulse
-from homing.engine.stage import Stage
 from homing.errors import HomingError
 from homing.model import Endpoint, Health, State
 from homing.policy.admission import EventDraft
@@ -256,7 +256,7 @@ def events_page() -> str:
 def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
     recorder = _Recorder()
     # The engine writes the examples, so they are what subscribers get.
-    notices = Notices(cast("Stage", recorder), lambda: _AT)
+    notices = Notices(cast("FanOut", recorder), lambda: _AT)
     health = Health(state=State.ENABLED, since=_AT, enabled_since=_AT)
     endpoint = Endpoint(
         id=3_700_000_000_000_000_000,

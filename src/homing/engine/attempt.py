@@ -1,4 +1,4 @@
-"""One attempt: its request, from the subscription as it is now, and what came of it.
+"""One attempt: its request, written from the subscription as it is now, and its outcome.
 
 All that does not change from one attempt to the next (address, header lines, HMAC states) is
 prepared once per version of a subscription. A second block of header lines with the secrets
@@ -31,8 +31,8 @@ _LINES = b"".join(
 )
 
 
-class Made(Struct, frozen=True, gc=False):
-    """An attempt that has its answer and waits to be settled."""
+class CompletedAttempt(Struct, frozen=True, gc=False):
+    """An attempt that has its response, or failed, and waits to be settled."""
 
     work: Work
     endpoint_id: int  # it was sent to; the subscription may have moved on since
@@ -48,27 +48,27 @@ class Made(Struct, frozen=True, gc=False):
     wall_ahead_ms: int = 0  # of steady time when the answer came, where it has a Retry-After
 
 
-def rested(made: Made) -> Made:
-    """As if its delivery had not failed by our trouble before: it does not wait longer for that.
+def rested(attempt: CompletedAttempt) -> CompletedAttempt:
+    """Forget earlier sender-side failures of its delivery, so that it does not wait longer for them.
 
     A probe's delivery keeps its time, and with it the failures from which that was counted.
     """
-    if made.lane is Lane.PROBE or not made.work.delivery.ours:
-        return made
-    work = replace(made.work, delivery=replace(made.work.delivery, ours=0))
-    return replace(made, work=work)
+    if attempt.lane is Lane.PROBE or not attempt.work.delivery.ours:
+        return attempt
+    work = replace(attempt.work, delivery=replace(attempt.work.delivery, ours=0))
+    return replace(attempt, work=work)
 
 
-def as_ours(made: Made) -> Made:
-    """Our own trouble, whatever the failure looks like."""
-    if made.outcome is not Outcome.FAILED:
-        return made
-    detail = f"seen in an outage of our own: {made.answer.detail}".rstrip(": ")
-    return replace(made, outcome=Outcome.OURS, answer=replace(made.answer, detail=detail))
+def as_sender_error(attempt: CompletedAttempt) -> CompletedAttempt:
+    """Turn a failure into a sender-side one, whatever it looks like."""
+    if attempt.outcome is not Outcome.FAILED:
+        return attempt
+    detail = f"seen in an outage of our own: {attempt.answer.detail}".rstrip(": ")
+    return replace(attempt, outcome=Outcome.OURS, answer=replace(attempt.answer, detail=detail))
 
 
-class Letter:
-    """One subscription's requests."""
+class RequestTemplate:
+    """Writes the requests of one subscription."""
 
     def __init__(self, subscription: Subscription, *, deadline_ms: int) -> None:
         self.version = subscription.version
@@ -112,18 +112,20 @@ class Letter:
         return request, lines + self._masked
 
 
-class Letters:
-    """The letters in use, made anew when a subscription has changed."""
+class RequestTemplates:
+    """The templates in use; a changed subscription gets a new one."""
 
-    def __init__(self, *, deadline_of: Callable[[Subscription], int], most: int = 10_000) -> None:
-        self._letters: dict[int, Letter] = {}
-        self._deadline_of, self._most = deadline_of, most
+    def __init__(
+        self, *, deadline_of: Callable[[Subscription], int], count_max: int = 10_000
+    ) -> None:
+        self._templates: dict[int, RequestTemplate] = {}
+        self._deadline_of, self._count_max = deadline_of, count_max
 
-    def of(self, subscription: Subscription) -> Letter:
-        letter = self._letters.get(subscription.id)
-        if letter is None or letter.version != subscription.version:
-            if len(self._letters) >= self._most:
-                self._letters.clear()
-            letter = Letter(subscription, deadline_ms=self._deadline_of(subscription))
-            self._letters[subscription.id] = letter
-        return letter
+    def of(self, subscription: Subscription) -> RequestTemplate:
+        template = self._templates.get(subscription.id)
+        if template is None or template.version != subscription.version:
+            if len(self._templates) >= self._count_max:
+                self._templates.clear()
+            template = RequestTemplate(subscription, deadline_ms=self._deadline_of(subscription))
+            self._templates[subscription.id] = template
+        return template

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from homing.engine.catalog import Catalog
+from homing.engine.fan_out import FanOut
 from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.notices import Notices
 from homing.engine.options import EngineOptions
-from homing.engine.stage import Stage
 from homing.model import Ids
 from homing.ports import AdminStore, Clock, FlowStore, Sender, ViewStore
 
@@ -24,6 +24,6 @@ class Core(Struct, frozen=True):
     options: EngineOptions
     ids: Ids
     catalog: Catalog
-    stage: Stage
+    fan_out: FanOut
     notices: Notices
     ownership: BucketOwnership

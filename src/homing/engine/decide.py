@@ -1,7 +1,7 @@
-"""Decides a batch of outcomes: read from memory, ask pure policy, collect what is to be written.
+"""Decides a batch of outcomes: read from memory, ask pure policy, collect the rows to be written.
 
-Nothing here is kept until the batch is committed. When an endpoint turns out to have changed
-meanwhile it is read again and the whole batch is decided anew, which is cheap: policy is pure.
+Nothing in memory changes until the batch is committed. When an endpoint turns out to have changed
+meanwhile, it is read again and the whole batch is decided anew, which is cheap: policy is pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.engine.attempt import Made
+from homing.engine.attempt import CompletedAttempt
 from homing.engine.core import Core
 from homing.model import (
     Attempt,
@@ -37,22 +37,22 @@ _ARRIVED, _DELIVERED = Outcome.DELIVERED, Status.DELIVERED
 _DONE, _DROPPED = Decided.DELIVERED, Status.DROPPED
 
 
-class Ended(Struct, frozen=True, gc=False):
+class Terminated(Struct, frozen=True, gc=False):
     """A delivery that ends without an attempt: expired, or its subscription is gone."""
 
     delivery: Delivery
     status: Status
     reason: Reason
     epoch: int = 1  # of the lease under which it was found
-    written: Callable[[], None] | None = None  # called when it is, or is not ours to write
+    written: Callable[[], None] | None = None  # called when it is, or when its bucket was lost
 
     @property
     def endpoint_id(self) -> int:
         return self.delivery.endpoint_id
 
 
-class Stray(Struct, frozen=True, gc=False):
-    """A delivery met where its subscription no longer is: it moves, or is cancelled."""
+class Misrouted(Struct, frozen=True, gc=False):
+    """A delivery at an endpoint that its subscription has left: it moves, or is cancelled."""
 
     delivery: Delivery
     epoch: int = 1
@@ -62,8 +62,8 @@ class Stray(Struct, frozen=True, gc=False):
         return self.delivery.endpoint_id
 
 
-class Later(Struct, frozen=True, gc=False):
-    """A delivery that waits its turn: its subscription, or its host, takes no more now."""
+class Deferred(Struct, frozen=True, gc=False):
+    """A delivery that waits for a rate: it gets a later due time, and no retry is spent."""
 
     delivery: Delivery
     due_at: int
@@ -75,13 +75,13 @@ class Later(Struct, frozen=True, gc=False):
 
 
 class Report(Struct, frozen=True, gc=False):
-    """Tell of an endpoint's drops: the minute since the last time is over."""
+    """Report the drops of an endpoint: the minute since the last report is over."""
 
     endpoint_id: int
     bucket: int
 
 
-Item = Made | Ended | Stray | Later | Report
+Item = CompletedAttempt | Terminated | Misrouted | Deferred | Report
 
 
 class Decision:
@@ -89,7 +89,7 @@ class Decision:
 
     def __init__(self, endpoints: dict[int, Endpoint], core: Core) -> None:
         self._endpoints = endpoints  # working copies, by id
-        self._catalog, self._stage, self._notices = core.catalog, core.stage, core.notices
+        self._catalog, self._fan_out, self._notices = core.catalog, core.fan_out, core.notices
         self._ids, self._options, self._now = core.ids, core.options, core.clock.now()
         self._touched: set[int] = set()
         self.finished: list[Finished] = []
@@ -103,15 +103,16 @@ class Decision:
         """Decide in the order in which things finished."""
         for item in items:
             match item:
-                case Made():
+                case CompletedAttempt():
                     self._attempt(item)
-                case Ended() if item.reason is Reason.EXPIRED and not self._was_held(item.delivery):
+                case Terminated():
+                    if item.reason is Reason.EXPIRED and not self._was_held(item.delivery):
+                        self._wait(item.delivery)
+                    else:
+                        self._end(item.delivery, item.status, item.reason, self._now)
+                case Misrouted():
                     self._wait(item.delivery)
-                case Ended():
-                    self._end(item.delivery, item.status, item.reason, self._now)
-                case Stray():
-                    self._wait(item.delivery)
-                case Later():
+                case Deferred():
                     self._wait(replace(item.delivery, due_at=item.due_at))
                 case Report():
                     self._report(item.endpoint_id)
@@ -130,33 +131,33 @@ class Decision:
 
     # --- one attempt -------------------------------------------------------------------------
 
-    def _attempt(self, made: Made) -> None:
-        endpoint, now = self._endpoints[made.endpoint_id], made.finished_at
-        if made.outcome is _ARRIVED:
-            self._log(made, _DONE)
-            delivered = replace(made.work.delivery, attempts=made.number)
+    def _attempt(self, attempt: CompletedAttempt) -> None:
+        endpoint, now = self._endpoints[attempt.endpoint_id], attempt.finished_at
+        if attempt.outcome is _ARRIVED:
+            self._log(attempt, _DONE)
+            delivered = replace(attempt.work.delivery, attempts=attempt.number)
             self.finished.append(Finished(delivered, _DELIVERED, None, now))
             self._judged(endpoint, health.after_success(endpoint.health, now=now), now)
-        elif made.outcome is Outcome.FAILED:
-            self._failed(made, endpoint)
+        elif attempt.outcome is Outcome.FAILED:
+            self._failed(attempt, endpoint)
         else:
-            probe = made.lane is Lane.PROBE
-            row = retry.after_ours(made.work.delivery, now=now, probe=probe)
-            self._log(made, Decided.WAIT, row)
+            probe = attempt.lane is Lane.PROBE
+            row = retry.after_ours(attempt.work.delivery, now=now, probe=probe)
+            self._log(attempt, Decided.WAIT, row)
             self._wait(row)
 
-    def _failed(self, made: Made, endpoint: Endpoint) -> None:
-        delivery, now = made.work.delivery, made.finished_at
+    def _failed(self, attempt: CompletedAttempt, endpoint: Endpoint) -> None:
+        delivery, now = attempt.work.delivery, attempt.finished_at
         subscription = self._catalog.get(delivery.subscription_id)
         schedule = self._options.schedule_of(subscription, tenant=delivery.tenant)
         hold_at = None
-        if made.lane is Lane.PROBE:
+        if attempt.lane is Lane.PROBE:
             row: Delivery | None = retry.after_probe_failure(delivery, schedule, now=now)
             decided = Decided.UNCHANGED
         else:
-            if made.answer.retry_after is not None and wants_hold(made.answer.code):
-                wall = now + made.wall_ahead_ms
-                hold_at = retry.retry_after_at(made.answer.retry_after, now=now, wall=wall)
+            if attempt.answer.retry_after is not None and wants_hold(attempt.answer.code):
+                wall = now + attempt.wall_ahead_ms
+                hold_at = retry.retry_after_at(attempt.answer.retry_after, now=now, wall=wall)
             row = retry.after_failure(
                 delivery,
                 schedule,
@@ -166,9 +167,9 @@ class Decision:
                 retry_after_at=hold_at,
             )
             decided = Decided.RETRY if row is not None else Decided.DROPPED
-        self._log(made, decided, row)
+        self._log(attempt, decided, row)
         if row is None:
-            ended = replace(delivery, attempts=made.number)
+            ended = replace(delivery, attempts=attempt.number)
             self._end(ended, Status.DROPPED, Reason.EXHAUSTED, now)
         else:
             self._wait(row)
@@ -176,30 +177,32 @@ class Decision:
         if hold_at is not None:
             endpoint = replace(endpoint, hold_until=max(hold_at, endpoint.hold_until))
         rules = self._options.rules_of(endpoint.tenant)
-        if made.lane is Lane.PROBE and endpoint.health.state is State.DISABLED:
+        if attempt.lane is Lane.PROBE and endpoint.health.state is State.DISABLED:
             endpoint = replace(endpoint, next_probe_at=now + rules.probe_every_ms)
         self._judged(endpoint, health.after_failure(endpoint.health, rules, now=now), now)
 
-    def _log(self, made: Made, decided: Decided, row: Delivery | None = None) -> None:
-        answer, delivery = made.answer, made.work.delivery
+    def _log(
+        self, attempt: CompletedAttempt, decided: Decided, row: Delivery | None = None
+    ) -> None:
+        answer, delivery = attempt.answer, attempt.work.delivery
         self.attempts.append(
             Attempt(  # In the order of its fields: by name it takes four times as long.
                 delivery.id,
-                made.number,
-                made.endpoint_id,
+                attempt.number,
+                attempt.endpoint_id,
                 delivery.subscription_id,
-                made.lane,
-                made.started_at,
-                made.finished_at,
-                made.outcome,
+                attempt.lane,
+                attempt.started_at,
+                attempt.finished_at,
+                attempt.outcome,
                 answer.code,
                 answer.failure,
                 answer.detail,
                 answer.address,
                 answer.phases,
-                made.header_lines,
+                attempt.header_lines,
                 answer.headers,
-                b"" if made.outcome is _ARRIVED else answer.excerpt[:1024],
+                b"" if attempt.outcome is _ARRIVED else answer.excerpt[:1024],
                 decided,
                 None if row is None else row.due_at,
                 delivery.retry if row is None else row.retry,
@@ -209,13 +212,13 @@ class Decision:
     # --- the delivery ------------------------------------------------------------------------
 
     def _was_held(self, delivery: Delivery) -> bool:
-        """Until its window ended: its endpoint may have been enabled since that was seen."""
+        """Whether it was held back until its window ended; its endpoint may have been enabled since."""
         state = self._endpoints[delivery.endpoint_id].health
         held = state.state is not State.ENABLED
         return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)
 
     def _wait(self, row: Delivery) -> None:
-        """It stays pending: at its subscription's URL of today, unless that is gone."""
+        """Keep it pending at the present URL of its subscription; cancel it if that is deleted."""
         subscription = self._catalog.get(row.subscription_id)
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
@@ -224,7 +227,7 @@ class Decision:
             row = replace(
                 row,
                 endpoint_id=subscription.endpoint_id,
-                bucket=self._stage.bucket(subscription),
+                bucket=self._fan_out.bucket(subscription),
             )
         self.waiting.append(row)
 
@@ -244,7 +247,7 @@ class Decision:
         self._touched.add(endpoint.id)
 
     def _report(self, endpoint_id: int) -> None:
-        """Tell of drops, at most once a minute per endpoint."""
+        """Report drops, at most once a minute per endpoint."""
         endpoint = self._endpoints[endpoint_id]
         since = endpoint.dropped_reported_at
         if not endpoint.dropped_unreported or self._now < since + REPORT_EVERY_MS:

@@ -18,10 +18,10 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.engine.attempt import Letters, Made
+from homing.engine.attempt import CompletedAttempt, RequestTemplates
 from homing.engine.capacity import Capacity
 from homing.engine.core import Core
-from homing.engine.decide import Ended, Item, Later, Report, Stray
+from homing.engine.decide import Deferred, Item, Misrouted, Report, Terminated
 from homing.engine.load import Loader
 from homing.engine.pace import RateLimits
 from homing.engine.queue import LANES, EndpointQueue, QueueTotals, within_reach
@@ -82,7 +82,7 @@ class Dispatcher:
             reschedule=self.reschedule,
         )
         self.reload_endpoint = self._loader.endpoint  # its row was changed by another process
-        self._letters = Letters(deadline_of=core.options.deadline_of)
+        self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
         self._heap: list[tuple[int, int, EndpointQueue]] = []
@@ -91,8 +91,8 @@ class Dispatcher:
         self._timer_at = 0
         self._soon: asyncio.Handle | None = None
         # Set by the engine: where outcomes, and endpoints whose time has come, go.
-        self.on_made: Callable[[Made], None]
-        self.on_unsendable: Callable[[Stray | Ended | Later], None]
+        self.on_completed: Callable[[CompletedAttempt], None]
+        self.on_unsendable: Callable[[Misrouted | Terminated | Deferred], None]
         self.on_time: Callable[[EndpointQueue, int], None]
         self.on_probe_ended: Callable[[str], None]
         self.may_expire: Callable[[int], bool]
@@ -336,7 +336,7 @@ class Dispatcher:
         subscription = self._catalog.get(delivery.subscription_id)
         if subscription is None or subscription.endpoint_id != queue.endpoint.id:
             queue.claim(delivery.id, lane)
-            self.on_unsendable(Stray(delivery, self._ownership.epochs[delivery.bucket]))
+            self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))
         elif (
             delivery.expires_at <= now
             and queue.held_too_long(delivery, now)
@@ -344,7 +344,7 @@ class Dispatcher:
         ):
             queue.claim(delivery.id, lane)
             epoch = self._ownership.epochs[delivery.bucket]
-            self.on_unsendable(Ended(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
+            self.on_unsendable(Terminated(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
         elif (subscription.rate_per_second or self._rates.host_rate) and (
             pace := self._rates.take(subscription, queue, lane, now)
         ) is not None:
@@ -381,17 +381,17 @@ class Dispatcher:
             outcome, ended = judge(answer.code, answer.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
                 self._free(queue, lane, rank)
-            made = Made(
+            attempt = CompletedAttempt(
                 work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
             )
             if answer.retry_after is not None:  # It may be a date, by the wall clock of now.
-                made = replace(made, wall_ahead_ms=self._clock.state().ahead_ms)
-            self.on_made(made)
+                attempt = replace(attempt, wall_ahead_ms=self._clock.state().ahead_ms)
+            self.on_completed(attempt)
 
         try:
-            letter = self._letters.of(subscription)
+            template = self._templates.of(subscription)
             wall = self._clock.wall()  # Read now: it may have been set a moment ago.
-            request, lines = letter.write(work, number=number, now=now, wall=wall)
+            request, lines = template.write(work, number=number, now=now, wall=wall)
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
@@ -417,9 +417,9 @@ class Dispatcher:
             queue = self.queues.get(item.endpoint_id)
             if queue is not None and (not self._ownership.fenced or self.owns(item)):
                 self._settled_one(queue, item, just_enabled=item.endpoint_id in batch.enabled)
-            if isinstance(item, Made):
+            if isinstance(item, CompletedAttempt):
                 self._end_attempt(item)
-            elif isinstance(item, Ended) and item.written is not None:
+            elif isinstance(item, Terminated) and item.written is not None:
                 item.written()
         touched = dict.fromkeys([item.endpoint_id for item in batch.items])
         touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
@@ -432,10 +432,10 @@ class Dispatcher:
 
     def _settled_one(self, queue: EndpointQueue, item: Item, *, just_enabled: bool) -> None:
         match item:
-            case Made():
+            case CompletedAttempt():
                 slots_max = self._options.endpoint_slots
                 queue.settled(item, slots_max=slots_max, just_enabled=just_enabled)
-            case Ended() | Stray() | Later():
+            case Terminated() | Misrouted() | Deferred():
                 queue.settled_unsent(item.delivery.id)
             case Report():
                 queue.end_report()
@@ -444,20 +444,20 @@ class Dispatcher:
         """Whether the lease under which an outcome came about is still held."""
         epochs = self._ownership.epochs
         match item:
-            case Made():
+            case CompletedAttempt():
                 return item.epoch == epochs[item.work.delivery.bucket]
-            case Ended() | Stray() | Later():
+            case Terminated() | Misrouted() | Deferred():
                 return item.epoch == epochs[item.delivery.bucket]
             case Report():
                 return item.endpoint_id in self.queues
 
-    def _end_attempt(self, made: Made) -> None:
+    def _end_attempt(self, attempt: CompletedAttempt) -> None:
         """One attempt less is in flight; its bucket may have gone to another process."""
         self.capacity.end_attempt()
-        if made.lane is _PROBE:
-            self.on_probe_ended(made.work.delivery.tenant)
-        elif made.outcome is not _DELIVERED:
-            self._turns[made.lane].give(made.work.delivery.tenant, made.rank)
+        if attempt.lane is _PROBE:
+            self.on_probe_ended(attempt.work.delivery.tenant)
+        elif attempt.outcome is not _DELIVERED:
+            self._turns[attempt.lane].give(attempt.work.delivery.tenant, attempt.rank)
         if self._soon is None:
             self._pump_soon()
 

@@ -17,6 +17,7 @@ from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
+from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.notices import Notices
@@ -30,7 +31,6 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
-from homing.engine.stage import Stage
 from homing.engine.sweep import Sweeper
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
@@ -97,7 +97,7 @@ class Engine:
         self._publisher.on_commit = self._committed
         self._publisher.on_doubt = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
-        dispatcher.on_made = outage.completed
+        dispatcher.on_completed = outage.completed
         outage.settle, outage.on_end = settler.add, self._outage_ended
         self._prober.may_send = lambda: not outage.active
         dispatcher.on_unsendable = settler.add
@@ -125,7 +125,7 @@ class Engine:
         node = options.node if fleet is None else fleet.me.node
         ids = Ids(node=node, after=await flow.last_id())
         catalog = Catalog(admin)
-        stage = Stage(catalog=catalog, ids=ids, options=options)
+        fan_out = FanOut(catalog=catalog, ids=ids, options=options)
         engine = cls(
             Core(
                 flow=flow,
@@ -136,8 +136,8 @@ class Engine:
                 options=options,
                 ids=ids,
                 catalog=catalog,
-                stage=stage,
-                notices=Notices(stage, clock.wall),
+                fan_out=fan_out,
+                notices=Notices(fan_out, clock.wall),
                 ownership=BucketOwnership(fenced=fleet is not None),
             ),
             fleet,

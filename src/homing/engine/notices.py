@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from homing.engine.stage import Stage
+from homing.engine.fan_out import FanOut
 from homing.model import Endpoint, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
@@ -22,8 +22,8 @@ from homing.ports import NewEvent
 class Notices:
     """Writes notices as events with their deliveries."""
 
-    def __init__(self, stage: Stage, wall: Callable[[], int]) -> None:
-        self._stage, self._wall = stage, wall
+    def __init__(self, fan_out: FanOut, wall: Callable[[], int]) -> None:
+        self._fan_out, self._wall = fan_out, wall
 
     def changed(self, endpoint: Endpoint, change: Change, *, by: str, now: int) -> NewEvent:
         """``homing.endpoint.enabled``, ``.disabled`` or ``.frozen``."""
@@ -58,4 +58,4 @@ class Notices:
     def _write(self, event_type: str, endpoint: Endpoint, now: int, **facts: Any) -> NewEvent:
         data = {"endpoint": show_id("ep", endpoint.id), "url": endpoint.url, "at": now, **facts}
         draft = EventDraft(tenant=endpoint.tenant, type=event_type, data=msgspec.json.encode(data))
-        return self._stage.event(draft, now=now, wall=self._wall(), not_to_endpoint=endpoint.id)
+        return self._fan_out.event(draft, now=now, wall=self._wall(), not_to_endpoint=endpoint.id)

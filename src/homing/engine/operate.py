@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from homing.engine.attempt import Letters
+from homing.engine.attempt import RequestTemplates
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.sample import sample_work
@@ -64,7 +64,7 @@ class Operator:
         self._notices, self._options = core.notices, core.options
         self._dispatcher = dispatcher
         self._settler, self._sweeper, self._ownership = settler, sweeper, core.ownership
-        self._letters = Letters(deadline_of=core.options.deadline_of)
+        self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -332,8 +332,8 @@ class Operator:
         subscription = await self._current(subscription_id)
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
-        letter = self._letters.of(subscription)
-        request, lines = letter.write(work, number=1, now=now, wall=wall)
+        template = self._templates.of(subscription)
+        request, lines = template.write(work, number=1, now=now, wall=wall)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._sender.send(request, answered.set_result)
         answer = await answered

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from homing.engine.capacity import Capacity
 from homing.engine.core import Core
-from homing.engine.decide import Later
+from homing.engine.decide import Deferred
 from homing.engine.queue import LANES, EndpointQueue
 from homing.model import Lane, Subscription, Work
 from homing.policy.pace import interval_us, take, turn_at
@@ -176,7 +176,7 @@ class RateLimits:
 
     def wait(
         self, pace: Pace, queue: EndpointQueue, work: Work, lane: Lane, now: int
-    ) -> Later | None:
+    ) -> Deferred | None:
         """Let a delivery wait for the next turn; a value returned is to be settled.
 
         Nothing is written: the lane waits, and its rows stay in the store. Where others share the
@@ -192,7 +192,7 @@ class RateLimits:
         else:
             queue.claim(delivery.id, lane)
             wait_ms = min(max(ASIDE_MAX * pace.interval_us // 1000, LATER_MIN_MS), LATER_MAX_MS)
-            return Later(delivery, now + wait_ms, self._ownership.epochs[delivery.bucket])
+            return Deferred(delivery, now + wait_ms, self._ownership.epochs[delivery.bucket])
         self._pacer.wait(pace, (queue, lane), now)
         return None
 

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from homing.engine.core import Core
-from homing.engine.decide import Stray
+from homing.engine.decide import Misrouted
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.engine.queue import EndpointQueue
@@ -127,6 +127,6 @@ class Prober:
         if delivery.id in queue.in_flight:
             return None  # It is on its way already, from before the endpoint was disabled.
         if subscription is None or subscription.endpoint_id != endpoint.id:
-            self._settler.add(Stray(delivery, held))
+            self._settler.add(Misrouted(delivery, held))
             return None
         return work, subscription

@@ -63,7 +63,7 @@ class Publisher:
 
     def __init__(self, core: Core) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
-        self._ids, self._stage, self._options = core.ids, core.stage, core.options
+        self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
         self._waiting: deque[_Waiting] = deque()
         self._commits: dict[asyncio.Task[None], int] = {}  # under way, in their order; since when
         self._gathering: asyncio.Task[None] | None = None  # what waits may still join this commit
@@ -280,7 +280,7 @@ class Publisher:
                         rows, sliced = 0, True
                     matching = waiting.matching
                     matches = None if matching is None else matching.found(place, now=now)
-                    event = self._stage.event(draft, now=now, wall=wall, matches=matches)
+                    event = self._fan_out.event(draft, now=now, wall=wall, matches=matches)
                     events.append(event)
                     count += len(event.deliveries)
                     rows += 1 + len(event.deliveries)

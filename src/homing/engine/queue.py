@@ -18,7 +18,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from homing.engine.attempt import Made
+from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import REPORT_EVERY_MS
 from homing.model import PART_FIRST, Delivery, Endpoint, Lane, Outcome, State, Work
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
@@ -465,7 +465,7 @@ class EndpointQueue:
         """A success decides nothing that the next attempt must know: its slot is free at once."""
         self.flying[lane] -= 1
 
-    def settled(self, attempt: Made, *, slots_max: int, just_enabled: bool) -> None:
+    def settled(self, attempt: CompletedAttempt, *, slots_max: int, just_enabled: bool) -> None:
         """The outcome of an attempt is written: its slot is free, at the latest now."""
         lane, delivered = attempt.lane, attempt.outcome is _DELIVERED
         if not just_enabled:  # It begins with one slot, whatever was before.

@@ -31,7 +31,7 @@ class Replayer:
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._admin, self._views, self._clock = core.admin, core.views, core.clock
-        self._catalog, self._ids, self._stage = core.catalog, core.ids, core.stage
+        self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
         self._looking: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class Replayer:
         schedule = self._options.schedule_of(subscription, tenant=old.tenant)
         return Delivery(
             id=self._ids.take(now),
-            bucket=self._stage.bucket(subscription),
+            bucket=self._fan_out.bucket(subscription),
             tenant=old.tenant,
             endpoint_id=subscription.endpoint_id,
             subscription_id=old.subscription_id,

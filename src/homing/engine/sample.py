@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from homing.engine.stage import rfc3339
+from homing.engine.fan_out import rfc3339
 from homing.model import Delivery, Event, Subscription, Work, bucket_of, show_id
 
 

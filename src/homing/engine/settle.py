@@ -20,9 +20,9 @@ from typing import Any
 
 import structlog
 
-from homing.engine.attempt import Made
+from homing.engine.attempt import CompletedAttempt
 from homing.engine.core import Core
-from homing.engine.decide import Decision, Ended, Item, Later, Report, Stray
+from homing.engine.decide import Decision, Deferred, Item, Misrouted, Report, Terminated
 from homing.engine.dispatch import Dispatcher, Settled
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
@@ -75,7 +75,9 @@ class Settler:
         return self._task is None
 
     def add(self, item: Item) -> None:
-        self._waiting.add(item, item.finished_at if type(item) is Made else self._clock.now())
+        self._waiting.add(
+            item, item.finished_at if type(item) is CompletedAttempt else self._clock.now()
+        )
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._settle_all())
         elif self._gathering is not None and self._enough():
@@ -202,7 +204,7 @@ class Settler:
         return kept
 
     async def _decide(self, items: list[Item]) -> Decision:
-        if self._ownership.fenced and any(type(item) is not Made for item in items):
+        if self._ownership.fenced and any(type(item) is not CompletedAttempt for item in items):
             # A subscription that is not known here may be another process's, just created.
             await self._core.catalog.refresh()
         wanted = {item.endpoint_id for item in items}
@@ -270,9 +272,9 @@ def _told(attempt: Attempt) -> dict[str, Any]:
 
 def _bucket_of(item: Item) -> int:
     match item:
-        case Made():
+        case CompletedAttempt():
             return item.work.delivery.bucket
-        case Ended() | Stray() | Later():
+        case Terminated() | Misrouted() | Deferred():
             return item.delivery.bucket
         case Report():
             return item.bucket

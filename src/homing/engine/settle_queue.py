@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 
-from homing.engine.attempt import Made
+from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import Item, Report
 from homing.model import Outcome
 
@@ -63,7 +63,7 @@ class SettleQueue:
     def add(self, item: Item, now: int) -> None:
         """Append an outcome; one of another tenant than the last makes the store a shared one."""
         self._new.append(item)
-        if isinstance(item, Made):
+        if isinstance(item, CompletedAttempt):
             tenant = item.work.delivery.tenant
             self.light += item.outcome is _DELIVERED
         elif isinstance(item, Report):
@@ -167,7 +167,7 @@ def _fitting(items: list[Item]) -> int:
 
 def _tenant_of(item: Item) -> str:
     match item:
-        case Made():
+        case CompletedAttempt():
             return item.work.delivery.tenant
         case Report():
             return ""
@@ -177,7 +177,7 @@ def _tenant_of(item: Item) -> str:
 
 def _cost(item: Item) -> int:
     match item:
-        case Made():
+        case CompletedAttempt():
             return 0 if item.outcome is _DELIVERED else FAILURE_COST
         case Report():
             return 0

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from homing.engine.core import Core
-from homing.engine.decide import Ended
+from homing.engine.decide import Terminated
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
@@ -145,7 +145,7 @@ class Sweeper:
             if queue.claim_expired(row.id):
                 page.waiting += 1
                 dropped, why = Status.DROPPED, Reason.EXPIRED
-                self._settler.add(Ended(row, dropped, why, epoch, page.written_one))
+                self._settler.add(Terminated(row, dropped, why, epoch, page.written_one))
             else:
                 soonest = min(soonest, now + AGAIN_MS)
         await page.written()  # Not until all is: under load there is always more.

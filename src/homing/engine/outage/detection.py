@@ -18,7 +18,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.engine.attempt import Made, as_ours, rested
+from homing.engine.attempt import CompletedAttempt, as_sender_error, rested
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.outage.canaries import SLICE, Canaries
@@ -53,19 +53,19 @@ class Doubt:
 
     def __init__(self, since: int) -> None:
         self.since = self.fell_at = self.seen_at = since  # fell: a new one; seen: any sign of it
-        self.held: list[Made] = []
+        self.held: list[CompletedAttempt] = []
         self._lanes: Counter[Lane] = Counter()
         self.proven = False  # the verdict was: ours
 
-    def hold(self, made: Made, *, slots: dict[Lane, int]) -> bool:
+    def hold(self, attempt: CompletedAttempt, *, slots: dict[Lane, int]) -> bool:
         """Let it wait; False: half of its lane's slots are held already, others need the rest."""
-        if made.lane in slots and self._lanes[made.lane] >= slots[made.lane] // 2:
+        if attempt.lane in slots and self._lanes[attempt.lane] >= slots[attempt.lane] // 2:
             return False
-        self.held.append(made)
-        self._lanes[made.lane] += 1
+        self.held.append(attempt)
+        self._lanes[attempt.lane] += 1
         return True
 
-    def take(self, endpoint_ids: set[int]) -> list[Made]:
+    def take(self, endpoint_ids: set[int]) -> list[CompletedAttempt]:
         """Those of these endpoints wait no longer."""
         taken = [one for one in self.held if one.endpoint_id in endpoint_ids]
         self.held = [one for one in self.held if one.endpoint_id not in endpoint_ids]
@@ -118,7 +118,7 @@ class OutageDetector:
         self._count = 0
         dispatcher.on_added, dispatcher.on_gone = self._meet_again, self._witnesses.forget
         # Set by the engine.
-        self.settle: Callable[[Made], None]
+        self.settle: Callable[[CompletedAttempt], None]
         self.on_end: Callable[[], None]
 
     @property
@@ -133,29 +133,29 @@ class OutageDetector:
 
     # --- outcomes ----------------------------------------------------------------------------
 
-    def completed(self, made: Made) -> None:
+    def completed(self, attempt: CompletedAttempt) -> None:
         """An attempt has its answer: settle it, now or when it is judged."""
-        if made.answer.code is None:
-            self._no_answer(made)
+        if attempt.answer.code is None:
+            self._no_answer(attempt)
             return
-        self._through_at = made.finished_at
+        self._through_at = attempt.finished_at
         if self._alert:
-            self._answered(made)
-        if made.outcome is _DELIVERED:
-            self._succeeded(made)
-        if made.answer.remembered:
-            self._witnesses.abstain(made.endpoint_id, made.finished_at)
-        self.settle(made)
+            self._answered(attempt)
+        if attempt.outcome is _DELIVERED:
+            self._succeeded(attempt)
+        if attempt.answer.remembered:
+            self._witnesses.abstain(attempt.endpoint_id, attempt.finished_at)
+        self.settle(attempt)
 
-    def _succeeded(self, made: Made) -> None:
+    def _succeeded(self, attempt: CompletedAttempt) -> None:
         """An endpoint is healthy, or has become so."""
-        if self._witnesses.again(made.endpoint_id, made.finished_at):
+        if self._witnesses.again(attempt.endpoint_id, attempt.finished_at):
             return
-        queue = self._dispatcher.queues.get(made.endpoint_id)
+        queue = self._dispatcher.queues.get(attempt.endpoint_id)
         if queue is not None:
-            witness = Witness(queue.endpoint.tenant, queue.host, made.finished_at)
-            self._witnesses.add(made.endpoint_id, witness)
-            self._witnesses.expire(self._healthy_since(made.finished_at))
+            witness = Witness(queue.endpoint.tenant, queue.host, attempt.finished_at)
+            self._witnesses.add(attempt.endpoint_id, witness)
+            self._witnesses.expire(self._healthy_since(attempt.finished_at))
 
     def _meet_again(self, queue: EndpointQueue) -> None:
         """An endpoint was read from the store: its health there still speaks."""
@@ -167,23 +167,23 @@ class OutageDetector:
             witness = Witness(endpoint.tenant, queue.host, health.last_success_at)
             self._witnesses.add(endpoint.id, witness, read=True)
 
-    def _answered(self, made: Made) -> None:
-        queue = self._dispatcher.queues.get(made.endpoint_id)
+    def _answered(self, attempt: CompletedAttempt) -> None:
+        queue = self._dispatcher.queues.get(attempt.endpoint_id)
         if queue is not None:
             self._hosts.answered(queue.host)
         witnesses = self._witnesses
         if self.began_at is not None:
-            witnesses.rise(made.endpoint_id)
-            if made.started_at >= self.began_at and not made.answer.remembered:
-                self._end_outage(made.finished_at)
+            witnesses.rise(attempt.endpoint_id)
+            if attempt.started_at >= self.began_at and not attempt.answer.remembered:
+                self._end_outage(attempt.finished_at)
         elif witnesses.fallen.members:
-            since = made.started_at >= witnesses.fallen_since
-            dialled = since and made.answer.phases.connect_us is not None
-            dialled = dialled and not made.answer.remembered  # Can we still look up names?
-            if policy.sign(made.answer.code, None, dialled=dialled) is Sign.THROUGH:
-                self._disprove(made.endpoint_id)
+            since = attempt.started_at >= witnesses.fallen_since
+            dialled = since and attempt.answer.phases.connect_us is not None
+            dialled = dialled and not attempt.answer.remembered  # Can we still look up names?
+            if policy.sign(attempt.answer.code, None, dialled=dialled) is Sign.THROUGH:
+                self._disprove(attempt.endpoint_id)
             else:
-                self._lives(made.endpoint_id)
+                self._lives(attempt.endpoint_id)
         self._calm()
 
     def _disprove(self, endpoint_id: int) -> None:
@@ -209,49 +209,49 @@ class OutageDetector:
             return
         self._release(doubt.take(risen), ours=False)
 
-    def _no_answer(self, made: Made) -> None:
-        late = self.began_at is None and made.started_at <= (self.ended_at or 0)
-        fall = Fall.NONE if late else self._fall(made)
+    def _no_answer(self, attempt: CompletedAttempt) -> None:
+        late = self.began_at is None and attempt.started_at <= (self.ended_at or 0)
+        fall = Fall.NONE if late else self._fall(attempt)
         if late or self.began_at is not None:
             # Sent during an outage: canaries have their own pace, and when the outage ends,
             # waiting deliveries should be sent soon.
-            self.settle(as_ours(rested(made)))
+            self.settle(as_sender_error(rested(attempt)))
             return
-        queue = self._dispatcher.queues.get(made.endpoint_id)
-        if fall is Fall.NEW and self._doubt is None and self._need(made.finished_at) is not None:
-            self._begin_doubt(made.finished_at)
+        queue = self._dispatcher.queues.get(attempt.endpoint_id)
+        if fall is Fall.NEW and self._doubt is None and self._need(attempt.finished_at) is not None:
+            self._begin_doubt(attempt.finished_at)
         doubt = self._doubt
-        if made.outcome is Outcome.OURS:
+        if attempt.outcome is Outcome.OURS:
             surely = doubt is not None and doubt.proven
-            surely |= not policy.could_be_hosts(made.answer.failure)
-            self.settle(made if queue is None or surely else self._at_host(made, queue.host))
+            surely |= not policy.could_be_hosts(attempt.answer.failure)
+            self.settle(attempt if queue is None or surely else self._at_host(attempt, queue.host))
         elif doubt is None:
-            self.settle(made)
-        elif doubt.proven or not doubt.hold(made, slots=self._dispatcher.capacity.slots):
-            self.settle(as_ours(made))
+            self.settle(attempt)
+        elif doubt.proven or not doubt.hold(attempt, slots=self._dispatcher.capacity.slots):
+            self.settle(as_sender_error(attempt))
         if doubt is not None and fall is not Fall.NONE:
-            doubt.seen_at = made.finished_at
+            doubt.seen_at = attempt.finished_at
             if fall is Fall.NEW:
-                doubt.fell_at = made.finished_at
-            self._judge(doubt, made.finished_at)
+                doubt.fell_at = attempt.finished_at
+            self._judge(doubt, attempt.finished_at)
 
-    def _fall(self, made: Made) -> Fall:
+    def _fall(self, attempt: CompletedAttempt) -> Fall:
         """Whether an endpoint that was healthy falls."""
-        dialled = made.answer.phases.connect_us is not None
-        sign = policy.sign(None, made.answer.failure, dialled=dialled)
+        dialled = attempt.answer.phases.connect_us is not None
+        sign = policy.sign(None, attempt.answer.failure, dialled=dialled)
         if sign not in {Sign.UNREACHED, Sign.SILENT}:
             return Fall.NONE
-        now, silent = made.finished_at, sign is Sign.SILENT
+        now, silent = attempt.finished_at, sign is Sign.SILENT
         since = self._healthy_since(now)
-        fall = self._witnesses.fall(made.endpoint_id, now=now, since=since, silent=silent)
+        fall = self._witnesses.fall(attempt.endpoint_id, now=now, since=since, silent=silent)
         self._alert = self._alert or fall is not Fall.NONE
         return fall
 
-    def _at_host(self, made: Made, host: str) -> Made:
+    def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
         """Trouble called ours: whether it is the host's after all."""
-        now, self._alert = made.finished_at, True
+        now, self._alert = attempt.finished_at, True
         theirs = self._hosts.again(host, now=now, through_at=self._through_at)
-        return replace(made, outcome=Outcome.FAILED) if theirs else made
+        return replace(attempt, outcome=Outcome.FAILED) if theirs else attempt
 
     # --- judging -----------------------------------------------------------------------------
 
@@ -332,9 +332,9 @@ class OutageDetector:
         self._release(doubt.held, ours=ours)
         self._calm()
 
-    def _release(self, held: list[Made], *, ours: bool) -> None:
-        for made in held:
-            self.settle(as_ours(made) if ours else made)
+    def _release(self, held: list[CompletedAttempt], *, ours: bool) -> None:
+        for attempt in held:
+            self.settle(as_sender_error(attempt) if ours else attempt)
 
     def _calm(self) -> None:
         fallen = self._witnesses.fallen.members

@@ -23,7 +23,7 @@ def rfc3339(at_ms: int) -> str:
     return f"{_to_the_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
 
-class Stage:
+class FanOut:
     """Makes events with their deliveries, ready to be written."""
 
     def __init__(self, *, catalog: Catalog, ids: Ids, options: EngineOptions) -> None:
