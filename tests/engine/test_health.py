@@ -283,7 +283,7 @@ def test_our_downtime_alone_drops_nothing() -> None:
             await world.publish()
         await world.settled()
         world.engine._dispatcher.stop()  # the process is gone for four days
-        world.engine._sweeper.stop()
+        world.engine._maintenance.stop()
         await world.wait(4 * DAY)
         world.sender.scripts[URL] = always(200)
         await world.crash()

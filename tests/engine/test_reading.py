@@ -145,7 +145,7 @@ def test_a_delivery_that_was_in_flight_when_the_expired_were_read_is_not_dropped
             return [row.delivery], None, None  # as if its window had ended before this attempt
 
         world.flow.expired = slowly(expired)  # type: ignore[method-assign]
-        world.engine._sweeper.expire(queue)
+        world.engine._maintenance.expire(queue)
         await world.wait(SECOND)
         (row,) = await world.deliveries()
         assert (row.delivery.attempts, row.status) == (1, Status.PENDING)
@@ -168,7 +168,7 @@ def test_a_delivery_whose_endpoint_was_enabled_before_its_window_ended_is_not_dr
             return [row.delivery], None, None  # as if its window ended a moment after the look
 
         world.flow.expired = slowly(expired)  # type: ignore[method-assign]
-        world.engine._sweeper.expire(world.engine._dispatcher.queues[endpoint_id])
+        world.engine._maintenance.expire(world.engine._dispatcher.queues[endpoint_id])
         await world.engine.enable(endpoint_id, by="ann")
         await world.wait(SECOND)
         (row,) = await world.deliveries()

@@ -1,9 +1,9 @@
 """Scoreboard 25: signatures as foreign libraries judge them, many of them, and under rotation.
 
 Requests are written by the engine's own ``RequestTemplate``, in several formats, with one to three
-secrets. ``standardwebhooks`` and ``svix`` must accept each with every secret, and refuse it with a byte
-changed, another id, another time or another secret. Then a real server rotates a secret again and
-again while events flow.
+secrets. ``standardwebhooks`` and ``svix`` must accept each with every secret, and refuse it with a
+byte changed, another id, another time or another secret. Then a real server rotates a secret again
+and again while events flow.
 """
 
 from __future__ import annotations

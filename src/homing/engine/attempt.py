@@ -49,7 +49,7 @@ class CompletedAttempt(Struct, frozen=True, gc=False):
 
 
 def rested(attempt: CompletedAttempt) -> CompletedAttempt:
-    """Forget earlier sender-side failures of its delivery, so that it does not wait longer for them.
+    """Forget earlier sender-side failures of its delivery: they make it wait no longer.
 
     A probe's delivery keeps its time, and with it the failures from which that was counted.
     """

@@ -212,7 +212,7 @@ class Decision:
     # --- the delivery ------------------------------------------------------------------------
 
     def _was_held(self, delivery: Delivery) -> bool:
-        """Whether it was held back until its window ended; its endpoint may have been enabled since."""
+        """Whether it was held back until its window ended, as its endpoint is now."""
         state = self._endpoints[delivery.endpoint_id].health
         held = state.state is not State.ENABLED
         return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)

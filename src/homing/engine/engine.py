@@ -20,6 +20,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
+from homing.engine.maintenance import Maintenance
 from homing.engine.notices import Notices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
@@ -31,7 +32,6 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
-from homing.engine.sweep import Sweeper
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.health import HealthRules
@@ -88,10 +88,12 @@ class Engine:
         self._publisher = Publisher(core)
         self._settler = settler = Settler(core, dispatcher)
         self._outage = outage = OutageDetector(core, dispatcher)
-        self._sweeper = sweeper = Sweeper(core, dispatcher, settler, paused=outage.quiet_since)
-        self._prober = Prober(core, dispatcher, settler, may_expire=sweeper.may_expire)
+        self._maintenance = maintenance = Maintenance(
+            core, dispatcher, settler, paused=outage.quiet_since
+        )
+        self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
-        self._operator = Operator(core, dispatcher, settler, sweeper)
+        self._operator = Operator(core, dispatcher, settler, maintenance)
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
@@ -102,7 +104,7 @@ class Engine:
         self._prober.may_send = lambda: not outage.active
         dispatcher.on_unsendable = settler.add
         dispatcher.on_time, dispatcher.on_probe_ended = self._on_time, self._prober.ended
-        dispatcher.may_expire = sweeper.may_expire
+        dispatcher.may_expire = maintenance.may_expire
         self._fleet: Fleet | None = None
         if fleet is not None:
             self._fleet = Fleet(core, dispatcher, settler, fleet)
@@ -148,7 +150,7 @@ class Engine:
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
         if self._fleet is not None:
-            self._sweeper.start()
+            self._maintenance.start()
             await self._fleet.start()
             return
         after, found = 0, 0
@@ -156,13 +158,13 @@ class Engine:
             for start in page:
                 self._dispatcher.add_endpoint(start)
             after, found = page[-1].endpoint.id, found + len(page)
-        self._sweeper.start()
+        self._maintenance.start()
         await self._replayer.go_on()
         log.info("started", endpoints_with_pending=found)
 
     def _tidy(self) -> None:
         """Buckets have come, or some time has passed: what waits there to be done is done."""
-        self._sweeper.do_chores()
+        self._maintenance.do_chores()
         self._replayer.take_up()
 
     @property
@@ -193,7 +195,7 @@ class Engine:
             log.warning(
                 "stopped before all was settled; it will be attempted again", **self.unfinished()
             )
-        self._sweeper.stop()
+        self._maintenance.stop()
         self._outage.stop()
         if self._fleet is not None:
             try:
@@ -246,7 +248,7 @@ class Engine:
         if queue.enabled or not queue.in_store:
             return
         if queue.expiry_is_due(now):
-            self._sweeper.expire(queue)
+            self._maintenance.expire(queue)
         if queue.probe_is_due(now):
             self._prober.probe(queue)
 

@@ -12,9 +12,9 @@ import msgspec
 from homing.engine.attempt import RequestTemplates
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
+from homing.engine.maintenance import Maintenance
 from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
-from homing.engine.sweep import Sweeper
 from homing.errors import Conflict, NotFound, StaleCatalog, StaleEndpoints, Unavailable
 from homing.model import (
     Attempt,
@@ -57,13 +57,13 @@ class Operator:
     """Commands. Endpoints change under the settler's lock, so no outcome is overwritten."""
 
     def __init__(
-        self, core: Core, dispatcher: Dispatcher, settler: Settler, sweeper: Sweeper
+        self, core: Core, dispatcher: Dispatcher, settler: Settler, maintenance: Maintenance
     ) -> None:
         self._flow, self._admin, self._sender = core.flow, core.admin, core.sender
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
         self._notices, self._options = core.notices, core.options
         self._dispatcher = dispatcher
-        self._settler, self._sweeper, self._ownership = settler, sweeper, core.ownership
+        self._settler, self._maintenance, self._ownership = settler, maintenance, core.ownership
         self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
 
     # --- subscriptions -----------------------------------------------------------------------
@@ -240,11 +240,11 @@ class Operator:
         try:
             yield
         except Unavailable:
-            self._sweeper.do_chores()
+            self._maintenance.do_chores()
             raise
 
     async def _chores(self) -> None:
-        await asyncio.wait([self._sweeper.do_chores()], timeout=CHORE_WAIT_S)
+        await asyncio.wait([self._maintenance.do_chores()], timeout=CHORE_WAIT_S)
 
     def _new_endpoint(self, tenant: str, url: str, now: int) -> Endpoint:
         return Endpoint(

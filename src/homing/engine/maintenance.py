@@ -1,13 +1,14 @@
-"""What time and people leave to be tidied: expiry, retention, and the chores of a change.
+"""Expiry, retention, and the cleanup jobs that a changed or deleted subscription leaves behind.
 
 Everything is done in bounded steps. Nothing expires in the first hour after a start, a step of the
-clock or a pause of our own: our own downtime alone drops nothing.
+clock or an outage of the sender: downtime of our own drops nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -17,18 +18,62 @@ from homing.engine.decide import Terminated
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
-from homing.engine.places import Places
 from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Reason, Status, id_floor, id_time
+from homing.policy.turns import Turns
 from homing.ports import Chore
 
-log = structlog.get_logger("homing.sweep")
+log = structlog.get_logger("homing.maintenance")
 
 RETENTION_EVERY_MS = HOUR_MS
-LOOK_AGAIN_MS = 24 * HOUR_MS  # for what has expired, where nothing says when that will be
-PAGES_MOST = 4  # pages of expired deliveries in memory; their endpoints take turns
+SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, where no row says when that will be
+PAGES_MAX = 4  # pages of expired deliveries in memory; their endpoints take turns
+
+
+_Waiter = tuple[str, asyncio.Future[None]]
+
+
+class TenantSemaphore:
+    """A few places for work in steps: when none is free, tenants take turns."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: Turns[_Waiter] = Turns()
+
+    @asynccontextmanager
+    async def one(self, tenant: str) -> AsyncIterator[None]:
+        """Hold a place for the length of a step; at once where one is free."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(tenant)
+        try:
+            yield
+        finally:
+            self._give()
+
+    async def _wait(self, tenant: str) -> None:
+        waiter = (tenant, asyncio.get_running_loop().create_future())
+        self._waiting.add(tenant, waiter)
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            self._waiting.discard(tenant, waiter)
+            if not waiter[1].cancelled():  # The place had come already.
+                self._give()
+            raise
+
+    def _give(self) -> None:
+        waiter = self._waiting.next()
+        while waiter is not None:
+            self._waiting.discard(waiter[0], waiter)
+            if not waiter[1].done():
+                waiter[1].set_result(None)
+                return
+            waiter = self._waiting.next()
+        self._free += 1
 
 
 class _Page:
@@ -49,7 +94,7 @@ class _Page:
             await self._done.wait()
 
 
-class Sweeper:
+class Maintenance:
     """Expiry by endpoint, retention by the hour, chores when they arise."""
 
     def __init__(
@@ -63,8 +108,8 @@ class Sweeper:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler, self._ownership = dispatcher, settler, core.ownership
-        self._paused = paused  # the end of our last pause
-        self._places = Places(PAGES_MOST)
+        self._paused = paused  # the end of the last outage of the sender
+        self._places = TenantSemaphore(PAGES_MAX)
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: asyncio.Task[None] | None = None
@@ -82,13 +127,13 @@ class Sweeper:
         return now >= self.quiet_until()
 
     def expire(self, queue: EndpointQueue) -> None:
-        """It is held back, and the window of one of its deliveries may have ended."""
+        """Look for expired deliveries of an endpoint that is disabled or frozen."""
         queue.begin_expiry()
         self._spawn(self._expire(queue))
 
     async def _expire(self, queue: EndpointQueue) -> None:
         now = self._clock.now()
-        queue.expire_later(now + LOOK_AGAIN_MS)
+        queue.expire_later(now + SEARCH_AGAIN_MS)
         again_at = now + AGAIN_MS  # Unless all goes well.
         try:
             again_at = await self._expire_all(queue)
@@ -104,7 +149,7 @@ class Sweeper:
         if not self.may_expire(now):
             return self.quiet_until()
         young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
-        after, soonest = queue.take_expiry_position() or (0, now + LOOK_AGAIN_MS)
+        after, soonest = queue.take_expiry_position() or (0, now + SEARCH_AGAIN_MS)
         while True:
             try:
                 async with self._places.one(queue.endpoint.tenant):
@@ -127,7 +172,7 @@ class Sweeper:
         While it waited for its turn it may have been enabled, or a pause of our own has ended.
         """
         if queue.enabled:
-            return None, now + LOOK_AGAIN_MS
+            return None, now + SEARCH_AGAIN_MS
         if queue.closed or not self.may_expire(self._clock.now()):
             return None, max(self.quiet_until(), now + AGAIN_MS)
         queue.begin_expiry_page()
@@ -139,7 +184,7 @@ class Sweeper:
             after_id=after,
             limit=self._options.step_rows,
         )
-        soonest = now + LOOK_AGAIN_MS if next_at is None else next_at
+        soonest = now + SEARCH_AGAIN_MS if next_at is None else next_at
         page = _Page()
         for row in rows:
             if queue.claim_expired(row.id):
