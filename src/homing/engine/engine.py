@@ -51,7 +51,7 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
-DRAIN_LEAST_MS = 1_000  # publishes that were asked for are answered, also without a grace
+DRAIN_MIN_MS = 1_000  # publishes that were asked for are answered, also without a grace
 LEAVE_MS = 2_000  # to tell the other processes; they notice by themselves, if later
 DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
@@ -182,7 +182,7 @@ class Engine:
         if self._fleet is not None:
             self._fleet.begin_to_leave()
         try:
-            async with asyncio.timeout(max(grace_ms, DRAIN_LEAST_MS) / 1000):
+            async with asyncio.timeout(max(grace_ms, DRAIN_MIN_MS) / 1000):
                 await self._publisher.drain()
         except TimeoutError:
             log.warning("stopped while publishes waited for the store")

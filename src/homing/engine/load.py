@@ -22,10 +22,10 @@ from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
 
-LOAD_MOST = 64  # endpoints in one statement: a publish may have to wait for it
-ROWS_MOST = 512  # in one statement, about
-ROWS_LEAST = 16
-NEW_MOST = 1_000  # for one endpoint
+LOAD_MAX = 64  # endpoints in one statement: a publish may have to wait for it
+ROWS_MAX = 512  # in one statement, about
+ROWS_MIN = 16
+NEW_MAX = 1_000  # for one endpoint
 AGAIN_MS = 1_000  # after a store that did not answer
 
 
@@ -130,7 +130,7 @@ class Loader:
         self.go()
 
     async def _load_endpoints(self) -> None:
-        ids = list(islice(self._unknown, LOAD_MOST))
+        ids = list(islice(self._unknown, LOAD_MAX))
         for endpoint_id in ids:  # Before the look: what is asked for during it is not lost.
             del self._unknown[endpoint_id]
         self.reading.update(ids)
@@ -178,9 +178,9 @@ class Loader:
     def _choose(self, now: int) -> list[_Asked]:
         """Whose rows are read next: for no more than there is room for."""
         lanes, full = self._capacity.lanes_to_read(), self._capacity.memory.room <= 0
-        left = min(ROWS_MOST, max(ROWS_LEAST, self._capacity.memory.room // self._row_bytes))
+        left = min(ROWS_MAX, max(ROWS_MIN, self._capacity.memory.room // self._row_bytes))
         asked: list[_Asked] = []
-        while left > 0 and len(asked) < LOAD_MOST and (found := self._next(lanes)) is not None:
+        while left > 0 and len(asked) < LOAD_MAX and (found := self._next(lanes)) is not None:
             lane, queue = found  # What has no gap asks again when something has gone.
             at_once = full or not self._capacity.may_queue(queue)
             if queue.wants(lane, now, at_once=at_once):
@@ -188,7 +188,7 @@ class Loader:
                     self._put_by.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
                 here = len(queue.in_flight)  # Read again: so many new ones are worth it.
-                most = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MOST)))
+                most = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
                 if at_once:
                     most = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
                 half = (left + 1) // 2  # for each lane

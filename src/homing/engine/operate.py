@@ -41,7 +41,7 @@ from homing.policy.signature import new_secret
 from homing.policy.workfront import twin_after, twin_of
 from homing.ports import Answer, NewEvent
 
-CHANGES_MOST = 20  # so often a change is made anew because another came before it
+CHANGES_MAX = 20  # so often a change is made anew because another came before it
 CHORE_WAIT_S = 2.0  # a change waits so long for its chores, which go on after it
 
 
@@ -135,7 +135,7 @@ class Operator:
 
         ``changed`` gives None where there is nothing to change.
         """
-        for _ in range(CHANGES_MOST):
+        for _ in range(CHANGES_MAX):
             old = await self._current(subscription_id)
             _refuse_twin(old)
             wanted = changed(old)
@@ -194,7 +194,7 @@ class Operator:
     async def unsubscribe(self, subscription_id: int) -> None:
         if self._catalog.get(subscription_id) is None:  # Perhaps another process just made it.
             await self._catalog.refresh()
-        for _ in range(CHANGES_MOST):
+        for _ in range(CHANGES_MAX):
             old = self._catalog.get(subscription_id)
             twin = self._catalog.twin(subscription_id)
             try:

@@ -12,7 +12,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.queue import LANES, EndpointQueue
 
 EACH_TIME = 64  # queues looked at for every question
-MOST_AT_ONCE = 1_000  # where nobody has asked for a while
+MAX_AT_ONCE = 1_000  # where nobody has asked for a while
 ROUND_MS = 30_000  # in which all queues are looked at, as far as the bound above allows
 
 
@@ -45,7 +45,7 @@ class OverdueSearch:
     def _count(self, now: int) -> int:
         passed_ms, self._asked_at = max(now - self._asked_at, 0), now
         share = len(self._queues) * passed_ms // ROUND_MS
-        return min(max(share, EACH_TIME), MOST_AT_ONCE)
+        return min(max(share, EACH_TIME), MAX_AT_ONCE)
 
     def _next(self, count: int) -> list[EndpointQueue]:
         if not self._left:

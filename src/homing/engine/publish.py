@@ -38,7 +38,7 @@ from homing.ports import NewEvent, Receipt, Refusal
 
 log = structlog.get_logger("homing.publish")
 
-COMMITS_MOST = 2  # at the store at once
+COMMITS_MAX = 2  # at the store at once
 TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
 TURNS_TRIED = 3  # so often a publish is made in several turns before it is made in one
 SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
@@ -119,7 +119,7 @@ class Publisher:
         if self._gathering is not None or not self._waiting:
             return
         if not self._commits or (
-            len(self._commits) < COMMITS_MOST and len(self._waiting) >= self._last_group
+            len(self._commits) < COMMITS_MAX and len(self._waiting) >= self._last_group
         ):
             task = self._gathering = asyncio.get_running_loop().create_task(self._commit_next())
             self._commits[task] = self._clock.now()

@@ -23,7 +23,7 @@ from homing.ports import ReplayFilter, ReplayJob
 
 log = structlog.get_logger("homing.replay")
 
-COUNT_MOST = 100_000  # history rows looked at for a dry run
+COUNT_MAX = 100_000  # history rows looked at for a dry run
 
 
 class Replayer:
@@ -99,7 +99,7 @@ class Replayer:
         )
 
     async def count(self, conditions: ReplayFilter) -> tuple[int, bool]:
-        return await self._admin.count_replay(self._job(conditions), limit=COUNT_MOST)
+        return await self._admin.count_replay(self._job(conditions), limit=COUNT_MAX)
 
     async def start(self, conditions: ReplayFilter) -> ReplayJob:
         job = self._job(conditions)
