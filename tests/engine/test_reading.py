@@ -198,5 +198,5 @@ def test_those_who_read_for_first_attempts_all_the_time_leave_retries_their_turn
         assert len(world.hits("https://busy0.example/")) < 1_000  # They are at it still.
         assert len(world.hits(URL)) == 2
 
-    monkeypatch.setattr(load, "LOAD_MOST", 2)
+    monkeypatch.setattr(load, "LOAD_MAX", 2)
     live(story, EngineOptions(ready_max=0))

@@ -40,8 +40,9 @@ def assigned(text: str, owned: set[str]) -> list[str]:
             return is_owned(node.value)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             return node.func.attr == "queued"  # It returns one of the lanes.
-        foreign = isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self"
-        return foreign and node.attr in owned
+        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) == "self":
+            return False
+        return node.attr in owned
 
     found = []
     for node in ast.walk(ast.parse(text)):
@@ -56,6 +57,8 @@ def assigned(text: str, owned: set[str]) -> list[str]:
             ):
                 if name in owned:
                     found.append(ast.unparse(node))
+            case _:
+                pass
         found += [f"line {it.lineno}: {ast.unparse(it)}" for it in changed if is_owned(it)]
     return found
 
