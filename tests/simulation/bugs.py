@@ -15,24 +15,24 @@ from simulation.seed import Verdict, run_seed
 DELIVERIES = 100
 
 ATTEMPT = "homing.engine.attempt"
-CANARIES = "homing.engine.canaries"
+CANARIES = "homing.engine.outage.canaries"
 DECIDE = "homing.engine.decide"
 DISPATCH = "homing.engine.dispatch"
-FLEET = "homing.engine.fleet"
+FAN_OUT = "homing.engine.fan_out"
+FLEET = "homing.engine.fleet.membership"
 FLOW = "homing.store.flow"
-GATE = "homing.engine.gate"
-GATE_POLICY = "homing.policy.gate"
 HEALTH = "homing.policy.health"
 LEASES = "homing.store.leases"
 LOAD = "homing.engine.load"
+MAINTENANCE = "homing.engine.maintenance"
 OPERATE = "homing.engine.operate"
+OUTAGE = "homing.engine.outage.detection"
+OUTAGE_POLICY = "homing.policy.outage"
 PUBLISH = "homing.engine.publish"
+QUEUE = "homing.engine.queue"
 REPLAY = "homing.engine.replay"
 RETRY = "homing.policy.retry"
 SETTLE = "homing.engine.settle"
-STAGE = "homing.engine.stage"
-STATION = "homing.engine.station"
-SWEEP = "homing.engine.sweep"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ BUGS = [
     ),
     bug(
         "a date in Retry-After is compared with the time of schedules",
-        replace(DECIDE, "Decision._failed", "now + made.wall_ahead_ms", "now"),
+        replace(DECIDE, "Decision._failed", "now + attempt.wall_ahead_ms", "now"),
     ),
     bug(
         "signatures carry the wall clock of the start",
@@ -92,35 +92,45 @@ BUGS = [
     # --- the sender's own outage, and whose fault it is
     bug(
         "what fails in our own outage counts for the receivers",
-        replace(GATE, "Gate._no_answer", "as_ours(rested(made))", "made"),
+        replace(OUTAGE, "OutageDetector._no_answer", "as_sender_error(rested(attempt))", "attempt"),
     ),
     bug(
         "what waited for the verdict counts for the receivers",
-        replace(GATE, "Gate._release", "as_ours(made) if ours else made", "made"),
+        replace(
+            OUTAGE,
+            "OutageDetector._release",
+            "as_sender_error(attempt) if ours else attempt",
+            "attempt",
+        ),
     ),
     bug(
         "what waited for the verdict is forgotten",
-        replace(GATE, "Gate._release", "for made in held: ...", "for made in held[1:]: ..."),
+        replace(
+            OUTAGE,
+            "OutageDetector._release",
+            "for attempt in held: ...",
+            "for attempt in held[1:]: ...",
+        ),
     ),
     bug(
         "the gate never opens",
         replace(
-            GATE,
-            "Gate._answered",
-            "made.started_at >= self.closed_at and not made.answer.remembered",
+            OUTAGE,
+            "OutageDetector._answered",
+            "attempt.started_at >= self.began_at and not attempt.answer.remembered",
             "False",
         ),
     ),
     bug(
         "a closed gate lets everything out",
-        replace(DISPATCH, "Dispatcher._start_ready", "self.shut", "False"),
+        replace(DISPATCH, "Dispatcher._start_ready", "self.capacity.outage", "False"),
     ),
     bug(
         "one receiver that falls silent is called our outage",
         replace(
-            GATE_POLICY,
+            OUTAGE_POLICY,
             "verdict",
-            "need is not None and most and hosts >= need.hosts and tenants >= need.tenants",
+            "need is not None and many and hosts >= need.hosts and tenants >= need.tenants",
             "failing >= 1",
         ),
     ),
@@ -130,31 +140,40 @@ BUGS = [
     ),
     bug(
         "no slow start when the gate opens",
-        remove(GATE, "Gate._resume", "station.ramp = Ramp()"),
+        remove(OUTAGE, "OutageDetector._resume", "queue.slow_start()"),
     ),
     bug(
         "a canary takes a slot that is not there",
-        replace(CANARIES, "Canaries.send", "dispatcher.has_slot(one.lane)", "True"),
+        replace(CANARIES, "Canaries.send", "dispatcher.capacity.has_slot(one.lane)", "True"),
     ),
     bug(
         "a station is not looked at when the gate opens",
-        remove(GATE, "Gate._resume", "self._dispatcher.look(station)"),
+        remove(OUTAGE, "OutageDetector._resume", "self._dispatcher.reschedule(queue)"),
     ),
     bug(
         "things expire after a pause of our own",
-        remove(SWEEP, "Sweeper.quiet_until", "since = max(since, self._paused(self._clock.now()))"),
+        remove(
+            MAINTENANCE,
+            "Maintenance.quiet_until",
+            "since = max(since, self._paused(self._clock.now()))",
+        ),
     ),
     bug(
         "a host in our trouble is blamed while nobody gets through",
-        replace(GATE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
+        replace(OUTAGE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
     ),
     bug(
         "the dead hosts of one tenant are called our outage",
-        replace(GATE_POLICY, "needed", "tenants // 2 + 1", "1"),
+        replace(OUTAGE_POLICY, "needed", "tenants // 2 + 1", "1"),
     ),
     bug(
         "endpoints that still fail when the gate has opened are called healthy",
-        replace(GATE, "Gate._open", "self._witnesses.disprove", "self._witnesses.rise_all"),
+        replace(
+            OUTAGE,
+            "OutageDetector._end_outage",
+            "self._witnesses.disprove",
+            "self._witnesses.rise_all",
+        ),
     ),
     # --- a fleet: two owners, late writers, hand-overs in the middle, changes unheard
     fleet_bug(
@@ -190,13 +209,16 @@ BUGS = [
     fleet_bug(
         "what was begun under a lost lease is settled under the next one",
         replace(
-            SETTLE, "Settler._is_ours", "item.epoch == epochs[item.work.delivery.bucket]", "True"
+            DISPATCH, "Dispatcher.owns", "item.epoch == epochs[item.work.delivery.bucket]", "True"
         ),
     ),
     fleet_bug(
         "a change is answered while others do not act on it",
         replace(
-            "homing.engine.aware", "Aware.all_know", "await self._some_behind(version)", "False"
+            "homing.engine.fleet.catalog_barrier",
+            "CatalogBarrier.wait",
+            "await self._some_behind(version)",
+            "False",
         ),
     ),
     fleet_bug(
@@ -205,12 +227,12 @@ BUGS = [
     ),
     fleet_bug(
         "attempts go on while disabled in a fleet",
-        replace(STATION, "Station.ready", "endpoint.health.state is _ENABLED", "True"),
-        replace(DISPATCH, "Dispatcher._takes_fresh", "health.state is _ENABLED", "True"),
+        replace(QUEUE, "EndpointQueue.ready", "endpoint.health.state is _ENABLED", "True"),
+        replace(QUEUE, "EndpointQueue.takes", "health.state is _ENABLED", "True"),
     ),
     fleet_bug(
         "changes by another process are not heard",
-        remove(FLEET, "Fleet._hear_changed", "self._dispatcher.read_again(endpoint_id)"),
+        remove(DISPATCH, "Dispatcher.changed_elsewhere", "self.reload_endpoint(endpoint_id)"),
     ),
     fleet_bug(
         "what was changed while words were lost is not looked for",
@@ -222,7 +244,7 @@ BUGS = [
     ),
     fleet_bug(
         "chores are done by whoever finds them",
-        replace(SWEEP, "Sweeper._do_chores", "self._held.mine[it.bucket]", "True"),
+        replace(MAINTENANCE, "Maintenance._do_chores", "mine[it.bucket]", "True"),
     ),
     fleet_bug(
         "a fleet takes rows a second before they are due",
@@ -252,7 +274,7 @@ BUGS = [
     ),
     bug(
         "a limit of our own is taken for the host's after a while",
-        replace(GATE_POLICY, "could_be_hosts", "failure is not Failure.OUR_LIMITS", "True"),
+        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.OUR_LIMITS", "True"),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(
@@ -261,8 +283,8 @@ BUGS = [
             DECIDE,
             "Decision._attempt",
             "self.finished.append(Finished(delivered, _DELIVERED, None, now))",
-            "(self.waiting if made.lane is Lane.PROBE else self.finished).append("
-            "delivered if made.lane is Lane.PROBE else Finished(delivered, _DELIVERED, None, now))",
+            "(self.waiting if attempt.lane is Lane.PROBE else self.finished).append(delivered "
+            "if attempt.lane is Lane.PROBE else Finished(delivered, _DELIVERED, None, now))",
         ),
     ),
     bug(
@@ -304,23 +326,23 @@ BUGS = [
     bug(
         "an event is accepted at the full hour",
         replace(
-            STAGE,
-            "Stage._delivery",
+            FAN_OUT,
+            "FanOut._delivery",
             "number = self._ids.take(now)",
             "number = self._ids.take(now); now = now // 3_600_000 * 3_600_000",
         ),
     ),
     bug(
         "a publisher's time is replaced",
-        replace(STAGE, "Stage.event", "draft.time or rfc3339(wall)", "rfc3339(wall)"),
+        replace(FAN_OUT, "FanOut.event", "draft.time or rfc3339(wall)", "rfc3339(wall)"),
     ),
     bug(
         "the log has another lane",
         replace(
             DECIDE,
             "Decision._log",
-            "made.lane",
-            "Lane.RETRY if made.lane is Lane.FRESH else made.lane",
+            "attempt.lane",
+            "Lane.RETRY if attempt.lane is Lane.FRESH else attempt.lane",
         ),
     ),
     bug(
@@ -491,12 +513,12 @@ BUGS = [
         replace(
             DECIDE,
             "Decision._attempt",
-            "self._log(made, Decided.WAIT, row)",
+            "self._log(attempt, Decided.WAIT, row)",
             """
-            self._log(made, Decided.WAIT, row)
+            self._log(attempt, Decided.WAIT, row)
             rules = self._options.rules_of(endpoint.tenant)
-            verdict = health.after_failure(endpoint.health, rules, now=made.finished_at)
-            self._judged(endpoint, verdict, made.finished_at)
+            verdict = health.after_failure(endpoint.health, rules, now=attempt.finished_at)
+            self._judged(endpoint, verdict, attempt.finished_at)
             """,
         ),
     ),
@@ -533,7 +555,7 @@ BUGS = [
     ),
     bug(
         "what a load brought is accepted once more",
-        replace(DISPATCH, "Dispatcher._takes_fresh", "delivery.id > station.read_upto", "True"),
+        replace(QUEUE, "EndpointQueue.takes", "delivery.id > self.read_upto", "True"),
     ),
     bug(
         "new ids begin anew after a start",
@@ -542,14 +564,14 @@ BUGS = [
     # --- dispatching
     bug(
         "the newest first attempts overtake those in the store",
-        replace(DISPATCH, "Dispatcher._takes_fresh", "not station.more_fresh", "True"),
+        replace(QUEUE, "EndpointQueue.takes", "not self.more_fresh", "True"),
     ),
     bug(
         "a slot of the lane is not given back",
         remove(
             DISPATCH,
-            "Dispatcher.down",
-            "self._turns[made.lane].give(made.work.delivery.tenant, made.rank)",
+            "Dispatcher._end_attempt",
+            "self._turns[attempt.lane].give(attempt.work.delivery.tenant, attempt.rank)",
         ),
     ),
     bug(
@@ -558,12 +580,12 @@ BUGS = [
     ),
     bug(
         "a disabled endpoint goes on",
-        replace(STATION, "Station.ready", "endpoint.health.state is _ENABLED", "True"),
-        replace(DISPATCH, "Dispatcher._takes_fresh", "health.state is _ENABLED", "True"),
+        replace(QUEUE, "EndpointQueue.ready", "endpoint.health.state is _ENABLED", "True"),
+        replace(QUEUE, "EndpointQueue.takes", "health.state is _ENABLED", "True"),
     ),
     bug(
         "no slow start after an enable",
-        replace(DISPATCH, "Dispatcher.learn", "Ramp()", "Ramp(16)"),
+        replace(QUEUE, "EndpointQueue.update", "Ramp()", "Ramp(16)"),
     ),
     bug(
         "after a failed read nobody reads again",
@@ -586,7 +608,7 @@ BUGS = [
         "the webhook-id changes on a replay",
         replace(
             ATTEMPT,
-            "Letter.write",
+            "RequestTemplate.write",
             "show_id('dlv', delivery.root_id)",
             "show_id('dlv', delivery.id)",
         ),
@@ -594,7 +616,7 @@ BUGS = [
     # --- settling
     bug(
         "a row that waits is not told to the dispatcher",
-        remove(SETTLE, "Settler._apply", "self._dispatcher.in_store(row)"),
+        remove(DISPATCH, "Dispatcher.settled", "self.left_in_store(delivery)"),
     ),
     bug(
         "each try to settle has a number of its own",
@@ -644,15 +666,15 @@ BUGS = [
     ),
     bug(
         "things expire in the quiet hour",
-        replace(SWEEP, "Sweeper.may_expire", "now >= self.quiet_until()", "True"),
+        replace(MAINTENANCE, "Maintenance.may_expire", "now >= self.quiet_until()", "True"),
     ),
     bug(
         "a step of the clock is not seen",
-        replace(SWEEP, "Sweeper.quiet_until", "self._clock.stepped_at() or 0", "0"),
+        replace(MAINTENANCE, "Maintenance.quiet_until", "self._clock.stepped_at() or 0", "0"),
     ),
     bug(
         "a changed URL moves what is in flight",
-        replace(SWEEP, "Sweeper._step", "frozenset(...)", "frozenset()"),
+        replace(MAINTENANCE, "Maintenance._step", "frozenset(...)", "frozenset()"),
     ),
     bug(
         "a deleted subscription is still known",
@@ -681,7 +703,7 @@ BUGS = [
     ),
     bug(
         "an enable whose reply was lost is not read again",
-        remove(OPERATE, "Operator._set_once", "self._dispatcher.read_again(endpoint.id)"),
+        remove(OPERATE, "Operator._set_once", "self._dispatcher.reload_endpoint(endpoint.id)"),
     ),
     bug(
         "a replay whose reply was lost is not looked for",
@@ -696,16 +718,16 @@ BUGS = [
         replace(
             LOAD,
             "Loader._as_it_was",
-            "self._look(asked.station)",
-            "self._hungry[Lane.FRESH].add(asked.station.endpoint.tenant, asked.station)",
+            "self._reschedule(asked.queue)",
+            "self._hungry[Lane.FRESH].add(asked.queue.endpoint.tenant, asked.queue)",
         ),
     ),
     bug(
         "what has expired is polled for",
         replace(
-            SWEEP,
-            "Sweeper._expire_all",
-            "now + LOOK_AGAIN_MS",
+            MAINTENANCE,
+            "Maintenance._expire_all",
+            "now + SEARCH_AGAIN_MS",
             "now + self._options.window_min_ms",
         ),
     ),
@@ -713,8 +735,8 @@ BUGS = [
         "a clock that was ahead drops what is fresh",
         replace(DISPATCH, "Dispatcher.start", "delivery.expires_at <= now", "True"),
         replace(
-            STATION,
-            "Station.held_too_long",
+            QUEUE,
+            "EndpointQueue.held_too_long",
             "min(self.endpoint.health.enabled_since, now)",
             "self.endpoint.health.enabled_since",
         ),
@@ -723,7 +745,7 @@ BUGS = [
         "a clock that was ahead puts probes off",
         replace(
             DISPATCH,
-            "Dispatcher.know",
+            "Dispatcher.add_endpoint",
             "within_reach(start.endpoint, rules, now=...)",
             "start.endpoint",
         ),

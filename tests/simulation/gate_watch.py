@@ -230,7 +230,7 @@ class GateWatch:
         """So many without an answer in so short a time that it may be us."""
         rules = self._rules
         if self._evidence_at is None:
-            since = now - rules.judge_most_ms - rules.judge_ms  # They may wait so long.
+            since = now - rules.judge_max_ms - rules.judge_ms  # They may wait so long.
             self._failed = [it for it in self._failed if (it.finished_at or 0) >= since]
             since = now - rules.healthy_ms  # They are remembered, until something gets through.
             self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
