@@ -23,7 +23,7 @@ from homing.policy.url import parse_url
 
 DEFAULT_TENANT = "default"
 RESERVED_TYPES = "homing."
-EVENT_BYTES_MOST = 1024 * 1024
+EVENT_BYTES_MAX = 1024 * 1024
 BATCH_EVENTS_MOST = 1_000
 PROBLEMS_MOST = 100
 MASK = "****"
@@ -101,7 +101,7 @@ def check_events(drafts: Sequence[EventDraft]) -> None:
     bad: list[int] = []
     large: list[int] = []
     for index, draft in enumerate(drafts):
-        if len(draft.data) > EVENT_BYTES_MOST:
+        if len(draft.data) > EVENT_BYTES_MAX:
             large.append(index)
         if (
             _TYPE(draft.type) is None

@@ -1,28 +1,28 @@
-"""The pace: how many attempts a second, and when the next one may go.
+"""Rate limits: how many attempts per second, and when the next one may start.
 
-Turns lie one interval apart. Nothing is saved up: a quiet hour earns no burst. So in any span of
-time there are never more attempts than the rate allows, and one.
+Turns are one interval apart. Unused turns are not saved: a quiet hour allows no burst. So in any
+span of time there is at most one attempt more than the rate allows.
 """
 
 from __future__ import annotations
 
-LATE_US = 100_000  # who comes this late to his turn still takes that turn, and not a new one
+LATE_US = 100_000  # an attempt that is at most this late takes its own turn, not a new one
 
 
 def interval_us(rate_per_second: float) -> int:
-    """From one turn to the next, rounded up."""
+    """The time from one turn to the next, rounded up."""
     return -int(-1_000_000 // rate_per_second)
 
 
 def turn_at(last_us: int, *, interval_us: int) -> int:
-    """When the turn after the last one comes, in milliseconds."""
+    """The time of the turn after the last one, in milliseconds."""
     return -(-(last_us + interval_us) // 1000)
 
 
 def take(last_us: int, *, interval_us: int, now: int, waited: bool) -> int | None:
-    """Take the turn after the last one: its time in microseconds, None if it is still to come.
+    """Take the turn after the last one: its time in microseconds, None if it has not come yet.
 
-    ``waited``: somebody waited for it, so that the next turn is counted from when it was due.
+    ``waited``: an attempt waited for this turn, so the next one is counted from its due time.
     """
     now_us, due_us = now * 1000, last_us + interval_us
     if now_us < due_us:

@@ -1,8 +1,8 @@
-"""The schedules that come with Homing, and the check that every other one must pass.
+"""The built-in schedules, and the check that every other schedule must pass.
 
-``workfront`` is the promise of the contract: the offsets are counted from the first failure, and
-the window ends with the 11th retry. ``workfront-chained`` is the other reading of the same source:
-the same delays from failure to failure, 11 attempts in all, within 48 hours. ``standard-webhooks``
+``workfront`` is the default: its offsets are counted from the first failure, and its window ends
+with the 11th retry. ``workfront-chained`` is the other reading of Workfront's documentation: the
+same delays from failure to failure, 11 attempts in all, within 48 hours. ``standard-webhooks``
 is the example timetable of the Standard Webhooks specification.
 """
 
@@ -15,10 +15,10 @@ from homing.model import SPEC
 from homing.policy.retry import Anchor, Schedule, exponential
 
 WORKFRONT_BASE_MS = 84_800
-RETRIES_MOST = 100
-WINDOW_MOST_MS = 30 * 86_400_000
-DEADLINE_LEAST_MS = int(SPEC["deadline_ms"].min)
-DEADLINE_MOST_MS = int(SPEC["deadline_ms"].max)
+RETRIES_MAX = 100
+WINDOW_MAX_MS = 30 * 86_400_000
+DEADLINE_MIN_MS = int(SPEC["deadline_ms"].min)
+DEADLINE_MAX_MS = int(SPEC["deadline_ms"].max)
 
 _SECOND = 1_000
 _MINUTE = 60 * _SECOND
@@ -61,16 +61,16 @@ PRESETS: dict[str, Schedule] = {
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Raises Invalid, with all that is wrong at once."""
+    """Raises Invalid, with all problems at once."""
     problems = _delay_problems(schedule)
     delays = schedule.delays_ms
-    if not 0 < schedule.window_ms <= WINDOW_MOST_MS:
+    if not 0 < schedule.window_ms <= WINDOW_MAX_MS:
         problems.append(FieldProblem("window_ms", "must be 1 ms to 30 days"))
     elif schedule.anchor is Anchor.FIRST_FAILURE and delays and schedule.window_ms < delays[-1]:
         problems.append(FieldProblem("window_ms", "must not end before the last retry"))
     if not 0.0 <= schedule.jitter <= 1.0:
         problems.append(FieldProblem("jitter", "must be 0 to 1"))
-    if not DEADLINE_LEAST_MS <= schedule.deadline_ms <= DEADLINE_MOST_MS:
+    if not DEADLINE_MIN_MS <= schedule.deadline_ms <= DEADLINE_MAX_MS:
         problems.append(FieldProblem("deadline_ms", "must be 1000 to 30000"))
     if not schedule.name:
         problems.append(FieldProblem("name", "must not be empty"))
@@ -82,8 +82,8 @@ def _delay_problems(schedule: Schedule) -> list[FieldProblem]:
     delays = schedule.delays_ms
     if not delays:
         return [FieldProblem("delays_ms", "must have at least one retry")]
-    if len(delays) > RETRIES_MOST:
-        return [FieldProblem("delays_ms", f"must have at most {RETRIES_MOST} retries")]
+    if len(delays) > RETRIES_MAX:
+        return [FieldProblem("delays_ms", f"must have at most {RETRIES_MAX} retries")]
     if min(delays) <= 0:
         return [FieldProblem("delays_ms", "must all be above 0")]
     rising = all(a < b for a, b in pairwise(delays))

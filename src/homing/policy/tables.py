@@ -1,4 +1,4 @@
-"""Policies and health rules as tables: how people write them in ``homing.toml`` or a scenario."""
+"""Policies and health rules as tables of ``homing.toml`` or of a scenario."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def schedule_from(name: str, table: PolicyTable) -> Schedule:
-    """The schedule that a table describes; its window ends with the last retry unless it says so.
+    """The schedule of a table; without ``window_ms`` its window ends with the last retry.
 
-    Raises Invalid; a problem without a field concerns the whole table.
+    Raises Invalid; a problem without a field is about the whole table.
     """
     delays = _delays(table)
     first = table.anchor is Anchor.FIRST_FAILURE
@@ -76,7 +76,7 @@ def _delays(table: PolicyTable) -> tuple[int, ...]:
 
 
 def rules_from(values: Mapping[str, Any], base: HealthRules) -> HealthRules:
-    """These rules with some numbers replaced; raises Invalid, with all that is wrong at once."""
+    """The rules of ``base`` with these numbers; raises Invalid, with all problems at once."""
     problems = []
     for name, value in values.items():
         if name not in HEALTH_RANGES:

@@ -1,7 +1,7 @@
-"""What a subscription wants beyond its types: its filters, and what the Workfront door adds.
+"""Which events of its types a subscription wants: its filters, and its Workfront conditions.
 
-Most want nothing more, and cost nothing. For the others an event's data is read once. What is short
-is decided at once (``picked``); what is long in slices (``picking``), with the same answer.
+Most subscriptions have neither, and cost nothing. For the others the data of an event is read once.
+Short work is done at once (``picked``), long work in slices (``picking``), with the same result.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from homing.policy.filters_run import compiled, read_data, run, show_value
 from homing.policy.match import type_matches
 from homing.policy.workfront import STATES, V1
 
-AT_ONCE_STEPS = 64  # comparisons that are made without letting others in between
-AT_ONCE_BYTES = 64 * 1024  # of data that is read so
+AT_ONCE_STEPS = 64  # comparisons that are made in one turn of the event loop
+AT_ONCE_BYTES = 64 * 1024  # of data that is read in one turn
 _COLLAPSED_STEPS = 256
-BYTES_A_STEP = 128  # of data that is read
+BYTES_A_STEP = 128  # of data that is read count as one step
 
 
 class Wants(Struct, frozen=True):
     """Whether a subscription wants an event of its types."""
 
-    # Of the data, now, and a reading; raises OutOfSteps where something is long without a
-    # reading, and where the slice of the reading is used up.
+    # Takes the data, the time and a reading. Raises OutOfSteps if there is no reading and a part
+    # of the data is long, and if the slice of the reading is used up.
     ask: Callable[[Any, int, Reading | None], bool]
-    steps: int  # comparisons, at most, where nothing in the data is long
+    steps: int  # the largest number of comparisons, if no part of the data is long
 
 
 class TenantWants(dict[int, Wants]):
-    """By subscription: what those of one tenant want that want not all."""
+    """The conditions of one tenant's subscriptions by id, without those that want all events."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps = 0  # of all of them
+        self.steps = 0  # the sum
 
     def put(self, number: int, wants: Wants | None) -> None:
-        """Replace what this subscription wants, or forget it."""
+        """Replace the conditions of a subscription; None: it has none."""
         before = self.pop(number, None)
         if before is not None:
             self.steps -= before.steps
@@ -52,7 +52,7 @@ class TenantWants(dict[int, Wants]):
 
 
 def wants_of(subscription: Subscription) -> Wants | None:
-    """What it wants of the events of its types; None if it wants them all."""
+    """The conditions of a subscription; None if it wants all events of its types."""
     if subscription.filters == NO_FILTERS and subscription.workfront is None:
         return None
     filters = read_filters(subscription.filters, subscription.filter_connector)
@@ -87,9 +87,9 @@ def _collapsed(data: Any, reading: Reading | None) -> Any:
 def picked(
     found: list[Subscription], wants: TenantWants, data: bytes, *, now: int
 ) -> list[Subscription]:
-    """Those of them that want this event; its data is read at most once.
+    """The subscriptions that want this event; its data is read at most once.
 
-    Raises OutOfSteps where that takes more than a moment: see ``picking``.
+    Raises OutOfSteps if that takes long: use ``picking`` then.
     """
     if not any(one.id in wants for one in found):
         return found
@@ -104,16 +104,16 @@ def picked(
 
 
 def steps_of(found: list[Subscription], wants: TenantWants) -> int:
-    """How many comparisons it takes to ask them all, where nothing in the data is long."""
+    """The number of comparisons for all of them, if no part of the data is long."""
     return sum(test.steps for one in found if (test := wants.get(one.id)) is not None)
 
 
 def picking(
     found: list[Subscription], wants: Mapping[int, Wants], data: bytes, *, now: int, steps: int
 ) -> Generator[None, int, tuple[list[Subscription], int]]:
-    """As ``picked``, in slices: begins with so many steps, and is sent those of the next slice.
+    """As ``picked``, in slices: begins with ``steps``, and is sent the steps of the next slice.
 
-    Returns those that want the event, and how many steps are left of the last slice.
+    Returns the subscriptions that want the event, and the steps left of the last slice.
     """
     kept: list[Subscription] = []
     reading: Reading | None = None
@@ -121,7 +121,7 @@ def picking(
         test = wants.get(one.id)
         if test is not None:
             if reading is None:
-                if steps < SLICE_STEPS // 2:  # What is read in one go begins afresh.
+                if steps < SLICE_STEPS // 2:  # Data is decoded with a whole slice.
                     steps = yield
                 seen, steps = yield from decoding(data, steps)
                 reading = Reading(seen, steps)
@@ -144,7 +144,7 @@ def picking(
 def picked_whole(
     found: list[Subscription], wants: TenantWants, data: bytes, *, now: int
 ) -> list[Subscription]:
-    """As ``picked``, however long it takes: for what Homing itself publishes."""
+    """As ``picked``, however long it takes: for the events that Homing itself publishes."""
     try:
         return picked(found, wants, data, now=now)
     except OutOfSteps:
@@ -159,7 +159,7 @@ def picked_whole(
 
 
 def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: int) -> str | None:
-    """Why it does not want this event, as it is now; None if it does. Raises OutOfSteps."""
+    """Why a subscription does not want this event now; None if it does. Raises OutOfSteps."""
     if not any(type_matches(pattern, event.type) for pattern in subscription.types):
         return f"Its types do not match {event.type}."
     own, data = subscription.workfront, reading.data
@@ -181,9 +181,9 @@ def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: 
 def why_unmatched(
     subscription: Subscription, event: Event, reading: Reading, *, now: int
 ) -> str | None:
-    """Why an event of the past did not go to it; None if nothing speaks against it.
+    """Why a past event did not go to a subscription; None if no reason is known.
 
-    Raises OutOfSteps when the slice is used up; asked again, it goes on.
+    Raises OutOfSteps when the slice is used up; called again, it continues.
     """
     if subscription.id > event.id:  # Ids are in order of time.
         return "It was created after the event was accepted."
@@ -199,7 +199,7 @@ def why_unmatched(
 
 
 def _is_of(data: Any, object_id: str) -> bool:
-    """Whether this object is the one that was changed: its ID is in either state."""
+    """Whether the event is about this object: its ID is in either state."""
     if data.__class__ is not dict:
         return False
     states = (data.get(side) for side in STATES)

@@ -12,8 +12,8 @@ from homing.errors import BadScenario, Invalid
 from homing.policy.admission import TYPE_RULE, is_type
 from homing.policy.health import HealthRules
 from homing.policy.presets import (
-    DEADLINE_LEAST_MS,
-    DEADLINE_MOST_MS,
+    DEADLINE_MAX_MS,
+    DEADLINE_MIN_MS,
     PRESETS,
     WORKFRONT,
     WORKFRONT_BASE_MS,
@@ -121,7 +121,7 @@ def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
         name=fields.text("name", needed=True),
         answers=200 if answers is None else answers,
         latency_ms=fields.whole("latency_ms", 0, LATENCY_MOST_MS) or 0,
-        deadline_ms=fields.duration("deadline", DEADLINE_LEAST_MS, DEADLINE_MOST_MS),
+        deadline_ms=fields.duration("deadline", DEADLINE_MIN_MS, DEADLINE_MAX_MS),
         retry_after_s=_retry_after(fields),
         outages=tuple(_outage(one, run_for_ms) for one in fields.tables("outages")),
     )
