@@ -12,20 +12,30 @@ from homing.engine.fleet.membership import FleetPulse
 def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:
     """What it holds, what it lost, and how long its leases still hold."""
     yield CounterMetricFamily(
-        "homing_buckets_lost", "Buckets that others took from this process.", pulse.lost
+        "homing_buckets_lost", "Buckets that other processes took over from this one.", pulse.lost
     )
     yield CounterMetricFamily(
-        "homing_late_outcomes", "Outcomes dropped because their bucket had gone.", pulse.late
+        "homing_late_outcomes",
+        "Outcomes discarded because this process no longer owned their bucket.",
+        pulse.late,
     )
     for name, sentence, value in (
-        ("homing_buckets", "Buckets that this process holds, of 256.", pulse.buckets),
-        ("homing_buckets_closing", "Of them, being handed over.", pulse.closing),
-        ("homing_fleet_processes", "Processes of the fleet, by our heartbeat.", pulse.processes),
+        ("homing_buckets", "Buckets that this process owns, of 256.", pulse.buckets),
+        ("homing_buckets_closing", "Buckets that this process is handing over.", pulse.closing),
+        (
+            "homing_fleet_processes",
+            "Live processes, as of this process's last heartbeat.",
+            pulse.processes,
+        ),
         (
             "homing_heartbeat_age_seconds",
-            "Since our last heartbeat; nothing starts when it nears the lease.",
+            "Time since the last heartbeat; close to the lease, no attempt starts.",
             pulse.heartbeat_age_ms / 1000,
         ),
-        ("homing_wire_live", "1 while others' work is heard of at once.", int(pulse.wire_live)),
+        (
+            "homing_wire_live",
+            "1 while notifications from other processes arrive.",
+            int(pulse.wire_live),
+        ),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)

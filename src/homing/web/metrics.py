@@ -38,7 +38,7 @@ class _PulseCollector(Collector):
 
 def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
     """Every metric of ours, with its values at this moment."""
-    yield _gauge("homing_info", "The version that runs.", "version", {__version__: 1})
+    yield _gauge("homing_info", "The version of the server; always 1.", "version", {__version__: 1})
     yield from _counters(pulse)
     yield from _gauges(pulse, now)
 
@@ -48,19 +48,29 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
         "homing_events_published", "Events accepted since the start.", value=pulse.published
     )
     yield CounterMetricFamily(
-        "homing_deliveries_accepted", "Deliveries made by publishing.", value=pulse.accepted
+        "homing_deliveries_accepted",
+        "Deliveries created by publishing since the start.",
+        value=pulse.accepted,
     )
     yield CounterMetricFamily(
-        "homing_gate_closings", "Outages of our own.", value=pulse.outage.closings
+        "homing_gate_closings",
+        "Pauses of sending because of a sender outage.",
+        value=pulse.outage.closings,
     )
     yield CounterMetricFamily(
-        "homing_canaries", "Attempts let out of a closed gate.", value=pulse.outage.canaries
+        "homing_canaries",
+        "Canaries: test attempts while sending is paused.",
+        value=pulse.outage.canaries,
     )
     yield CounterMetricFamily(
-        "homing_clock_steps", "Steps of the wall clock by over a minute.", value=pulse.clock.steps
+        "homing_clock_steps",
+        "Steps of the wall clock by more than a minute.",
+        value=pulse.clock.steps,
     )
-    yield _counter("homing_deliveries_finished", "By status.", "status", pulse.finished)
-    yield _counter("homing_commits", "By kind.", "kind", pulse.commits)
+    yield _counter(
+        "homing_deliveries_finished", "Finished deliveries, by status.", "status", pulse.finished
+    )
+    yield _counter("homing_commits", "Commits, by kind.", "kind", pulse.commits)
     attempts = CounterMetricFamily(
         "homing_attempts", "Attempts settled, by lane and outcome.", labels=("lane", "outcome")
     )
@@ -70,27 +80,35 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
 
 
 def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
-    yield _gauge("homing_slots", "Attempts that may be in flight.", "lane", pulse.slots)
-    yield _gauge("homing_in_flight", "Attempts in flight.", "lane", pulse.in_flight)
-    yield _gauge("homing_ready", "Deliveries in memory that could go.", "lane", pulse.ready)
-    yield _gauge("homing_endpoints", "Endpoints at work, by state.", "state", pulse.endpoints)
+    yield _gauge("homing_slots", "Limit of attempts in flight, by lane.", "lane", pulse.slots)
+    yield _gauge("homing_in_flight", "Attempts in flight, by lane.", "lane", pulse.in_flight)
+    yield _gauge("homing_ready", "Deliveries in memory that are due.", "lane", pulse.ready)
+    yield _gauge("homing_endpoints", "Endpoints in memory, by state.", "state", pulse.endpoints)
     late_ms = 0 if pulse.due_since is None else max(now - pulse.due_since, 0)
     closed = pulse.outage.state is OutageState.CLOSED
     closed_ms = max(now - (pulse.outage.since or now), 0) if closed else 0
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
         ("homing_memory_bytes", "Event data queued in memory.", pulse.memory_bytes),
-        ("homing_store_ok", "1 if commits go through.", int(pulse.store_ok)),
+        ("homing_store_ok", "1 if the database accepts commits.", int(pulse.store_ok)),
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
-        ("homing_gate_closed", "1 while our own outage pauses sending.", int(closed)),
-        ("homing_gate_closed_seconds", "How long it has been closed.", closed_ms / 1000),
-        ("homing_gate_waiting", "Failures that wait for the gate's verdict.", pulse.outage.waiting),
+        ("homing_gate_closed", "1 while a sender outage pauses sending.", int(closed)),
+        ("homing_gate_closed_seconds", "How long sending has been paused.", closed_ms / 1000),
+        (
+            "homing_gate_waiting",
+            "Failures that wait for a verdict of sender outage detection.",
+            pulse.outage.waiting,
+        ),
         (
             "homing_clock_ahead_seconds",
-            "How far the wall clock is ahead of steady time, which schedules go by.",
+            "How far the wall clock is ahead of steady time, which schedules use.",
             pulse.clock.ahead_ms / 1000,
         ),
-        ("homing_late_seconds", "How long something was due with a free slot.", late_ms / 1000),
+        (
+            "homing_late_seconds",
+            "How long a delivery has been due although a slot is free.",
+            late_ms / 1000,
+        ),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)
 

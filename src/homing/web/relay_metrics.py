@@ -12,16 +12,20 @@ from homing.engine.relay import RelayPulse
 def relay_metrics(pulse: RelayPulse, *, now: int) -> Iterator[Metric]:
     """How far behind the outbox is, and what needs a person."""
     yield CounterMetricFamily(
-        "homing_outbox_relayed", "Rows of the outbox published since the start.", pulse.relayed
+        "homing_outbox_relayed", "Outbox rows published since the start.", pulse.relayed
     )
     yield CounterMetricFamily(
-        "homing_outbox_refused", "Rows of the outbox refused since the start.", pulse.refused
+        "homing_outbox_refused", "Outbox rows refused since the start.", pulse.refused
     )
     lag_ms = 0 if pulse.oldest_at is None else max(now - pulse.oldest_at, 0)
     for name, sentence, value in (
-        ("homing_outbox_waiting", "Rows that wait in the outbox, up to 10,001.", pulse.waiting),
+        (
+            "homing_outbox_waiting",
+            "Rows waiting in the outbox; counted up to 10,001.",
+            pulse.waiting,
+        ),
         ("homing_outbox_parked", "Refused rows that need a person.", pulse.waiting_refused),
         ("homing_outbox_lag_seconds", "How long the oldest row has waited.", lag_ms / 1000),
-        ("homing_outbox_failures", "Failures of the relay in a row.", pulse.failures),
+        ("homing_outbox_failures", "Consecutive failures of the relay.", pulse.failures),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)
