@@ -17,7 +17,7 @@ from simulation.health_model import HOUR
 from simulation.mix import HUSH_URL, Mix
 
 TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
-OURS_MOST_MS = 600_000  # Beyond that it is not ours alone.
+OURS_MAX_MS = 600_000  # Beyond that it is not ours alone.
 _FAILURES = {failure.value: failure for failure in Failure}
 
 
@@ -124,7 +124,7 @@ class Receivers:
         bad = chance.random() < mix.bad
         trouble = chance.choice(mix.troubles) if bad else None
         if trouble is not None and trouble.startswith("our_"):
-            length = min(length, OURS_MOST_MS)
+            length = min(length, OURS_MAX_MS)
         return Spell(begin + max(length, 1_000), trouble, chance.choice((0.3, 0.8, 1.0, 1.0)))
 
     def _bad(self, hit: Hit, trouble: str) -> Reply:

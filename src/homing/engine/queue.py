@@ -24,7 +24,7 @@ from homing.model import PART_FIRST, Delivery, Endpoint, Lane, Outcome, State, W
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.policy.queued import Queued
-from homing.policy.retry import RETRY_AFTER_MOST_MS, held_past_window
+from homing.policy.retry import RETRY_AFTER_MAX_MS, held_past_window
 from homing.policy.slots import FAILING, NEW, TRUSTED
 from homing.policy.url import host_of
 
@@ -39,7 +39,7 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
     probe_at, hold_until = endpoint.next_probe_at, endpoint.hold_until
     if probe_at is not None:
         probe_at = min(probe_at, now + rules.probe_every_ms)
-    hold_until = min(hold_until, now + RETRY_AFTER_MOST_MS)
+    hold_until = min(hold_until, now + RETRY_AFTER_MAX_MS)
     return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
 
 

@@ -38,7 +38,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from homing.model import Failure
-from homing.policy.retry import OURS_FIRST_MS, OURS_MOST_MS
+from homing.policy.retry import OURS_FIRST_MS, OURS_MAX_MS
 
 HOST_AFTER_MS = 600_000
 HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
@@ -176,7 +176,7 @@ def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
     5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
-    wait_max_ms = max(OURS_MOST_MS - turn_ms, OURS_FIRST_MS)
+    wait_max_ms = max(OURS_MAX_MS - turn_ms, OURS_FIRST_MS)
     return min(OURS_FIRST_MS << min(tries - 1, 8), wait_max_ms)
 
 

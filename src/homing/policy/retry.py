@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from homing.model import Delivery
 
 OURS_FIRST_MS = 5_000
-OURS_MOST_MS = 60_000
-RETRY_AFTER_MOST_MS = 3_600_000
+OURS_MAX_MS = 60_000
+RETRY_AFTER_MAX_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -151,7 +151,7 @@ def after_ours(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery
     """
     if probe:
         return replace(delivery, attempts=delivery.attempts + 1)
-    wait_ms = min(OURS_FIRST_MS << min(delivery.ours, 8), OURS_MOST_MS)
+    wait_ms = min(OURS_FIRST_MS << min(delivery.ours, 8), OURS_MAX_MS)
     return replace(
         delivery,
         attempts=delivery.attempts + 1,
@@ -201,13 +201,13 @@ def retry_after_at(value: str, *, now: int, wall: int) -> int | None:
     at: int | None
     if text.isascii() and text.isdigit():
         digits = text.lstrip("0")
-        at = now + (RETRY_AFTER_MOST_MS if len(digits) > 9 else int(digits or "0") * 1000)
+        at = now + (RETRY_AFTER_MAX_MS if len(digits) > 9 else int(digits or "0") * 1000)
     else:
         date = _http_date(text, now=wall)
         at = None if date is None else now + (date - wall)
     if at is None or at <= now:
         return None
-    return min(at, now + RETRY_AFTER_MOST_MS)
+    return min(at, now + RETRY_AFTER_MAX_MS)
 
 
 def _ahead(schedule: Schedule, *, t0: int, retry: int, now: int) -> _Step | None:
