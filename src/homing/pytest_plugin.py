@@ -1,7 +1,7 @@
 """The pytest fixture ``homing_server``: a real server in memory, with a clock that a test moves.
 
 Pytest finds it by its entry point. The server is imported by the first test that uses it, so that
-all other tests start as fast as before.
+other tests do not start more slowly.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     with running_server() as server:
         server.client.subscribe(url, ["*"])
         server.client.publish("invoice.paid", {"invoice": 17})
-        server.live_through(hours=49)      # every retry at its time, in a moment
+        server.live_through(hours=49)      # every retry at its time, in less than a second
 
-The clock stands still until a test moves it, so that due times are exact and nothing happens by
-surprise. What takes real time stays real: connections, answers, the deadline of an attempt. The
-history is not cleaned by this clock.
+The clock stands still until a test moves it, so that due times are exact and nothing happens
+unexpectedly. Connections, responses and the deadline of an attempt take real time. History is not
+removed by this clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from homing.server.settings import DeliverySettings, ListenSettings, ReachSettin
 
 KEY = "hk_key-of-a-server-for-tests"
 SETTLE_TIMEOUT_S = 30.0
-_CALM_TURNS = 20  # Of the event loop: all that needs no network has happened by then.
+_CALM_TURNS = 20  # of the event loop: enough for all work that needs no network
 _LOG_LEVEL_WARNING = 30
 
 
@@ -48,7 +48,7 @@ class SettableClock:
         return self._now_ms
 
     def wall(self) -> int:
-        """The same: there is no other clock in a test."""
+        """The same as ``now``: there is no other clock in a test."""
         return self._now_ms
 
     def time(self) -> float:
@@ -56,19 +56,19 @@ class SettableClock:
         return self._now_ms / 1000
 
     def utc(self) -> datetime:
-        """The same, as a datetime."""
+        """The time as a datetime."""
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self._now_ms)
 
     def stepped_at(self) -> int | None:
-        """Never: a test moves time as if it had passed."""
+        """None: the clock of a test never steps, its time passes."""
         return None
 
     def state(self) -> ClockState:
-        """The wall clock is never away from steady time."""
+        """The wall clock never differs from steady time."""
         return ClockState()
 
     def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
-        """Let so much time pass at once; what is due by then is attempted soon after."""
+        """Move forward at once; deliveries that are due by then are attempted soon after."""
         self.set(self._now_ms + _span_ms(seconds, minutes, hours))
 
     def set(self, to: datetime | int) -> None:
@@ -77,14 +77,14 @@ class SettableClock:
         self.on_move()
 
     def put(self, to_ms: int) -> None:
-        """Move without telling anybody."""
+        """Move without waking the engine."""
         if to_ms < self._now_ms:
             raise ValueError("time does not go back")
         self._now_ms = to_ms
 
 
 class HomingServer:
-    """A running server. Its methods block: in a coroutine, call them by ``asyncio.to_thread``."""
+    """A running server. Its methods block: in a coroutine, use ``asyncio.to_thread``."""
 
     def __init__(
         self, url: str, clock: SettableClock, engine: Engine, loop: asyncio.AbstractEventLoop
@@ -95,7 +95,7 @@ class HomingServer:
         clock.on_move = lambda: self._on_loop(self._woken())
 
     def settle(self, timeout: float = SETTLE_TIMEOUT_S) -> None:
-        """Wait until nothing is in flight and nothing is due."""
+        """Wait until no attempt is in flight and no delivery is due."""
         self._on_loop(self._quiet(), timeout)
 
     def live_through(
@@ -106,7 +106,7 @@ class HomingServer:
         hours: float = 0,
         timeout: float = SETTLE_TIMEOUT_S,
     ) -> None:
-        """Let time pass from one due time to the next, and settle at each of them."""
+        """Move the clock from one due time to the next, and settle at each of them."""
         until_ms = self.clock.now() + _span_ms(seconds, minutes, hours)
         self._on_loop(self._live(until_ms), timeout)
 
@@ -142,7 +142,7 @@ class HomingServer:
 
 @contextmanager
 def running_server(settings: Settings | None = None) -> Iterator[HomingServer]:
-    """A server with these settings; by default on a free port, and free to send to this machine."""
+    """A server with these settings; by default on a free port, and allowed to send to loopback."""
     settings = settings or Settings(
         listen=ListenSettings(address="127.0.0.1:0"),
         reach=ReachSettings(allow_loopback=True),
@@ -181,14 +181,14 @@ async def _serve(
     def stop() -> None:
         loop.call_soon_threadsafe(stopping.set)
 
-    async with serving(settings, admin_key=KEY, clock=clock, in_memory=True) as (url, house):
-        ready.set_result((HomingServer(url, clock, house.engine, loop), stop))
+    async with serving(settings, admin_key=KEY, clock=clock, in_memory=True) as (url, parts):
+        ready.set_result((HomingServer(url, clock, parts.engine, loop), stop))
         await stopping.wait()
 
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Warnings only, where the application has not set up its logs itself."""
+    """Log warnings only, unless the application has configured structlog itself."""
     if structlog.is_configured():
         yield
         return
