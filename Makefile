@@ -90,6 +90,7 @@ fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=
 
 docs: setup  ## generate the reference pages in docs/reference, and the blocking client
 	$(BIN)/python tools/generate_sync_client.py
+	$(BIN)/python tools/generate_client_subscription.py
 	$(BIN)/homing reference docs/reference
 
 lock: $(BIN)/python  ## renew both lock files with the newest versions that pyproject.toml allows

@@ -1,4 +1,4 @@
-"""The blocking client is what the generator makes of the asynchronous one."""
+"""What is generated in the client is up to date."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-GENERATOR = Path(__file__).parents[2] / "tools" / "generate_sync_client.py"
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
-def test_the_generated_client_is_up_to_date() -> None:
+@pytest.mark.parametrize("tool", ["generate_sync_client.py", "generate_client_subscription.py"])
+def test_the_generated_client_is_up_to_date(tool: str) -> None:
     ran = subprocess.run(
-        [sys.executable, GENERATOR, "--check"], capture_output=True, text=True, check=False
+        [sys.executable, TOOLS / tool, "--check"], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import typer
 from msgspec.structs import replace
 
+from homing.cli.main import app
+from homing.client import subscription as client
 from homing.model import SPEC, Connector, Field, Format, Subscription
 from homing.policy.admission import check_subscription, draft_of, patched
 from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
@@ -53,6 +56,18 @@ def test_a_field_is_in_the_form_and_on_the_page(field: Field) -> None:
         assert field.name in in_form
         assert field.name in on_page
     assert field.name in form_texts(a_full_one())
+
+
+@FIELDS
+def test_a_field_is_in_the_client_and_on_the_command_line(field: Field) -> None:
+    assert field.name in client.Subscription.__struct_fields__
+    assert field.name in client.SubscriptionChanges.__annotations__
+    if not field.required:
+        assert field.name in client.SubscriptionOptions.__annotations__
+    command: Any = typer.main.get_command(app)
+    options = [name for param in command.commands["subscribe"].params for name in param.opts]
+    if field.name not in {"url", "types", "filter_connector"}:  # Two arguments, and --any.
+        assert "--" + field.option.replace("_", "-") in options
 
 
 def test_the_form_of_a_subscription_sent_back_unchanged_changes_nothing() -> None:

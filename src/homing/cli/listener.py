@@ -32,7 +32,7 @@ from homing.client import (
     Unreachable,
     verify,
 )
-from homing.client.values import SubscriptionOptions
+from homing.client.subscription import SubscriptionOptions
 
 GOOD = 204
 BODY_CHARS_MAX = 4_000

@@ -19,7 +19,7 @@ from homing.engine.fleet.membership import FleetPulse
 from homing.engine.notices import Notices
 from homing.engine.relay import RelayPulse
 from homing.errors import HomingError
-from homing.model import Endpoint, Health, State
+from homing.model import SPEC, Endpoint, Health, State
 from homing.policy.admission import EventDraft
 from homing.policy.health import Change, HalfWay, HealthRules
 from homing.policy.keys import Role
@@ -32,6 +32,7 @@ from homing.web.metrics import metric_families
 from homing.web.operation import Operation
 from homing.web.relay_metrics import relay_metrics
 from homing.web.routes import OPERATIONS
+from homing.web.schemas import json_default
 from homing.web.workfront.door import OPERATIONS as WORKFRONT_OPERATIONS
 
 _NOTICE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
@@ -135,6 +136,8 @@ def api_page() -> str:
     ]
     for operation in OPERATIONS:
         lines += ["", *_operation(operation)]
+        if operation.id == "createSubscription":
+            lines += ["", *_subscription_fields()]
     lines += [
         "",
         "# Workfront-compatible API",
@@ -147,6 +150,16 @@ def api_page() -> str:
     for operation in WORKFRONT_OPERATIONS:
         lines += ["", *_operation(operation)]
     return "\n".join(lines) + "\n"
+
+
+def _subscription_fields() -> Iterator[str]:
+    yield "| field | default | meaning |"
+    yield "|---|---|---|"
+    for field in SPEC.values():
+        default = "required"
+        if not field.required:
+            default = f"`{msgspec.json.encode(json_default(field)).decode()}`"
+        yield f"| `{field.api_name}` | {default} | {_cell(field.sentence)} |"
 
 
 def _operation(operation: Operation) -> Iterator[str]:

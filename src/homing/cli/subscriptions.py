@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,71 +17,38 @@ from homing.cli.arguments import (
     given,
     read_seconds,
 )
-from homing.cli.errors import Usage
-from homing.cli.filters import FILTER_EXAMPLE, read_filters
 from homing.cli.output import coloured, dim, fields, plain
 from homing.cli.remote import Remote, remote_command
+from homing.cli.subscription_options import field_facts, read_fields, with_field_options
+from homing.model import SPEC
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from homing.client import NewSubscription, RotatedSubscription, Subscription
-    from homing.client.values import SubscriptionOptions
+    from homing.client.subscription import SubscriptionOptions
 
 
 @remote_command
+@with_field_options
 def subscribe(
-    url: Annotated[str, typer.Argument(help="The URL that the events are sent to.")],
+    url: Annotated[str, typer.Argument(help=SPEC["url"].sentence)],
     types: TypesArgument = None,
     *,
     remote: Remote,
     tenant: OwnerFlag = None,
-    body_format: Annotated[
-        str | None, typer.Option("--format", help="standard, raw, cloudevents or workfront.")
-    ] = None,
-    token: Annotated[str | None, typer.Option(help="Sent as Authorization: Bearer TOKEN.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="'name: value', sent with each request; repeatable.")
-    ] = None,
     secret: SecretFlag = None,
-    policy: Annotated[str | None, typer.Option(help="The name of a retry policy.")] = None,
-    deadline_ms: Annotated[
-        int | None, typer.Option(help="How long a response may take; default: the policy's.")
-    ] = None,
-    rate_per_second: Annotated[
-        float | None, typer.Option(help="The maximum number of attempts per second.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--filter", help=f"{FILTER_EXAMPLE}; repeatable.")
-    ] = None,
     one_is_enough: AnyFlag = False,
+    **fields: Any,
 ) -> None:
     """Create a subscription; its secret is shown now and never again."""
     options: SubscriptionOptions = given(  # type: ignore[assignment]
         tenant=tenant,
-        format=body_format,
-        token=token,
-        headers=_headers(header) if header else None,
         secret=secret,
-        policy=policy,
-        deadline_ms=deadline_ms,
-        rate_per_second=rate_per_second,
-        description=description,
-        filters=read_filters(only) if only else None,
         filter_connector="OR" if one_is_enough else None,
+        **read_fields(fields),
     )
     remote.show(lambda client: client.subscribe(url, types or ["*"], **options), _view_created)
-
-
-def _headers(lines: list[str]) -> dict[str, str]:
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise Usage(f"--header {line!r} must be like 'name: value'.")
-        headers[name.strip()] = value.strip()
-    return headers
 
 
 def _view_created(out: Console, made: NewSubscription) -> None:
@@ -89,8 +56,7 @@ def _view_created(out: Console, made: NewSubscription) -> None:
     out.print(
         fields(
             (
-                ("url", made.url),
-                ("types", ", ".join(made.types)),
+                *field_facts(made),
                 ("endpoint", made.endpoint),
                 ("secret", made.secret),
             )

@@ -28,6 +28,7 @@ from homing.client.errors import (
     Unreachable,
 )
 from homing.client.seen import Seen
+from homing.client.subscription import MaskedSecret, Subscription
 from homing.client.sync_client import Homing
 from homing.client.values import (
     Attempt,
@@ -46,7 +47,6 @@ from homing.client.values import (
     Gate,
     Key,
     Ledger,
-    MaskedSecret,
     NewKey,
     NewSubscription,
     Phases,
@@ -57,7 +57,6 @@ from homing.client.values import (
     Retry,
     RotatedSubscription,
     ServerStatus,
-    Subscription,
     Transition,
     UnmatchedSubscription,
 )

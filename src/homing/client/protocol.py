@@ -15,6 +15,7 @@ from msgspec import Struct
 from homing.client.errors import BadResponse, NotFound, Problem, refusal
 from homing.client.http1 import Response
 from homing.client.retries import RetryRule
+from homing.client.subscription import API_NAMES, Subscription
 from homing.client.values import (
     Attempt,
     AttemptPage,
@@ -36,7 +37,6 @@ from homing.client.values import (
     ReplayJob,
     RotatedSubscription,
     ServerStatus,
-    Subscription,
 )
 
 T = TypeVar("T")
@@ -217,9 +217,8 @@ def try_filters(given: Mapping[str, Any], tenant: str | None) -> Call[FilterResu
 
 
 def _wire(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields under their names in the API: ``filterConnector`` is Workfront's spelling."""
-    names = {"filter_connector": "filterConnector"}
-    return {names.get(name, name): value for name, value in given.items()}
+    """Fields under the names that the API has for them."""
+    return {API_NAMES.get(name, name): value for name, value in given.items()}
 
 
 def _types(types: Sequence[str]) -> list[str]:

@@ -25,6 +25,11 @@ from homing.client.errors import HomingClientError, Unavailable
 from homing.client.http1 import Response, read_server, write_request
 from homing.client.protocol import Call, Listing, read_response
 from homing.client.retries import RetryOptions, RetryState
+from homing.client.subscription import (
+    Subscription,
+    SubscriptionChanges,
+    SubscriptionOptions,
+)
 from homing.client.time_and_random import monotonic, new_id, random_fraction
 from homing.client.values import (
     Attempt,
@@ -52,9 +57,6 @@ from homing.client.values import (
     Role,
     RotatedSubscription,
     ServerStatus,
-    Subscription,
-    SubscriptionChanges,
-    SubscriptionOptions,
 )
 
 T = TypeVar("T")

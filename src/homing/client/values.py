@@ -7,10 +7,11 @@ text in UTC, as in the API.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
+
+from homing.client.subscription import Subscription
 
 T = TypeVar("T")
 
@@ -113,36 +114,6 @@ class EventDetail(Struct, frozen=True, kw_only=True):
 # --- subscriptions --------------------------------------------------------------------------
 
 
-class MaskedSecret(Struct, frozen=True):
-    """A signing secret, masked; ``until`` is set while it is being rotated out."""
-
-    value: str
-    until: str | None = None
-
-
-class Subscription(Struct, frozen=True, kw_only=True):
-    """A subscription; token, secrets and header values are masked."""
-
-    id: str
-    tenant: str
-    endpoint: str
-    url: str
-    types: tuple[str, ...]
-    format: str
-    token: str | None
-    headers: dict[str, str]
-    secrets: tuple[MaskedSecret, ...]
-    policy: str | None
-    deadline_ms: int | None
-    rate_per_second: float | None
-    active: bool
-    description: str
-    created_at: str
-    updated_at: str
-    filters: tuple[dict[str, Any], ...] = ()
-    filter_connector: str = field(name="filterConnector", default="AND")
-
-
 class NewSubscription(Subscription, frozen=True, kw_only=True):
     """A new subscription with its secret: keep the secret, the API never shows it again."""
 
@@ -150,41 +121,6 @@ class NewSubscription(Subscription, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, url={self.url!r}, secret=****)"
-
-
-class SubscriptionOptions(TypedDict, total=False):
-    """Optional fields of a new subscription."""
-
-    tenant: str
-    format: str
-    token: str | None
-    headers: Mapping[str, str]
-    secret: str | None
-    policy: str | None
-    deadline_ms: int | None
-    rate_per_second: float | None
-    active: bool
-    description: str
-    filters: Sequence[Mapping[str, Any]]
-    filter_connector: str
-
-
-class SubscriptionChanges(TypedDict, total=False):
-    """Fields to replace; None removes an optional one, and a header whose value is None."""
-
-    url: str
-    types: Sequence[str]
-    format: str | None
-    token: str | None
-    headers: Mapping[str, str | None] | None
-    secret: str
-    policy: str | None
-    deadline_ms: int | None
-    rate_per_second: float | None
-    active: bool
-    description: str | None
-    filters: Sequence[Mapping[str, Any]] | None
-    filter_connector: str | None
 
 
 class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):

@@ -112,7 +112,8 @@ def _json_kind(field: Field) -> Any:
     return list[dict[str, Any]] if field.kind is Kind.FILTERS else field.type
 
 
-def _json_default(field: Field) -> Any:
+def json_default(field: Field) -> Any:
+    """The default of a field in JSON."""
     if field.required:
         return NODEFAULT
     return {Kind.PAIRS: {}, Kind.FILTERS: []}.get(field.kind, field.default)
@@ -135,7 +136,7 @@ if TYPE_CHECKING:  # mypy does not see the fields of a struct that is made at ru
     _SpecPatch = Struct
     _SpecView = _Identified
 else:
-    _SpecIn = _spec_struct("SpecIn", _json_kind, _json_default)
+    _SpecIn = _spec_struct("SpecIn", _json_kind, json_default)
     _SpecPatch = _spec_struct("SpecPatch", _patch_kind, lambda _: UNSET)
     _SpecView = _spec_struct("SpecView", _json_kind, lambda _: NODEFAULT, _Identified)
 

@@ -1,0 +1,77 @@
+# Generated from SubscriptionSpec in homing/model.py by tools/generate_client_subscription.py: do
+# not edit.
+"""A subscription as the API shows it, and the fields of it that callers may give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from msgspec import Struct, field
+
+API_NAMES = {"filter_connector": "filterConnector"}
+
+
+class MaskedSecret(Struct, frozen=True):
+    """A signing secret, masked; ``until`` while it is being rotated out."""
+
+    value: str
+    until: str | None = None
+
+
+class Subscription(Struct, frozen=True, kw_only=True):
+    """A subscription; token, secrets and header values are masked."""
+
+    id: str
+    tenant: str
+    endpoint: str
+    url: str
+    types: tuple[str, ...]
+    filters: tuple[dict[str, Any], ...] = ()
+    filter_connector: str = field(name="filterConnector", default="AND")
+    format: str = "standard"
+    policy: str | None = None
+    token: str | None = None
+    deadline_ms: int | None = None
+    rate_per_second: float | None = None
+    headers: dict[str, str] = {}
+    description: str = ""
+    active: bool = True
+    secrets: tuple[MaskedSecret, ...]
+    created_at: str
+    updated_at: str
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """The fields that a new subscription may have beside its URL and types."""
+
+    tenant: str
+    secret: str | None
+    filters: Sequence[Mapping[str, Any]]
+    filter_connector: str
+    format: str
+    policy: str | None
+    token: str | None
+    deadline_ms: int | None
+    rate_per_second: float | None
+    headers: Mapping[str, str]
+    description: str
+    active: bool
+
+
+class SubscriptionChanges(TypedDict, total=False):
+    """A value replaces, None restores the default, and None inside a mapping removes that one."""
+
+    secret: str
+    url: str
+    types: Sequence[str]
+    filters: Sequence[Mapping[str, Any]] | None
+    filter_connector: str | None
+    format: str | None
+    policy: str | None
+    token: str | None
+    deadline_ms: int | None
+    rate_per_second: float | None
+    headers: Mapping[str, str | None] | None
+    description: str | None
+    active: bool
