@@ -1,1 +1,1 @@
-"""Sender-outage detection: is it many receivers that fail, or this sender that is cut off?"""
+"""Sender-outage detection: tells failing receivers from a sender that is cut off."""
