@@ -70,7 +70,7 @@ def test_a_person_freezes_tests_and_replays(
     person.sees_toast("Frozen.")
     expect(person.page.locator("#top .badge").first).to_have_text("frozen")
     person.confirms("Send a test event", "Send a test event?", "Send a test event")
-    person.sees_toast("answered with 204")
+    person.sees_toast("responded with 204")
     person.page.get_by_role("button", name="Replay dropped…").click()
     person.sees("Nothing was dropped in this time")
     person.page.get_by_role("dialog").get_by_role("button", name="Leave it").click()

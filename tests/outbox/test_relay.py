@@ -12,11 +12,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from homing.engine.relay import NotAllowed, NotNow, Relay, RelayOptions, RowsRefused
+from homing.engine.relay import Relay, RelayOptions
 from homing.errors import BadSetting, FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
 from homing.policy.admission import is_time
-from homing.ports import OutboxRow
+from homing.ports import NotAllowed, NotNow, OutboxRow, RowsRefused
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.outbox import open_outbox, sqlite_path
 from homing.store.outbox.sqlite import SqliteOutbox

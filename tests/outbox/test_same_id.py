@@ -10,9 +10,9 @@ import pytest
 
 from homing.cli.relay import publish_through
 from homing.client import AsyncHoming
-from homing.engine.relay import NotNow, PublishRows, Relay, RelayOptions
+from homing.engine.relay import Relay, RelayOptions
 from homing.net.clock import SystemClock
-from homing.ports import OutboxRow, ViewStore
+from homing.ports import NotNow, OutboxRow, PublishRows, ViewStore
 from homing.server.serve import serving
 from homing.server.settings import Settings
 from homing.store.outbox import open_outbox
@@ -54,7 +54,7 @@ class Target:
 async def target(how: str) -> AsyncIterator[Target]:
     async with serving(SETTINGS, admin_key=KEY, in_memory=True) as (url, house):
         if how == "in the server":
-            yield Target(publish_here(house.engine), house.stores.views)
+            yield Target(publish_here(house.app.publishing), house.stores.views)
             return
         async with AsyncHoming(url, KEY, retry=False) as client:
             yield Target(publish_through(client), house.stores.views)

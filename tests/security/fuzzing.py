@@ -21,8 +21,8 @@ from schemathesis.core.result import Ok
 
 from homing.web.openapi import openapi
 from homing.web.routes import OPERATIONS
-from homing.web.workfront.door import BASE
-from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.api import BASE
+from homing.web.workfront.api import OPERATIONS as DOOR
 
 EVERY = (*OPERATIONS, *DOOR)
 

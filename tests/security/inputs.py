@@ -32,6 +32,7 @@ from homing.policy.filters_reading import SLICE_STEPS, OutOfSteps, Reading
 from homing.policy.filters_run import compiled, read_data
 from homing.policy.keys import read_key
 from homing.policy.match import Index
+from homing.policy.moments import moment
 from homing.policy.retry import retry_after_at
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
@@ -42,11 +43,11 @@ from homing.web.body import decode
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import read_form
 from homing.web.dashboard.pages.deliveries import pretty
+from homing.web.dashboard.request import read_said
 from homing.web.dashboard.search import read_search
-from homing.web.dashboard.shield import check_host
+from homing.web.dashboard.security_headers import check_host
 from homing.web.dashboard.targets import Targets
-from homing.web.dashboard.visit import read_said
-from homing.web.query import Query, moment, read_cursor
+from homing.web.query import Query, read_cursor
 from homing.web.schemas import SubscriptionIn
 from homing.web.schemas_filters import FilterTryIn
 from homing.web.workfront.schemas import WorkfrontSubscriptionIn
@@ -192,8 +193,8 @@ INPUTS = (
     Input("ids", lambda it: read_id("dlv", it), lambda n: "dlv_" + "0" * n),
     Input("times", lambda it: moment(it, "since", now=0), lambda n: "1" * n + "h"),
     Input("RFC 3339", read_time, lambda n: "2026-01-01T00:00:00." + "0" * n + "Z"),
-    Input("searches", lambda it: read_search(it, tenant=None, now=0), lambda n: "a:b " * n, 50),
-    Input("a quote in a search", lambda it: read_search(it, tenant=None, now=0), lambda n: '"' * n),
+    Input("searches", lambda it: read_search(it, now=0), lambda n: "a:b " * n, 50),
+    Input("a quote in a search", lambda it: read_search(it, now=0), lambda n: '"' * n),
     # Bodies.
     Input("forms", read_form, lambda n: b"a=" + b"%41%" * n),
     Input("a name twice", _command, lambda n: _names(n, b'"n0":"1"')),

@@ -10,8 +10,8 @@ from starlette.types import Message
 from homing.errors import Busy, TooSlow
 from homing.web import body as body_module
 from homing.web.body import ClientGone, read_body
+from homing.web.body_budget import SMALL_BYTES, BodyBudget
 from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, Watch
-from homing.web.room import SMALL_BYTES, Room
 from security.framing import GOOD, HEAD, HOST, KEY
 from security.served import ANSWER_WITHIN_S, Served, served, until_end
 
@@ -149,7 +149,7 @@ def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None
 
 
 class _Body:
-    """A body that comes in these room."""
+    """A body that comes in these parts."""
 
     def __init__(self, *parts: bytes, hangs: bool = False, goes: bool = False) -> None:
         self._parts, self._hangs, self._goes = list(parts), hangs, goes
@@ -167,8 +167,8 @@ class _Body:
 MOST = 10 * SMALL_BYTES
 
 
-async def _read(body: _Body, room: Room) -> bytes:
-    return await read_body(body, declared=None, most=MOST, room=room)
+async def _read(body: _Body, budget: BodyBudget) -> bytes:
+    return await read_body(body, declared=None, most=MOST, budget=budget)
 
 
 @pytest.mark.parametrize(
@@ -181,63 +181,63 @@ async def _read(body: _Body, room: Room) -> bytes:
         (b"x" * SMALL_BYTES, b"y" * SMALL_BYTES, b""),
     ],
 )
-async def test_room_is_held_until_it_is_given_back(parts: tuple[bytes, ...]) -> None:
-    room = Room(MOST)
-    got = await _read(_Body(*parts), room)
+async def test_budget_is_held_until_it_is_given_back(parts: tuple[bytes, ...]) -> None:
+    budget = BodyBudget(MOST)
+    got = await _read(_Body(*parts), budget)
     assert got == b"".join(parts)
-    assert room.held == (len(got) if len(got) > SMALL_BYTES else 0)
-    room.leave(got)
-    assert room.held == 0
+    assert budget.held == (len(got) if len(got) > SMALL_BYTES else 0)
+    budget.release(got)
+    assert budget.held == 0
 
 
-async def test_without_room_a_body_is_refused_while_it_comes() -> None:
-    room = Room(3 * SMALL_BYTES)
-    first = await _read(_Body(b"x" * SMALL_BYTES, b"x" * SMALL_BYTES), room)
+async def test_without_budget_a_body_is_refused_while_it_comes() -> None:
+    budget = BodyBudget(3 * SMALL_BYTES)
+    first = await _read(_Body(b"x" * SMALL_BYTES, b"x" * SMALL_BYTES), budget)
     with pytest.raises(Busy):
-        await _read(_Body(b"y" * SMALL_BYTES, b"y"), room)
+        await _read(_Body(b"y" * SMALL_BYTES, b"y"), budget)
     with pytest.raises(Busy):
-        await _read(_Body(b"y" * (SMALL_BYTES + 1)), room)
-    assert await _read(_Body(b"small"), room) == b"small"
-    assert room.held == len(first)
-    room.leave(first)
-    assert room.held == 0
+        await _read(_Body(b"y" * (SMALL_BYTES + 1)), budget)
+    assert await _read(_Body(b"small"), budget) == b"small"
+    assert budget.held == len(first)
+    budget.release(first)
+    assert budget.held == 0
 
 
-async def test_whoever_leaves_or_drips_gives_its_room_back(
+async def test_whoever_leaves_or_drips_gives_its_budget_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    room = Room(MOST)
+    budget = BodyBudget(MOST)
     with pytest.raises(ClientGone):
-        await _read(_Body(b"x" * SMALL_BYTES, b"y", goes=True), room)
-    assert room.held == 0
+        await _read(_Body(b"x" * SMALL_BYTES, b"y", goes=True), budget)
+    assert budget.held == 0
     monkeypatch.setattr(body_module, "ARRIVE_WITHIN_S", 0.01)
     with pytest.raises(TooSlow):
-        await _read(_Body(b"x" * SMALL_BYTES, b"y", hangs=True), room)
-    assert room.held == 0
+        await _read(_Body(b"x" * SMALL_BYTES, b"y", hangs=True), budget)
+    assert budget.held == 0
 
 
-async def test_a_full_room_is_a_503_that_closes_and_is_free_again_after(
+async def test_a_full_budget_is_a_503_that_closes_and_is_free_again_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[Room] = []
-    init = Room.__init__
+    made: list[BodyBudget] = []
+    init = BodyBudget.__init__
 
-    def remembered(room: Room) -> None:
-        init(room)
-        made.append(room)
+    def remembered(budget: BodyBudget) -> None:
+        init(budget)
+        made.append(budget)
 
-    monkeypatch.setattr(Room, "__init__", remembered)
+    monkeypatch.setattr(BodyBudget, "__init__", remembered)
     async with served() as at:
-        (room,) = made
+        (budget,) = made
         large = b'{"type":"a","data":"' + b"x" * 400_000 + b'"}'
-        room.most = 100_000
+        budget.bytes_max = 100_000
         request = HEAD + b"content-length: %d\r\n\r\n" % len(large) + large
         codes, got, ended = await at.say(request)
         assert (codes, ended) == ([503], True)
         assert b'"busy"' in got
         assert b"retry-after: 1" in got
-        room.most = 10_000_000
+        budget.bytes_max = 10_000_000
         codes, _, _ = await at.say(request.replace(b"host", b"connection: close\r\nhost", 1))
         assert codes == [202]
-        assert room.held == 0
+        assert budget.held == 0
         assert KEY.encode() not in got

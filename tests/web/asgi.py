@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message
 from homing.web.operation import Operation
 from homing.web.problems import Problem
 from homing.web.routes import OPERATIONS
-from homing.web.workfront.door import BASE
-from homing.web.workfront.door import OPERATIONS as DOOR
-from homing.web.workfront.schemas import DoorProblem
+from homing.web.workfront.api import BASE
+from homing.web.workfront.api import OPERATIONS as DOOR
+from homing.web.workfront.schemas import WorkfrontProblem
 
 KEY = "hk_a-key-for-tests-only"
 
@@ -119,7 +119,7 @@ def check(method: str, path: str, got: Got) -> None:
     if got.status >= 400:
         assert got.problem.status == got.status
         foreign = path.startswith(BASE) and got.status != 405
-        _exactly(got.body, DoorProblem if foreign else Problem)
+        _exactly(got.body, WorkfrontProblem if foreign else Problem)
         return
     operation = find(method, path)
     if operation is None:

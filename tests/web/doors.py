@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, inspect
 
+from homing.web.dashboard.request import Page
 from homing.web.dashboard.routes import PAGES
-from homing.web.dashboard.visit import Page
 from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS
-from homing.web.workfront.door import OPERATIONS as WORKFRONT
+from homing.web.workfront.api import OPERATIONS as WORKFRONT
 
 API: tuple[Operation, ...] = (*OPERATIONS, *WORKFRONT)
 # Pages read the names that they know: some of these, and one that no page knows.
@@ -64,7 +64,7 @@ def api_bodies(text: str) -> Iterator[Entry]:
 
 def page_addresses() -> Iterator[Entry]:
     """Every parameter in the paths of the dashboard, and some query parameters of each page."""
-    for page in (*PAGES, Page(path="/sign-in", handler=PAGES[0].handler)):
+    for page in (*PAGES, Page(path="/sign-in", handler=PAGES[0].handler, open=True)):
         for path, name in paths(page.path):
             yield Entry(page.method, path, name)
         for name in QUERY_NAMES:

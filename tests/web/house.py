@@ -7,15 +7,27 @@ from typing import Any
 
 from engine.world import World
 from engine.world import live as live_world
+from homing.app.app import App
+from homing.app.options import AppOptions
 from homing.engine.keys import KeyRing
 from homing.engine.options import EngineOptions
 from homing.policy.reach import Reach
 from homing.store.keys import Keys
-from homing.web.app import create_app
-from homing.web.options import WebOptions
+from homing.web.asgi import asgi_app
 from web.asgi import KEY, Client
 
 URL = "https://receiver.example/hook"
+
+
+def use_cases(world: World, ring: KeyRing | None = None, **options: Any) -> App:
+    """The use cases on this world; without options nothing is limited or refused."""
+    given: dict[str, Any] = {"policies": frozenset(), "refuses": lambda _: False, **options}
+    return App(
+        world.engine,
+        world.views,
+        ring or KeyRing(Keys(world.db), world.clock),
+        AppOptions(admin_key=KEY, now=world.clock.now, **given),
+    )
 
 
 class House:
@@ -23,14 +35,14 @@ class House:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        options = WebOptions(
-            admin_key=KEY,
-            now=world.clock.now,
+        self.ring = KeyRing(Keys(world.db), world.clock)
+        self.use_cases = use_cases(
+            world,
+            self.ring,
             policies=frozenset(world.options.schedules),
             refuses=Reach().refuses,
         )
-        self.ring = KeyRing(Keys(world.db), world.clock)
-        self.app = create_app(world.engine, world.views, world.admin, self.ring, options)
+        self.app = asgi_app(self.use_cases)
         self.client = Client(self.app)
 
     async def subscribe(self, url: str = URL, **more: Any) -> dict[str, Any]:

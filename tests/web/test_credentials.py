@@ -10,8 +10,8 @@ import pytest
 from homing.policy.keys import Role
 from homing.web.operation import Operation
 from homing.web.routes import OPERATIONS as OURS
-from homing.web.workfront.door import BASE
-from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.api import BASE
+from homing.web.workfront.api import OPERATIONS as DOOR
 from web.asgi import KEY, Client, Got
 from web.house import House, live
 

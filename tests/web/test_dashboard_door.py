@@ -8,11 +8,12 @@ import pytest
 from jinja2 import UndefinedError
 from starlette.routing import Route
 
+from homing.app.sessions import SESSION_LIFE_MS as LIFE_MS
 from homing.ports import KeySession
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.render import Renderer
-from homing.web.dashboard.sessions import LIFE_MS, Sessions
-from homing.web.dashboard.shield import WrongHost, check_host
+from homing.web.dashboard.security_headers import WrongHost, check_host
+from homing.web.dashboard.sessions import SessionCookies
 from web.asgi import KEY
 from web.browse import Browser, text
 from web.house import House, live
@@ -38,13 +39,13 @@ def test_a_key_opens_the_door_and_a_wrong_one_does_not() -> None:
 
 
 def test_a_session_ends_by_time_by_sign_out_and_by_another_admin_key() -> None:
-    sessions = Sessions("hk_one-key-for-sessions")
+    sessions = SessionCookies(b"one key")
     session = KeySession("5eed", "admin", 1_000)
     value = sessions.write(session)
     assert sessions.read(value, now=1_000) == session
     assert sessions.read(value, now=1_000 + LIFE_MS) is None
     assert sessions.read(value, now=999) is None
-    assert Sessions("hk_another-key-now").read(value, now=1_000) is None
+    assert SessionCookies(b"another key").read(value, now=1_000) is None
     for broken in ("", ".", "x.y.z", value[:-1], value.replace("1000", "2000"), "é" * 300):
         assert sessions.read(broken, now=1_000) is None
 

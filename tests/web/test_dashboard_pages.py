@@ -121,7 +121,7 @@ def test_a_person_freezes_and_enables(headers: tuple[tuple[str, str], ...]) -> N
             assert got.status == (200 if headers else 303)
             assert (await house.client.get(f"/v1{page}")).json["state"] == state
         shown = (await browser.get(page)).body
-        assert headers or b"Enabled. What is overdue goes now" in shown
+        assert headers or b"Enabled. Overdue deliveries are sent now" in shown
         changes = (await house.client.get(f"/v1{page}")).json["transitions"]
         assert {it["by"] for it in changes} == {"the admin key"}
 
@@ -136,7 +136,7 @@ def test_a_test_event_and_a_replay_of_what_was_dropped() -> None:
         token = await browser.token(page)
         at = ("hx-current-url", f"http://x{page}")
         got = await browser.send(f"{page}/test", HTMX, at, csrf=token, subscription=made["id"])
-        assert "answered with 200" in got.headers["hx-trigger"]
+        assert "responded with 200" in got.headers["hx-trigger"]
         other = await browser.send(f"{page}/test", HTMX, csrf=token, subscription="sub_0")
         assert other.status == 422
         assert '"bad":true' in other.headers["hx-trigger"]

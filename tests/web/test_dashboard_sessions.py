@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message
 
+from homing.app.sessions import SESSION_LIFE_MS as LIFE_MS
 from homing.engine.keys import LIFE_MS as KEYS_LIFE_MS
 from homing.engine.keys import KeyRing
 from homing.store.keys import Keys
-from homing.web.app import create_app
-from homing.web.dashboard.sessions import LIFE_MS
-from homing.web.options import WebOptions
+from homing.web.asgi import asgi_app
 from web.asgi import KEY
 from web.browse import HOST, Browser, text
-from web.house import House, live
+from web.house import House, live, use_cases
 
 OWN = (
     "/",
@@ -139,14 +138,8 @@ def test_a_target_that_is_no_text_is_refused() -> None:
 def another_process(house: House) -> ASGIApp:
     """A second server of the fleet, or the first after a restart: the same database."""
     world = house.world
-    options = WebOptions(
-        admin_key=KEY,
-        now=world.clock.now,
-        policies=frozenset(),
-        refuses=lambda _: False,
-    )
     ring = KeyRing(Keys(world.db), world.clock, node=1, life_ms=KEYS_LIFE_MS)
-    return create_app(world.engine, world.views, world.admin, ring, options)
+    return asgi_app(use_cases(world, ring))
 
 
 def with_cookies_of(browser: Browser, app: ASGIApp | None = None) -> Browser:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from homing.app.access import Caller
+from homing.app.auth import Authenticator
 from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
 from homing.policy.keys import Role
-from homing.web.auth import Caller, Keys
 from homing.web.routes import OPERATIONS
 from web.asgi import KEY
 from web.house import House, live
@@ -35,12 +36,14 @@ def test_every_operation_but_two_needs_the_key(method: str, path: str) -> None:
 
 def test_the_scheme_is_bearer_in_any_case() -> None:
     async def story(house: House) -> None:
-        keys = Keys(KEY, house.ring, house.world.clock.now)
+        keys = Authenticator(KEY, house.ring, house.world.clock.now)
         for text in (f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY}"):
-            assert await keys.who(text.encode(), "") == Caller("the admin key", Role.ADMIN, None)
+            assert await keys.caller_of(text.encode(), "") == Caller(
+                "the admin key", Role.ADMIN, None
+            )
         for text in (KEY, f"Basic {KEY}", "Bearer", "Bearer ", "Bearer é"):
             with pytest.raises(HomingError):
-                await keys.who(text.encode(), "")
+                await keys.caller_of(text.encode(), "")
         assert KEY not in repr(keys)
 
     live(story)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from homing.policy.admission import draft_of
-from homing.web.workfront.door import BASE
+from homing.web.workfront.api import BASE
 from web.house import URL, House, live
 
 LIST = {"field": "data.a", "op": "containsOnly", "value": list(range(100))}

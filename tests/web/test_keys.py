@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from homing.app.auth import Authenticator
+from homing.app.throttle import SOURCES_MAX, Throttle, network_of
 from homing.engine.keys import KeyRing
 from homing.errors import NotAuthorized, TooMany
 from homing.policy.keys import Role
 from homing.store.keys import Keys as KeyTable
-from homing.web.auth import Keys
-from homing.web.throttle import SOURCES_MAX, Throttle, network_of
 from web.asgi import KEY, Client
 from web.house import House, live
 
@@ -115,18 +115,18 @@ def test_what_another_process_revokes_is_known_here_within_a_second() -> None:
     async def story(house: House) -> None:
         store, clock = KeyTable(house.world.db), house.world.clock
         here, there = KeyRing(store, clock, life_ms=500), KeyRing(store, clock, node=1, life_ms=500)
-        door = Keys(KEY, here, clock.now)
+        door = Authenticator(KEY, here, clock.now)
         key, text = await there.create("n", Role.VIEWER, "acme", None)
         header = f"Bearer {text}".encode()
-        assert (await door.who(header, "")).tenant == "acme"
+        assert (await door.caller_of(header, "")).tenant == "acme"
         await there.revoke(key.id)
         await house.world.wait(1_000)
         assert door.known(header) is None
         with pytest.raises(NotAuthorized):
-            await door.who(header, "")
+            await door.caller_of(header, "")
         later, text = await there.create("n", Role.VIEWER, "acme", None)
         await house.world.wait(1_000)
-        assert (await door.who(f"Bearer {text}".encode(), "")).name == later.name
+        assert (await door.caller_of(f"Bearer {text}".encode(), "")).name == later.name
 
     live(story)
 
@@ -134,18 +134,18 @@ def test_what_another_process_revokes_is_known_here_within_a_second() -> None:
 def test_a_key_that_was_found_good_is_let_in_without_a_statement() -> None:
     async def story(house: House) -> None:
         key = await made(house)
-        door = Keys(KEY, house.ring, house.world.clock.now)
+        door = Authenticator(KEY, house.ring, house.world.clock.now)
         header = f"Bearer {key['key']}".encode()
         assert door.known(header) is None
-        caller = await door.who(header, "")
+        caller = await door.caller_of(header, "")
         before = house.world.db.statements
         for _ in range(100):
             assert door.known(header) is caller
-            assert await door.who(header, "") is caller
+            assert await door.caller_of(header, "") is caller
         assert house.world.db.statements == before
         for spelled in (f"bearer {key['key']}", f"Bearer  {key['key']}", f"Bearer {key['key']} "):
-            assert await door.who(spelled.encode(), "") == caller
-        assert len(door._passes) == 2  # However it is spelled, it is held once.
+            assert await door.caller_of(spelled.encode(), "") == caller
+        assert len(door._known) == 2  # However it is spelled, it is held once.
 
     live(story)
 
@@ -195,20 +195,22 @@ def test_lists_of_keys_come_in_pages_and_by_tenant() -> None:
 def test_wrong_keys_are_slowed_down_per_source_and_right_ones_never_wait() -> None:
     async def story(house: House) -> None:
         clock = house.world.clock
-        door = Keys(KEY, house.ring, clock.now)
+        door = Authenticator(KEY, house.ring, clock.now)
         began = clock.now()
 
         async def wrong(source: str) -> int:
             with pytest.raises(NotAuthorized):
-                await door.who(b"Bearer wrong", source)
+                await door.caller_of(b"Bearer wrong", source)
             return clock.now() - began
 
         assert [await wrong("192.0.2.1") for _ in range(10)] == [0] * 10
         assert await wrong("192.0.2.1") == 1_000
         assert await wrong("192.0.2.2") == 1_000  # another source has its own
-        held = [asyncio.create_task(door.who(b"Bearer wrong", "192.0.2.1")) for _ in range(40)]
+        held = [
+            asyncio.create_task(door.caller_of(b"Bearer wrong", "192.0.2.1")) for _ in range(40)
+        ]
         await asyncio.sleep(0)
-        assert (await door.who(b"Bearer " + KEY.encode(), "192.0.2.1")).role is Role.ADMIN
+        assert (await door.caller_of(b"Bearer " + KEY.encode(), "192.0.2.1")).role is Role.ADMIN
         assert clock.now() - began == 1_000
         answers = await asyncio.gather(*held, return_exceptions=True)
         assert {type(one) for one in answers} == {NotAuthorized, TooMany}

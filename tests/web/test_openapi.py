@@ -8,7 +8,7 @@ from typing import Any
 
 from homing.web.openapi import openapi
 from homing.web.routes import OPERATIONS as OURS
-from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.api import OPERATIONS as DOOR
 from web.house import House, live
 
 OPERATIONS = (*OURS, *DOOR)
@@ -94,4 +94,4 @@ def test_the_workfront_door_takes_keys_and_refuses_in_its_own_way() -> None:
         entry = DOCUMENT["paths"][operation.path][operation.method.lower()]
         assert entry["security"] == [{name: []} for name in schemes]
         (refused,) = entry["responses"]["401"]["content"].values()
-        assert refused["schema"] == {"$ref": "#/components/schemas/DoorProblem"}
+        assert refused["schema"] == {"$ref": "#/components/schemas/WorkfrontProblem"}

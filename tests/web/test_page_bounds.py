@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from homing.web.dashboard.pages.deliveries import SHOWN_BYTES_MOST, SHOWN_DEPTH_MOST, pretty
-from homing.web.dashboard.search import CHARS_MOST
+from homing.web.dashboard.pages.deliveries import SHOWN_BYTES_MAX, SHOWN_DEPTH_MAX, pretty
+from homing.web.dashboard.search import CHARS_MAX
 from web.browse import Browser, text
 from web.house import House, live
 
 
 def test_data_that_is_deep_is_shown_as_it_is() -> None:
-    nested = b"[" * SHOWN_DEPTH_MOST + b"]" * SHOWN_DEPTH_MOST
-    assert pretty(nested).count("\n") > SHOWN_DEPTH_MOST
+    nested = b"[" * SHOWN_DEPTH_MAX + b"]" * SHOWN_DEPTH_MAX
+    assert pretty(nested).count("\n") > SHOWN_DEPTH_MAX
     deep = b"[" + (b"[" * 400 + b"]" * 400 + b",") * 80 + b"1]"
-    assert len(deep) < SHOWN_BYTES_MOST
+    assert len(deep) < SHOWN_BYTES_MAX
     assert pretty(deep) == deep.decode()
     assert pretty(b'{"a":[1]}') == '{\n  "a": [\n    1\n  ]\n}'
 
@@ -21,8 +21,8 @@ def test_a_search_has_a_length() -> None:
     async def story(house: House) -> None:
         browser = Browser(house.app)
         await browser.sign_in()
-        assert (await browser.get("/deliveries?q=" + "a" * CHARS_MOST)).status == 200
-        got = await browser.get("/deliveries?q=" + "a" * (CHARS_MOST + 1))
+        assert (await browser.get("/deliveries?q=" + "a" * CHARS_MAX)).status == 200
+        got = await browser.get("/deliveries?q=" + "a" * (CHARS_MAX + 1))
         assert "must be at most 1,000 characters" in text(got)
         sent = {"q": "a" * 100_000, "done": "0"}
         assert (await browser.form("/subscriptions", "/bulk/cancel", **sent)).status == 422

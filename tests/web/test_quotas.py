@@ -11,30 +11,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.world import always
-from homing.engine.keys import KeyRing
 from homing.errors import BadSetting
 from homing.policy.quota import BURST_MS, Quota, use_rate
 from homing.server.settings import load_settings
-from homing.store.keys import Keys
-from homing.web.app import create_app
-from homing.web.options import WebOptions
-from web.asgi import KEY, Client, Got
-from web.house import House, live
+from homing.web.asgi import asgi_app
+from web.asgi import Client, Got
+from web.house import House, live, use_cases
 
 
 def limited(house: House, default: Quota, **tenants: Quota) -> Client:
     """The same house through a door with quotas."""
     world = house.world
-    options = WebOptions(
-        admin_key=KEY,
-        now=world.clock.now,
-        policies=frozenset(),
-        refuses=lambda _: False,
-        quota=default,
-        tenant_quotas=tenants,
-    )
-    ring = KeyRing(Keys(world.db), world.clock)
-    return Client(create_app(world.engine, world.views, world.admin, ring, options))
+    return Client(asgi_app(use_cases(world, quota=default, tenant_quotas=tenants)))
 
 
 async def publish(client: Client, count: int = 1, tenant: str = "acme") -> Got:

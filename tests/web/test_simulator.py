@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from homing.app.simulation import SimulationAsked
 from homing.errors import TooMany, Unavailable
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
@@ -22,7 +23,6 @@ from homing.server.simulator import Simulator, scenario_text
 from homing.sim.read import read_scenario
 from homing.testing import HomingServer, running_server
 from homing.web.dashboard.pages.simulator import DEFAULTS
-from homing.web.simulation import SimulationAsked
 from web.test_pages import Person
 
 ASKED = SimulationAsked(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from homing.web.workfront.door import BASE
+from homing.web.workfront.api import BASE
 from web.asgi import KEY, Client
 from web.house import House, live
 

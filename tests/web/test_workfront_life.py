@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.world import Reply, always
-from homing.web.workfront.door import BASE
+from homing.web.workfront.api import BASE
 from web.house import House, live
 from web.test_workfront import DATE, URL, create
 

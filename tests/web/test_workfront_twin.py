@@ -11,7 +11,7 @@ import pytest
 from engine.world import Hit, always
 from homing.model import read_id
 from homing.policy.signature import Signer
-from homing.web.workfront.door import BASE
+from homing.web.workfront.api import BASE
 from web.browse import Browser, text
 from web.house import House, live
 from web.test_workfront import URL, create

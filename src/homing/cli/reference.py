@@ -33,7 +33,7 @@ from homing.web.operation import Operation
 from homing.web.relay_metrics import relay_metrics
 from homing.web.routes import OPERATIONS
 from homing.web.schemas import json_default
-from homing.web.workfront.door import OPERATIONS as WORKFRONT_OPERATIONS
+from homing.web.workfront.api import OPERATIONS as WORKFRONT_OPERATIONS
 
 _NOTICE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
 _AT = 1_767_225_600_000  # 2026-01-01

@@ -26,10 +26,10 @@ from homing.client.errors import (
     Refused,
     TooLarge,
 )
-from homing.engine.relay import NotAllowed, NotNow, PublishRows, Relay, RelayOptions, RowsRefused
+from homing.engine.relay import Relay, RelayOptions
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
-from homing.ports import OutboxRow, OutboxStore
+from homing.ports import NotAllowed, NotNow, OutboxRow, OutboxStore, PublishRows, RowsRefused
 from homing.server.settings import load_settings
 from homing.server.shutdown import Shutdown
 from homing.store.outbox import open_outbox

@@ -18,39 +18,25 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from homing.errors import FieldProblem, HomingError
+from homing.errors import HomingError
 from homing.policy import relaying
-from homing.ports import Clock, Handed, OutboxLook, OutboxRow, OutboxStore
+from homing.ports import (
+    Clock,
+    Handed,
+    NotAllowed,
+    NotNow,
+    OutboxLook,
+    OutboxRow,
+    OutboxStore,
+    PublishRows,
+    RowsRefused,
+)
 
 log = structlog.get_logger("homing.relay")
 
 LOOK_EVERY_MS = 5_000
 _NO_JSON = "data is not JSON"
 _json = msgspec.json.Decoder(msgspec.Raw)
-
-
-class RowsRefused(Exception):
-    """Publishing these rows will never work."""
-
-    def __init__(self, problems: Sequence[FieldProblem], detail: str) -> None:
-        super().__init__(detail)
-        self.problems, self.detail = tuple(problems), detail
-
-
-class NotNow(Exception):
-    """Publishing does not work at the moment, whatever the rows."""
-
-    def __init__(self, detail: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(detail)
-        self.detail, self.retry_after_s = detail, retry_after_s
-
-
-class NotAllowed(Exception):
-    """The key may not publish all of these rows: it is bound to a tenant, or it has no right."""
-
-
-# Raises RowsRefused, NotAllowed or NotNow; when it returns, all of them are events.
-PublishRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 
 
 class RelayOptions(Struct, frozen=True):

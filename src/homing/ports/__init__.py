@@ -20,7 +20,18 @@ from homing.ports.flow import (
     SettleBatch,
 )
 from homing.ports.keys import KeySession, KeyStore
-from homing.ports.outbox import Handed, HandOver, OutboxLook, OutboxRow, OutboxStore, RefusedRow
+from homing.ports.outbox import (
+    Handed,
+    HandOver,
+    NotAllowed,
+    NotNow,
+    OutboxLook,
+    OutboxRow,
+    OutboxStore,
+    PublishRows,
+    RefusedRow,
+    RowsRefused,
+)
 from homing.ports.seals import Claim, SealStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
 from homing.ports.world import Answer, Clock, ClockState, Request, Sender
@@ -53,15 +64,19 @@ __all__ = [
     "Member",
     "Move",
     "NewEvent",
+    "NotAllowed",
+    "NotNow",
     "OutboxLook",
     "OutboxRow",
     "OutboxStore",
+    "PublishRows",
     "Receipt",
     "Refusal",
     "RefusedRow",
     "ReplayFilter",
     "ReplayJob",
     "Request",
+    "RowsRefused",
     "SealStore",
     "Selection",
     "Sender",

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from homing.errors import FieldProblem
+
 
 class OutboxRow(Struct, frozen=True, gc=False):
     """An event that waits in an outbox."""
@@ -45,6 +47,28 @@ class OutboxLook(Struct, frozen=True):
     oldest_ms: int = 0  # how long the oldest has waited, by that database's clock
 
 
+class RowsRefused(Exception):
+    """Publishing these rows will never work."""
+
+    def __init__(self, problems: Sequence[FieldProblem], detail: str) -> None:
+        super().__init__(detail)
+        self.problems, self.detail = tuple(problems), detail
+
+
+class NotNow(Exception):
+    """Publishing does not work at the moment, whatever the rows."""
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.detail, self.retry_after_s = detail, retry_after_s
+
+
+class NotAllowed(Exception):
+    """The key may not publish all of these rows: it is bound to a tenant, or has another role."""
+
+
+# Raises RowsRefused, NotAllowed or NotNow; when it returns, all of the rows are events.
+PublishRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 HandOver = Callable[[Sequence[OutboxRow]], Awaitable[Handed]]
 
 

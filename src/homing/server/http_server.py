@@ -12,8 +12,8 @@ import uvicorn
 from homing.errors import BadSetting
 from homing.server.settings import ListenSettings
 from homing.web.connections import ConnectionLimit
-from homing.web.cork import CorkedProtocol
 from homing.web.limits import WatchedServer
+from homing.web.write_coalescing import CoalescingProtocol
 
 BACKLOG = 2_048
 
@@ -22,7 +22,7 @@ def http_config(
     app: object,
     limit: ConnectionLimit,
     *,
-    protocol: type[CorkedProtocol] = CorkedProtocol,
+    protocol: type[CoalescingProtocol] = CoalescingProtocol,
     grace_ms: int = 1_000,
 ) -> uvicorn.Config:
     """Uvicorn's options; ``grace_ms`` is how long a stop waits for requests in progress."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from homing.engine.engine import Engine
+from homing.app.publishing import Publishing
 from homing.engine.relay import Relay, RelayOptions
 from homing.ports import Clock
 from homing.server.settings import Settings
@@ -17,14 +17,14 @@ RELAY_CLOSE_S = 1.0
 
 
 def relay_of(
-    settings: Settings, engine: Engine, clock: Clock, chance: Callable[[], float]
+    settings: Settings, publishing: Publishing, clock: Clock, chance: Callable[[], float]
 ) -> Relay | None:
     """The relay of the application's outbox; None if there is none to relay here."""
     if not settings.outbox.url or not settings.fleet.serves_api:
         return None
     return Relay(
         open_outbox(settings.outbox.url),
-        publish_here(engine),
+        publish_here(publishing),
         clock=clock,
         chance=chance,
         options=RelayOptions(poll_ms=settings.outbox.poll_ms),

@@ -19,16 +19,16 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from homing.errors import TooMany, Unavailable
-from homing.policy.health import HealthRules
-from homing.policy.presets import PRESETS
-from homing.policy.retry import Schedule
-from homing.web.simulation import (
+from homing.app.simulation import (
     SimulationAsked,
     SimulationFigures,
     SimulationShown,
     StateChanged,
 )
+from homing.errors import TooMany, Unavailable
+from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS
+from homing.policy.retry import Schedule
 
 TIMEOUT_S = 60.0
 WAIT_S = 60.0  # in the queue, before the request is refused

@@ -13,6 +13,8 @@ import uvicorn
 from msgspec import Struct
 from prometheus_client.core import Metric
 
+from homing.app.app import App
+from homing.app.options import AppOptions, SettingShown
 from homing.engine.engine import Engine
 from homing.engine.fleet.membership import FleetParts
 from homing.engine.keys import LIFE_MS, KeyRing
@@ -29,23 +31,24 @@ from homing.server.outbox_relay import relay_of, relaying
 from homing.server.settings import Settings, settings_table
 from homing.server.shutdown import Shutdown
 from homing.server.simulator import Simulator
-from homing.web.app import create_app
+from homing.web.asgi import asgi_app
 from homing.web.connections import ConnectionLimit
-from homing.web.cork import CorkedProtocol
+from homing.web.fast_publish import FastPublishProtocol
 from homing.web.fleet_metrics import fleet_metrics
 from homing.web.metrics import More
-from homing.web.options import SettingShown, WebOptions
+from homing.web.options import WebOptions
 from homing.web.relay_metrics import relay_metrics
-from homing.web.short import ShortWay
+from homing.web.write_coalescing import CoalescingProtocol
 
 KEYS_CLOSE_S = 2.0
 MARK_S = 2.0  # to write the last time down
 
 
 class Running(Struct, frozen=True):
-    """A started engine, its stores, and the HTTP application in front of it."""
+    """A started engine, its use cases and stores, and the configuration of its HTTP server."""
 
     engine: Engine
+    app: App
     stores: Stores
     clock: Clock
     config: uvicorn.Config
@@ -87,26 +90,28 @@ async def running(
                 options=within(options, shares),
                 fleet=fleet,
             )
-        relay = relay_of(settings, engine, clock, random.random)
-        web = WebOptions(
+        app_options = AppOptions(
             admin_key=admin_key,
             now=clock.now,
             policies=frozenset(settings.delivery.schedules),
             refuses=reach.refuses,
-            hosts=settings.listen.host_names,
             quota=settings.tenants.quota,
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),
-            more_metrics=_metrics_of(engine, relay),
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
-            api=settings.fleet.serves_api,
         )
         ring = _key_ring(settings, stores, clock)
-        app = create_app(engine, stores.views, stores.admin, ring, web)
+        app = App(engine, stores.views, ring, app_options)
+        relay = relay_of(settings, app.publishing, clock, random.random)
+        web = WebOptions(
+            hosts=settings.listen.host_names,
+            more_metrics=_metrics_of(engine, relay),
+            api=settings.fleet.serves_api,
+        )
         try:
             async with relaying(relay, settings.delivery.grace_ms), _keeping_time(keeper):
-                config = _http_config(app, settings, shares.connections)
-                yield Running(engine, stores, clock, config, web.leaving.set)
+                config = _http_config(asgi_app(app, web), settings, shares.connections)
+                yield Running(engine, app, stores, clock, config, web.leaving.set)
         finally:
             await _stop(engine, ring, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms))
     finally:
@@ -210,7 +215,7 @@ def _http_config(app: object, settings: Settings, connections_max: int) -> uvico
     return http_config(
         app,
         ConnectionLimit(connections_max, per_address_max=per_address_max),
-        protocol=ShortWay if settings.fleet.serves_api else CorkedProtocol,
+        protocol=FastPublishProtocol if settings.fleet.serves_api else CoalescingProtocol,
         grace_ms=settings.delivery.grace_ms,
     )
 

@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.policy.exact import decoder
-from homing.web.room import SMALL_BYTES, Room
+from homing.web.body_budget import SMALL_BYTES, BodyBudget
 from homing.web.texts import json_problems
 
 PUBLISH_BYTES_MOST = 8 * 1024 * 1024
@@ -30,10 +30,12 @@ class ClientGone(Exception):
     """The caller hung up before the request was complete."""
 
 
-async def read_body(receive: Receive, *, declared: bytes | None, most: int, room: Room) -> bytes:
+async def read_body(
+    receive: Receive, *, declared: bytes | None, most: int, budget: BodyBudget
+) -> bytes:
     """The whole body, or TooLarge, TooSlow or Busy as soon as that is known.
 
-    Whoever got it gives its room back once the request is answered: ``room.leave(body)``.
+    The caller gives the memory back after the response: ``budget.release(body)``.
     """
     if declared is not None:
         if not declared.isdigit():
@@ -48,29 +50,29 @@ async def read_body(receive: Receive, *, declared: bytes | None, most: int, room
         raise _too_large(most)
     if not message.get("more_body", False):
         if len(body) > SMALL_BYTES:
-            room.take(len(body))
+            budget.take(len(body))
         return body
-    return await _read_rest(receive, body, most, room)
+    return await _read_rest(receive, body, most, budget)
 
 
-async def _read_rest(receive: Receive, begin: bytes, most: int, room: Room) -> bytes:
-    room.take(len(begin))
+async def _read_rest(receive: Receive, begin: bytes, most: int, budget: BodyBudget) -> bytes:
+    budget.take(len(begin))
     parts = [begin]
     try:
         async with asyncio.timeout(ARRIVE_WITHIN_S):
-            await _arrive(receive, parts, most, room)
+            await _arrive(receive, parts, most, budget)
     except BaseException as error:
-        room.held -= sum(map(len, parts))
+        budget.held -= sum(map(len, parts))
         if isinstance(error, TimeoutError):
             raise TooSlow(f"Its body did not come within {ARRIVE_WITHIN_S:.0f} s.") from None
         raise
     body = b"".join(parts)
     if len(body) <= SMALL_BYTES:
-        room.held -= len(body)
+        budget.held -= len(body)
     return body
 
 
-async def _arrive(receive: Receive, parts: list[bytes], most: int, room: Room) -> None:
+async def _arrive(receive: Receive, parts: list[bytes], most: int, budget: BodyBudget) -> None:
     """Counted as it comes: who declares much and sends little holds little."""
     size = len(parts[0])
     more = True
@@ -83,7 +85,7 @@ async def _arrive(receive: Receive, parts: list[bytes], most: int, room: Room) -
         size += len(part)
         if size > most:
             raise _too_large(most)
-        room.take(len(part))
+        budget.take(len(part))
         parts.append(part)
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import structlog
 
+from homing.app.throttle import network_of
 from homing.net.clock import monotonic as system_monotonic
-from homing.web.throttle import network_of
 
 CONNECTIONS_MAX = 8_192
 PART = 16  # one in so many is closed at a time
@@ -88,9 +88,14 @@ class ConnectionLimit:
             self._closed, self._report_at = 0, now + REPORT_EVERY_S
 
 
+def client_address(client: tuple[str, int] | None) -> str:
+    """The address that a connection comes from; empty where it has none."""
+    return client[0] if client else ""
+
+
 def source_of(client: tuple[str, int] | None) -> str:
-    """Who a connection is from; an IPv6 customer has a /64 full of addresses."""
-    host = "" if client is None else client[0]
+    """The network that a connection comes from: an IPv6 customer has a /64 full of addresses."""
+    host = client_address(client)
     return network_of(host) if ":" in host else host
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from homing.engine.fleet.membership import FleetPulse
+from homing.app.status import FleetPulse
 
 
 def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from homing import __version__
-from homing.engine.engine import Engine, Pulse
+from homing.app.status import Pulse
 from homing.policy.outage import OutageState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,10 +18,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 More = Callable[[int], Iterable[Metric]]  # of a part that is not always there, at this time
 
 
-def metrics_text(engine: Engine, *, now: int, more: More | None = None) -> bytes:
-    """All of it, read at this moment."""
+def metrics_text(pulse: Pulse, *, now: int, more: More | None = None) -> bytes:
+    """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_PulseCollector(engine.pulse(), now, more))
+    registry.register(_PulseCollector(pulse, now, more))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 

@@ -62,13 +62,15 @@ def _kinds(operations: Sequence[Operation]) -> list[type[Struct]]:
 
 
 def _problem(operation: Operation) -> type[Struct]:
-    return Problem if operation.manners is None else operation.manners.problem
+    return Problem if operation.auth_scheme is None else operation.auth_scheme.problem
 
 
 def _key_headers(operations: Sequence[Operation]) -> list[str]:
-    """Headers that carry a key at a door that is not of our own making."""
-    doors = [operation.manners for operation in operations if operation.manners is not None]
-    return list(dict.fromkeys(name for manners in doors for name in manners.key_headers))
+    """Headers besides Authorization that carry a key."""
+    schemes = [
+        operation.auth_scheme for operation in operations if operation.auth_scheme is not None
+    ]
+    return list(dict.fromkeys(name for scheme in schemes for name in scheme.key_headers))
 
 
 def _entry(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> dict[str, Any]:
@@ -98,8 +100,8 @@ def _entry(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> di
         entry["requestBody"] = {"required": True, "content": content}
     if operation.open:
         entry["security"] = []
-    elif operation.manners is not None:
-        entry["security"] = [{name: []} for name in ("key", *operation.manners.key_headers)]
+    elif operation.auth_scheme is not None:
+        entry["security"] = [{name: []} for name in ("key", *operation.auth_scheme.key_headers)]
     return entry
 
 

@@ -1,4 +1,4 @@
-"""One table describes the API: the routes are made from it, and so is the OpenAPI document."""
+"""Operations: the table from which the routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from homing.app.access import Caller, roles_of
+from homing.app.app import App
 from homing.errors import HomingError, NotFound
 from homing.model import read_id
 from homing.policy.keys import Role
 from homing.web.answer import JSON, Answer
-from homing.web.auth import NOBODY, Caller
 from homing.web.body import decode
-from homing.web.options import Parts
+from homing.web.options import WebOptions, WebParts
 from homing.web.query import LIMIT_DEFAULT, LIMIT_MOST, Query
 from homing.web.texts import check_texts
 
@@ -23,22 +24,24 @@ _T = TypeVar("_T")
 class Call:
     """One request on its way through a handler. Raises Invalid for a path that is no text."""
 
-    __slots__ = ("_body", "_path", "parts", "query", "site", "who")
+    __slots__ = ("_body", "_path", "app", "caller", "options", "query", "site")
 
     def __init__(
-        self, parts: Parts, *, path: dict[str, str], query: Query, body: bytes, who: Caller
+        self, parts: WebParts, *, path: dict[str, str], query: Query, body: bytes, caller: Caller
     ) -> None:
-        self.site = ""  # scheme and host that it came to
-        self.parts, self.query, self.who = parts, query, who
+        self.site = ""  # the scheme and host of the request
+        self.app: App = parts.app
+        self.options: WebOptions = parts.options
+        self.query, self.caller = query, caller
         self._path, self._body = path, body
         check_texts(path.items())
 
     @property
     def now(self) -> int:
-        return self.parts.options.now()
+        return self.app.now()
 
     def content(self, kind: type[_T], *, empty: bytes = b"") -> _T:
-        """The body, or what stands for an empty one; raises BadRequest or Invalid."""
+        """The body, or ``empty`` instead of an empty one; raises BadRequest or Invalid."""
         return decode(self._body or empty, kind)
 
     def key(self) -> str:
@@ -52,23 +55,16 @@ class Call:
             raise NotFound(f"Ids of this kind begin with {prefix}_.")
         return number
 
-    async def own_endpoint(self, endpoint_id: int | None) -> int | None:
-        """The same id; for an endpoint of another tenant, one that does not exist."""
-        if endpoint_id is None or self.who.tenant is None:
-            return endpoint_id
-        endpoint = await self.parts.views.endpoint(endpoint_id)
-        return endpoint_id if endpoint is not None and self.who.sees(endpoint.tenant) else 0
-
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
-class Manners(Struct, frozen=True):
-    """How a door that is not of our own making takes keys, and refuses."""
+class AuthScheme(Struct, frozen=True):
+    """How an API that is compatible with another product takes keys, and refuses."""
 
     key: Callable[[Mapping[bytes, bytes]], bytes | None]  # as Authorization: Bearer has it
     refusal: Callable[[HomingError], Answer]
-    problem: type[Struct]  # what a refusal holds
+    problem: type[Struct]  # the body of a refusal
     key_headers: tuple[str, ...] = ()  # that may carry a key, besides Authorization
 
 
@@ -87,7 +83,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     path: str
     id: str
     summary: str
-    handler: Handler | None  # None: publishing, which has a way of its own
+    handler: Handler | None  # None: publishing, which has an ASGI endpoint of its own
     status: int = 200
     answer: type[Struct] | None = None
     each: type[Struct] | None = None  # of an answer that is a bare list
@@ -97,9 +93,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     answer_type: str = JSON.decode()
     params: tuple[Param, ...] = ()
     errors: tuple[type[HomingError], ...] = ()
-    manners: Manners | None = None  # None: ours
+    auth_scheme: AuthScheme | None = None  # None: Homing's own
     open: bool = False  # needs no key
-    roles: frozenset[Role] = NOBODY  # whose keys it takes: who is not named is refused
+    use_case: Callable[..., Any] | None = None  # None, and not open: refused to everybody
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles whose keys it takes: those of its use case."""
+        return frozenset() if self.use_case is None else roles_of(self.use_case)
 
 
 TENANT = Param("tenant", "Only of this tenant; default: all that the key may see.")

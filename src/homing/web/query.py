@@ -13,39 +13,31 @@ from urllib.parse import parse_qsl
 from homing.errors import BadRequest, FieldProblem, Invalid
 from homing.model import read_id
 from homing.policy.admission import (
-    DEFAULT_TENANT,
     KEY_RULE,
     TYPE_RULE,
     is_key,
     is_type,
-    read_time,
     tenant_problem,
 )
+from homing.policy.moments import moment, read_duration
 from homing.web.texts import shown_name, text_problems
 
 LIMIT_DEFAULT = 50
 LIMIT_MOST = 200
 PARAMETERS_MOST = 50
 URL_PART_MAX = 200
-TIME_MOST = (1 << 42) - 1  # the last time that an id can carry
-NO_TENANT = " "  # a name that no tenant can have
 
 _E = TypeVar("_E", bound=StrEnum)
-_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Query:
-    """The parameters of one request; ``only`` is the tenant whose key it came with, if of one.
+    """The parameters of one request; raises BadRequest or Invalid.
 
-    With ``known`` None every name is taken. Raises BadRequest or Invalid.
+    With ``known`` None every name is taken.
     """
 
-    def __init__(
-        self, query_string: bytes, known: Collection[str] | None, *, only: str | None = None
-    ) -> None:
+    def __init__(self, query_string: bytes, known: Collection[str] | None) -> None:
         self._given: dict[str, str] = {}
-        self._only = only
         if not query_string:
             return
         try:
@@ -73,14 +65,11 @@ class Query:
         return self._given.get(name, "").strip()
 
     def tenant(self) -> str | None:
-        """None: every tenant. To the key of a tenant all others are as one that is not there."""
-        tenant = self._given.get("tenant", self._only)
+        """The tenant that was asked for; None where none was."""
+        tenant = self._given.get("tenant")
         if tenant is not None and (problems := tenant_problem(tenant)):
             raise Invalid(problems=problems)
-        return tenant if self._only in {None, tenant} else NO_TENANT
-
-    def tenant_or_default(self) -> str:
-        return self.tenant() or DEFAULT_TENANT
+        return tenant
 
     def event_type(self) -> str | None:
         value = self._given.get("type")
@@ -162,21 +151,6 @@ def url_part_problem(value: str) -> str | None:
     if 1 <= len(value) <= URL_PART_MAX and value.isascii() and value.isprintable():
         return None
     return f"must be 1 to {URL_PART_MAX} characters of a URL"
-
-
-def moment(value: str, name: str, *, now: int) -> int:
-    """A time after RFC 3339, or a duration back from now; raises Invalid."""
-    duration = read_duration(value)
-    at = now - duration if duration is not None else read_time(value)
-    if at is None:
-        raise _refused(name, "must be a time after RFC 3339, or a duration back from now like 2h")
-    return min(max(at, 0), TIME_MOST)
-
-
-def read_duration(text: str) -> int | None:
-    """``2h`` in milliseconds; None if it is no duration."""
-    found = _DURATION.fullmatch(text)
-    return int(found[1]) * _UNITS_MS[found[2]] if found else None
 
 
 def show_cursor(number: int | None) -> str | None:

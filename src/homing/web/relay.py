@@ -1,4 +1,4 @@
-"""The relay inside a server: rows go through the same checks as a request, without the request."""
+"""The outbox relay inside a server: rows pass the same checks as a request, without HTTP."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Sequence
 from msgspec import Raw
 from msgspec.json import encode
 
-from homing.engine.engine import Engine
-from homing.engine.relay import NotNow, PublishRows, RowsRefused
+from homing.app.publishing import Publishing
 from homing.errors import HomingError
-from homing.policy.admission import DEFAULT_TENANT, check_events
-from homing.ports import OutboxRow
+from homing.policy.admission import DEFAULT_TENANT
+from homing.ports import NotNow, OutboxRow, PublishRows, RowsRefused
 from homing.web.api.publish import read_drafts
 
-FOR_GOOD = frozenset((400, 409, 413, 422))  # the row's own fault: no later try will do better
+FOR_GOOD = frozenset((400, 409, 413, 422))  # the row is wrong: no later try can succeed
 
 
-def publish_here(engine: Engine) -> PublishRows:
-    """Publish rows by this engine."""
+def publish_here(publishing: Publishing) -> PublishRows:
+    """Publishes rows in this process."""
 
     async def publish(rows: Sequence[OutboxRow]) -> None:
         try:
             drafts = read_drafts(encode([_sent(row) for row in rows]), DEFAULT_TENANT, lines=False)
-            check_events(drafts)
-            await engine.publish(drafts)
+            await publishing.publish_rows(drafts)
         except HomingError as error:
             if error.http_status in FOR_GOOD:
                 raise RowsRefused(error.problems, f"{error.http_status} {error}") from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from homing.engine.relay import RelayPulse
+from homing.app.status import RelayPulse
 
 
 def relay_metrics(pulse: RelayPulse, *, now: int) -> Iterator[Metric]:

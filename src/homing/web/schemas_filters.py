@@ -56,7 +56,7 @@ class UnmatchedView(Struct, frozen=True):
 
 
 class WorkfrontView(Struct, frozen=True):
-    """What a subscription has that was made through the Workfront door."""
+    """The fields of a subscription that was made through the Workfront-compatible API."""
 
     version: str
     base64: bool

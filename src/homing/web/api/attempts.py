@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from homing.app.deliveries import Deliveries
 from homing.errors import Invalid
 from homing.model import Attempt, Decided, Failure, Lane, Outcome, show_id
 from homing.ports import DeliveryRow
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import READERS
 from homing.web.operation import LIMIT, TENANT, Call, Operation, Param
 from homing.web.query import show_cursor
 from homing.web.schemas import Time
@@ -50,22 +50,17 @@ class AttemptPage(Struct, frozen=True):
 
 
 async def list_attempts(call: Call) -> Answer:
-    """Conditions pass attempts over after the page was cut, so that the cursor always moves on."""
     query = call.query
-    tenant = query.tenant()
-    endpoint = query.id("endpoint", ENDPOINT)
-    subscription = query.id("subscription", SUBSCRIPTION)
-    seen = call.parts.engine.recent(query.cursor(), limit=query.limit())
-    rows = await call.parts.views.deliveries_by_id([one.delivery_id for one in seen.attempts])
-    lines = [
-        _line(attempt, rows[attempt.delivery_id])
-        for attempt in seen.attempts
-        if attempt.delivery_id in rows
-        and tenant in {None, rows[attempt.delivery_id].delivery.tenant}
-        and endpoint in {None, attempt.endpoint_id}
-        and subscription in {None, attempt.subscription_id}
-    ]
-    return json_answer(AttemptPage(lines, show_cursor(seen.last) or "", seen.missed))
+    recent = await call.app.deliveries.recent_attempts(
+        call.caller,
+        tenant=query.tenant(),
+        endpoint_id=query.id("endpoint", ENDPOINT),
+        subscription_id=query.id("subscription", SUBSCRIPTION),
+        after=query.cursor(),
+        limit=query.limit(),
+    )
+    lines = [_line(attempt, row) for attempt, row in recent.attempts]
+    return json_answer(AttemptPage(lines, show_cursor(recent.last) or "", recent.missed))
 
 
 def _line(attempt: Attempt, row: DeliveryRow) -> AttemptLine:
@@ -97,7 +92,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/attempts",
         id="listAttempts",
-        roles=READERS,
+        use_case=Deliveries.recent_attempts,
         summary=(
             "The latest attempts of this process, oldest first; ask again with next_cursor for "
             "what came since."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
+from homing.app.deliveries import Deliveries
 from homing.errors import (
     AlreadyFinished,
     Gone,
@@ -14,13 +15,11 @@ from homing.errors import (
     SubscriptionGone,
 )
 from homing.model import Reason, Status, show_id
-from homing.ports import DeliveryFilter, DeliveryRow
-from homing.web import commands
+from homing.policy.moments import TIME_MAX
+from homing.ports import DeliveryFilter
 from homing.web.answer import Answer, Headers, json_answer
-from homing.web.auth import MANAGERS, READERS
-from homing.web.describe import describe
 from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
-from homing.web.query import TIME_MOST, show_cursor
+from homing.web.query import show_cursor
 from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
 from homing.web.show import (
     DELIVERY,
@@ -34,29 +33,26 @@ from homing.web.show import (
 
 async def list_deliveries(call: Call) -> Answer:
     query, now = call.query, call.now
-    tenant, before, limit = query.tenant(), query.cursor(), query.limit()
     within = query.duration_ms("expiring_within")
-    event_id = None
-    key = query.event_key()
     conditions = DeliveryFilter(
-        tenant=tenant,
+        tenant=query.tenant(),
         status=query.choice("status", Status),
-        endpoint_id=await call.own_endpoint(query.id("endpoint", ENDPOINT)),
+        endpoint_id=query.id("endpoint", ENDPOINT),
         subscription_id=query.id("subscription", SUBSCRIPTION),
         reason=query.choice("reason", Reason),
         type=query.event_type(),
         url=query.url_part(),
         since=query.since("since", now=now),
         until=query.since("until", now=now),
-        expires_before=None if within is None else min(now + within, TIME_MOST),
+        expires_before=None if within is None else min(now + within, TIME_MAX),
     )
-    if key is not None:
-        event = await call.parts.views.event(key, tenant=query.tenant_or_default())
-        if event is None:
-            return json_answer(DeliveryPage([], None))
-        event_id = event.event.id
-        conditions = DeliveryFilter(**{**asdict(conditions), "event_id": event_id})
-    rows, after = await call.parts.views.deliveries(conditions, before_id=before, limit=limit)
+    rows, after = await call.app.deliveries.page(
+        call.caller,
+        conditions,
+        event=query.event_key(),
+        before_id=query.cursor(),
+        limit=query.limit(),
+    )
     return json_answer(DeliveryPage([delivery_view(row) for row in rows], show_cursor(after)))
 
 
@@ -65,30 +61,21 @@ async def get(call: Call) -> Answer:
 
 
 async def replay(call: Call) -> Answer:
-    old = (await _there(call)).delivery
-    new = await commands.replay(call.parts, call.who, old)
+    new = await call.app.deliveries.replay(call.caller, call.number(DELIVERY))
     location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 
 
 async def cancel(call: Call) -> Answer:
-    number = (await _there(call)).delivery.id
-    await call.parts.engine.cancel(number)
+    number = call.number(DELIVERY)
+    await call.app.deliveries.cancel(call.caller, number)
     return await _detail(call, number)
 
 
-async def _there(call: Call, number: int | None = None) -> DeliveryRow:
-    row = await call.parts.views.delivery(call.number(DELIVERY) if number is None else number)
-    if row is None or not call.who.sees(row.delivery.tenant):
-        raise NotFound("There is no such delivery, or it is past retention.")
-    return row
-
-
 async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Answer:
-    row = await _there(call, number)
-    described = await describe(call.parts, row, now=call.now)
+    described = await call.app.deliveries.get(call.caller, number)
     detail = DeliveryDetail(
-        **asdict(delivery_view(row)),
+        **asdict(delivery_view(described.row)),
         explanation=described.explanation,
         attempts=[attempt_view(attempt) for attempt in described.attempts],
         schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
@@ -103,7 +90,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/deliveries",
         id="listDeliveries",
-        roles=READERS,
+        use_case=Deliveries.page,
         summary="Deliveries, pending and finished, newest first.",
         handler=list_deliveries,
         answer=DeliveryPage,
@@ -129,7 +116,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getDelivery",
-        roles=READERS,
+        use_case=Deliveries.get,
         summary="A delivery with its attempts, the retries ahead, and why it is where it is.",
         handler=get,
         answer=DeliveryDetail,
@@ -139,7 +126,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/replay",
         id="replayDelivery",
-        roles=MANAGERS,
+        use_case=Deliveries.replay,
         summary="Make a new delivery from a finished one; the answer says where it waits.",
         handler=replay,
         status=201,
@@ -150,7 +137,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/cancel",
         id="cancelDelivery",
-        roles=MANAGERS,
+        use_case=Deliveries.cancel,
         summary="Cancel a pending delivery.",
         handler=cancel,
         answer=DeliveryDetail,

@@ -4,64 +4,57 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
+from homing.app.endpoints import Endpoints
 from homing.errors import Invalid, NotFound, StoreUnavailable
-from homing.model import Endpoint, State
+from homing.model import State
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation, choice
 from homing.web.query import show_cursor
 from homing.web.schemas import EndpointDetail, EndpointPage
 from homing.web.show import ENDPOINT, endpoint_view, transition_view
 
-WAITING_MOST = 10_000
-TRANSITIONS_SHOWN = 50
+WAITING_MAX = 10_000
+TRANSITIONS_MAX = 50
 
 
 async def list_endpoints(call: Call) -> Answer:
-    query, engine, now = call.query, call.parts.engine, call.now
-    rows, after = await call.parts.views.endpoints(
+    query, endpoints, now = call.query, call.app.endpoints, call.now
+    rows, after = await endpoints.page(
+        call.caller,
         tenant=query.tenant(),
         state=query.choice("state", State),
         before_id=query.cursor(),
         limit=query.limit(),
     )
-    items = [endpoint_view(row, engine.rules_of(row.tenant), now=now) for row in rows]
+    items = [endpoint_view(row, endpoints.rules_of(row.tenant), now=now) for row in rows]
     return json_answer(EndpointPage(items, show_cursor(after)))
 
 
 async def get(call: Call) -> Answer:
-    return await _detail(call, await _there(call))
+    return await _detail(call, call.number(ENDPOINT))
 
 
 async def enable(call: Call) -> Answer:
-    number = (await _there(call)).id
-    return await _detail(call, await call.parts.engine.enable(number, by=call.who.name))
+    await call.app.endpoints.enable(call.caller, call.number(ENDPOINT))
+    return await _detail(call, call.number(ENDPOINT))
 
 
 async def freeze(call: Call) -> Answer:
-    number = (await _there(call)).id
-    return await _detail(call, await call.parts.engine.freeze(number, by=call.who.name))
+    await call.app.endpoints.freeze(call.caller, call.number(ENDPOINT))
+    return await _detail(call, call.number(ENDPOINT))
 
 
-async def _there(call: Call) -> Endpoint:
-    endpoint = await call.parts.views.endpoint(call.number(ENDPOINT))
-    if endpoint is None or not call.who.sees(endpoint.tenant):
-        raise NotFound("There is no such endpoint.")
-    return endpoint
-
-
-async def _detail(call: Call, endpoint: Endpoint) -> Answer:
-    views, engine = call.parts.views, call.parts.engine
-    waiting = await views.waiting(endpoint.id, limit=WAITING_MOST + 1)
-    changes, _ = await views.transitions(endpoint.id, before_id=None, limit=TRANSITIONS_SHOWN)
-    view = endpoint_view(endpoint, engine.rules_of(endpoint.tenant), now=call.now)
-    fields = asdict(view)
+async def _detail(call: Call, number: int) -> Answer:
+    found = await call.app.endpoints.describe(
+        call.caller, number, transitions_max=TRANSITIONS_MAX, waiting_max=WAITING_MAX + 1
+    )
+    view = endpoint_view(found.endpoint, found.rules, now=call.now)
     return json_answer(
         EndpointDetail(
-            **fields,
-            waiting=min(waiting, WAITING_MOST),
-            waiting_more=waiting > WAITING_MOST,
-            transitions=[transition_view(change) for change in changes],
+            **asdict(view),
+            waiting=min(found.waiting, WAITING_MAX),
+            waiting_more=found.waiting > WAITING_MAX,
+            transitions=[transition_view(change) for change in found.transitions],
         )
     )
 
@@ -73,7 +66,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/endpoints",
         id="listEndpoints",
-        roles=READERS,
+        use_case=Endpoints.page,
         summary="Endpoints with their health, newest first.",
         handler=list_endpoints,
         answer=EndpointPage,
@@ -84,7 +77,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getEndpoint",
-        roles=READERS,
+        use_case=Endpoints.describe,
         summary="One endpoint: since when and why it is in its state, and what waits for it.",
         handler=get,
         answer=EndpointDetail,
@@ -94,7 +87,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/enable",
         id="enableEndpoint",
-        roles=MANAGERS,
+        use_case=Endpoints.enable,
         summary="Enable it from any state; its counters start again, what is overdue goes.",
         handler=enable,
         answer=EndpointDetail,
@@ -104,7 +97,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/freeze",
         id="freezeEndpoint",
-        roles=MANAGERS,
+        use_case=Endpoints.freeze,
         summary="Freeze it: nothing is attempted until it is enabled.",
         handler=freeze,
         answer=EndpointDetail,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from homing.app.events import Events
+from homing.app.publishing import Publishing
 from homing.errors import (
     BadRequest,
     EventConflict,
@@ -11,13 +13,10 @@ from homing.errors import (
     TooLarge,
 )
 from homing.model import show_id
-from homing.policy.admission import is_key
 from homing.web.answer import Answer, json_answer
 from homing.web.api.publish import NDJSON
-from homing.web.auth import PUBLISHERS, READERS
-from homing.web.describe import unmatched
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
-from homing.web.query import LIMIT_MOST, show_cursor
+from homing.web.query import show_cursor
 from homing.web.schemas import EventDetail, EventIn, EventPage, Published
 from homing.web.schemas_filters import UnmatchedView
 from homing.web.show import SUBSCRIPTION, event_detail, event_view
@@ -25,7 +24,8 @@ from homing.web.show import SUBSCRIPTION, event_detail, event_view
 
 async def list_events(call: Call) -> Answer:
     query = call.query
-    rows, after = await call.parts.views.events(
+    rows, after = await call.app.events.page(
+        call.caller,
         tenant=query.tenant(),
         event_type=query.event_type(),
         before_id=query.cursor(),
@@ -35,18 +35,16 @@ async def list_events(call: Call) -> Answer:
 
 
 async def get_event(call: Call) -> Answer:
-    tenant, key = call.query.tenant_or_default(), call.key()
-    row = await call.parts.views.event(key, tenant=tenant) if is_key(key) else None
-    if row is None:
-        raise NotFound("The tenant has no such event.")
-    rows = await call.parts.views.event_deliveries(row.event.id, limit=LIMIT_MOST + 1)
-    others, others_more = await unmatched(call.parts, row.event, rows, now=call.now)
+    found = await call.app.events.get(call.caller, call.key(), tenant=call.query.tenant())
+    unmatched = [
+        UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, why) for one, why in found.unmatched
+    ]
     detail = event_detail(
-        row.event,
-        rows[:LIMIT_MOST],
-        [UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, why) for one, why in others],
-        more=len(rows) > LIMIT_MOST,
-        unmatched_more=others_more,
+        found.event,
+        found.deliveries,
+        unmatched,
+        more=found.more,
+        unmatched_more=found.unmatched_more,
     )
     return json_answer(detail)
 
@@ -56,7 +54,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/events",
         id="publishEvents",
-        roles=PUBLISHERS,
+        use_case=Publishing.publish,
         summary="Publish one event, an array of events, or one per line (NDJSON); all or none. "
         "An event whose id was published before has `duplicate: true`: nothing new is sent.",
         handler=None,
@@ -70,7 +68,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/events",
         id="listEvents",
-        roles=READERS,
+        use_case=Events.page,
         summary="Events, newest first, without their data.",
         handler=list_events,
         answer=EventPage,
@@ -81,7 +79,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/events/{id}",
         id="getEvent",
-        roles=READERS,
+        use_case=Events.get,
         summary="An event with its data and its deliveries.",
         handler=get_event,
         answer=EventDetail,

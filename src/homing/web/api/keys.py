@@ -7,21 +7,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from homing.errors import (
-    BadRequest,
-    Conflict,
-    FieldProblem,
-    Invalid,
-    NotFound,
-    StoreUnavailable,
-)
+from homing.app.keys import Keys
+from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.model import show_id
-from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
-from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
+from homing.policy.keys import ApiKey, Role
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import ONLY_ADMINS
 from homing.web.operation import PAGE, TENANT, Call, Operation
-from homing.web.query import TIME_MOST, read_duration, show_cursor
+from homing.web.query import show_cursor
 from homing.web.schemas import Cursor, Time, silent
 from homing.web.show import time_or_none, time_text
 
@@ -71,46 +63,23 @@ class KeyPage(Struct, frozen=True):
 
 async def create(call: Call) -> Answer:
     given = call.content(KeyIn)
-    expires_at = _check(given, now=call.parts.ring.wall())
-    tenant = None if given.role is Role.ADMIN else given.tenant or DEFAULT_TENANT
-    key, text = await call.parts.ring.create(given.name, given.role, tenant, expires_at)
-    made = KeyCreated(**asdict(_view(key)), key=text)
-    return json_answer(made, status=201)
+    key, text = await call.app.keys.create(
+        call.caller, given.name, given.role, tenant=given.tenant, expires=given.expires
+    )
+    return json_answer(KeyCreated(**asdict(_view(key)), key=text), status=201)
 
 
 async def list_keys(call: Call) -> Answer:
     query = call.query
-    found, after = await call.parts.ring.page(
-        tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
+    found, after = await call.app.keys.page(
+        call.caller, tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
     )
     return json_answer(KeyPage([_view(key) for key in found], show_cursor(after)))
 
 
 async def revoke(call: Call) -> Answer:
-    await call.parts.ring.revoke(call.number(KEY))
+    await call.app.keys.revoke(call.caller, call.number(KEY))
     return Answer(204)
-
-
-def _check(given: KeyIn, *, now: int) -> int | None:
-    """When it ends; raises Invalid with all that is wrong."""
-    problems: list[FieldProblem] = []
-    if not (1 <= len(given.name) <= NAME_LENGTH_MAX and given.name.isprintable()):
-        reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
-        problems.append(FieldProblem("name", reason))
-    if given.tenant is not None:
-        if given.role is Role.ADMIN:
-            problems.append(FieldProblem("tenant", "must not be given: an admin has all tenants"))
-        problems.extend(tenant_problem(given.tenant))
-    expires_at = None
-    if given.expires is not None:
-        ahead = read_duration(given.expires)
-        expires_at = read_time(given.expires) if ahead is None else now + ahead
-        if expires_at is None or not now < expires_at <= TIME_MOST:
-            reason = "must be a time ahead after RFC 3339, or a duration from now like 90d"
-            problems.append(FieldProblem("expires", reason))
-    if problems:
-        raise Invalid(problems=tuple(problems))
-    return expires_at
 
 
 def _view(key: ApiKey) -> KeyView:
@@ -132,7 +101,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/keys",
         id="createKey",
-        roles=ONLY_ADMINS,
+        use_case=Keys.create,
         summary="Make a key; it is shown in this answer and never again.",
         handler=create,
         status=201,
@@ -144,7 +113,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/keys",
         id="listKeys",
-        roles=ONLY_ADMINS,
+        use_case=Keys.page,
         summary="Keys without their secrets, newest first, revoked ones included.",
         handler=list_keys,
         answer=KeyPage,
@@ -155,7 +124,7 @@ OPERATIONS = (
         method="DELETE",
         path="/v1/keys/{id}",
         id="revokeKey",
-        roles=ONLY_ADMINS,
+        use_case=Keys.revoke,
         summary="Revoke a key: it opens nothing any more, within a second on other processes.",
         handler=revoke,
         status=204,

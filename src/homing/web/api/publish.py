@@ -16,22 +16,21 @@ from msgspec.json import Decoder, Encoder
 from msgspec.structs import astuple
 from starlette.types import Receive, Scope, Send
 
+from homing.app.access import PUBLISHERS
 from homing.errors import BadRequest, FieldProblem, HomingError, Invalid, TooLarge
 from homing.policy.admission import (
     BATCH_EVENTS_MOST,
     DEFAULT_TENANT,
     PROBLEMS_MOST,
     EventDraft,
-    check_events,
 )
 from homing.ports import Receipt
-from homing.web import commands
 from homing.web.answer import JSON
-from homing.web.auth import PUBLISHERS, Caller, Keys, source_of
 from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
-from homing.web.options import Parts
+from homing.web.body_budget import SMALL_BYTES
+from homing.web.connections import client_address
+from homing.web.options import WebParts
 from homing.web.query import Query
-from homing.web.room import SMALL_BYTES
 from homing.web.schemas import EventIn, EventReceipt, Published
 from homing.web.texts import json_problems
 
@@ -81,9 +80,10 @@ class Plain(NamedTuple):
 class Publish:
     """The endpoint."""
 
-    def __init__(self, parts: Parts, keys: Keys) -> None:
-        self.engine, self._keys, self._room = parts.engine, keys, parts.room
-        self._parts = parts
+    def __init__(self, parts: WebParts) -> None:
+        self._publishing, self._budget = parts.app.publishing, parts.body_budget
+        self._authenticator = parts.app.authenticator
+        self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 202 once all is on disk; raises an error of the tree otherwise."""
@@ -99,20 +99,20 @@ class Publish:
                 kind = value
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise BadRequest("A body with a content-encoding is not read here.")
-        keys = self._keys
-        who = keys.known(authorization) or await keys.who(
-            authorization, source_of(scope.get("client"))
+        authenticator = self._authenticator
+        caller = authenticator.known(authorization) or await authenticator.caller_of(
+            authorization, client_address(scope.get("client"))
         )
-        who.must_be(PUBLISHERS)
+        caller.must_be(PUBLISHERS)
         if scope["query_string"]:
             Query(scope["query_string"], ())
-        room = self._room
-        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, room=room)
+        budget = self._budget
+        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, budget=budget)
         try:
-            drafts = _read(body, who, lines=_is_lines(kind))
-            answer = published(await commands.publish(self._parts, who, drafts))
+            drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
+            answer = published(await self._publishing.publish(caller, drafts))
         finally:
-            room.leave(body)
+            budget.release(body)
         await send(
             {
                 "type": "http.response.start",
@@ -126,17 +126,16 @@ class Publish:
         )
         await send({"type": "http.response.body", "body": answer})
 
-    def short(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
-        """The events of a plain request; None where there is anything to refuse, or to wait for."""
-        if len(body) > SMALL_BYTES or self._parts.quotas.limits_publishing:
+    def plain_drafts(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
+        """The events of a plain request; None if it must be refused, or a quota read first."""
+        if len(body) > SMALL_BYTES or self._publishing.is_limited:
             return None
-        who = self._keys.known(plain.authorization)
-        if who is None:
+        caller = self._authenticator.known(plain.authorization)
+        if caller is None:
             return None
         try:
-            who.must_be(PUBLISHERS)
-            drafts = _read(body, who, lines=plain.lines)
-            commands.may_publish(who, drafts)
+            drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=plain.lines)
+            self._publishing.check(caller, drafts)
         except HomingError:
             return None
         return drafts
@@ -145,13 +144,6 @@ class Publish:
 def published(receipts: Sequence[Receipt]) -> bytes:
     """The body of the response to a publish."""
     return _encode(Published([EventReceipt(it.key, it.deliveries, not it.new) for it in receipts]))
-
-
-def _read(body: bytes, who: Caller, *, lines: bool) -> list[EventDraft]:
-    """The events of a body, good in every way; raises an error of the tree."""
-    drafts = read_drafts(body, who.tenant or DEFAULT_TENANT, lines=lines)
-    check_events(drafts)
-    return drafts
 
 
 def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
+from homing.app.replays import ONLY_FINISHED, Replays
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.model import Status, show_id
 from homing.policy.admission import (
-    DEFAULT_TENANT,
     KEY_RULE,
     TYPE_RULE,
     is_key,
@@ -15,62 +13,38 @@ from homing.policy.admission import (
     read_time,
     tenant_problem,
 )
-from homing.ports import ReplayFilter, ReplayJob
-from homing.web import commands
+from homing.policy.moments import moment
+from homing.ports import ReplayFilter
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import Call, Operation
-from homing.web.query import id_field, moment, url_part_problem
+from homing.web.query import id_field, url_part_problem
 from homing.web.schemas_replays import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
 from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_text
 
 
 async def start(call: Call) -> Answer:
     given = call.content(ReplayIn)
-    conditions = await _conditions(call, given.filter)
+    conditions, event = _read(given.filter, now=call.now), given.filter.event
+    replays = call.app.replays
     if given.dry_run:
-        count, exact = await call.parts.engine.count_replay(conditions)
+        count, exact = await replays.count(call.caller, conditions, event=event)
         return json_answer(ReplayCount(count, exact, time_text(conditions.as_of or call.now)))
-    job = await commands.start_replay(call.parts, call.who, conditions)
+    job = await replays.start(call.caller, conditions, event=event)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_answer(replay_view(job), status=202, headers=((b"location", location),))
 
 
 async def get(call: Call) -> Answer:
-    return json_answer(replay_view(await _there(call)))
+    return json_answer(replay_view(await call.app.replays.get(call.caller, call.number(REPLAY))))
 
 
 async def cancel(call: Call) -> Answer:
-    return json_answer(replay_view(await call.parts.engine.cancel_replay((await _there(call)).id)))
-
-
-async def _there(call: Call) -> ReplayJob:
-    """One that goes over all tenants is there for those only who see all."""
-    job = await call.parts.engine.replay_job(call.number(REPLAY))
-    if call.who.tenant is not None and call.who.tenant != job.filter.tenant:
-        raise NotFound
-    return job
-
-
-async def _conditions(call: Call, given: ReplayFilterIn) -> ReplayFilter:
-    """The filter in our values, of the caller's tenant only; raises Invalid or Forbidden."""
-    conditions = _read(given, now=call.now)
-    if call.who.tenant is not None:
-        if conditions.tenant is not None:
-            call.who.writes(conditions.tenant)
-        endpoint_id = await call.own_endpoint(conditions.endpoint_id)
-        conditions = replace(conditions, tenant=call.who.tenant, endpoint_id=endpoint_id)
-    if given.event is None:
-        return conditions
-    tenant = conditions.tenant or DEFAULT_TENANT
-    event = await call.parts.views.event(given.event, tenant=tenant)
-    return replace(
-        conditions, event_id=0 if event is None else event.event.id, event_key=given.event
-    )
+    job = await call.app.replays.cancel(call.caller, call.number(REPLAY))
+    return json_answer(replay_view(job))
 
 
 def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
-    """Raises Invalid with all that is wrong."""
+    """The conditions; raises Invalid with every wrong field."""
     problems: list[FieldProblem] = []
     as_of = now if given.as_of is None else read_time(given.as_of)
     if as_of is None or as_of > now:
@@ -112,7 +86,7 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
 
 
 def _wrong(given: ReplayFilterIn) -> list[FieldProblem]:
-    """What is wrong with the fields that are taken as they are."""
+    """The problems of the fields that are taken as they are."""
     problems: list[FieldProblem] = []
     if given.tenant is not None:
         problems.extend(tenant_problem(given.tenant, "filter.tenant"))
@@ -123,8 +97,7 @@ def _wrong(given: ReplayFilterIn) -> list[FieldProblem]:
     if given.url is not None and (problem := url_part_problem(given.url)):
         problems.append(FieldProblem("filter.url", problem))
     if given.status is Status.PENDING:
-        reason = "must not be pending: only finished deliveries are replayed"
-        problems.append(FieldProblem("filter.status", reason))
+        problems.append(FieldProblem("filter.status", ONLY_FINISHED))
     return problems
 
 
@@ -135,7 +108,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/replays",
         id="startReplay",
-        roles=MANAGERS,
+        use_case=Replays.start,
         summary="Replay all finished deliveries that fit; with dry_run, only count them.",
         handler=start,
         status=202,
@@ -148,7 +121,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getReplay",
-        roles=READERS,
+        use_case=Replays.get,
         summary="A bulk replay and how far it is.",
         handler=get,
         answer=ReplayJobView,
@@ -158,7 +131,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/cancel",
         id="cancelReplay",
-        roles=MANAGERS,
+        use_case=Replays.cancel,
         summary="Stop a bulk replay; what it has replayed stays.",
         handler=cancel,
         answer=ReplayJobView,

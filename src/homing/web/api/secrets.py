@@ -7,15 +7,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from homing.errors import BadRequest, Conflict, FieldProblem, Invalid, NotFound, StoreUnavailable
+from homing.app.subscriptions import Subscriptions
+from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
-from homing.policy.signature import read_secret
 from homing.web.answer import Answer, json_answer
-from homing.web.api.subscriptions import there
-from homing.web.auth import MANAGERS
 from homing.web.operation import Call, Operation
 from homing.web.schemas import SubscriptionView, silent
-from homing.web.show import subscription_view
+from homing.web.show import SUBSCRIPTION, subscription_view
 
 
 class RotateIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,13 +37,9 @@ class SecretRotated(SubscriptionView, frozen=True, kw_only=True):
 
 async def rotate(call: Call) -> Answer:
     given = call.content(RotateIn, empty=b"{}")
-    if not 0 <= given.overlap_ms <= OVERLAP_MS_MAX:
-        reason = f"must be 0 to {OVERLAP_MS_MAX}"
-        raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
-    if given.secret is not None:
-        read_secret(given.secret)
-    before = await there(call)
-    after = await call.parts.engine.rotate(before.id, given.secret, overlap_ms=given.overlap_ms)
+    after = await call.app.subscriptions.rotate(
+        call.caller, call.number(SUBSCRIPTION), given.secret, overlap_ms=given.overlap_ms
+    )
     view = subscription_view(after)
     return json_answer(SecretRotated(**asdict(view), secret=after.secrets[0].value))
 
@@ -55,7 +49,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/subscriptions/{id}/secret/rotate",
         id="rotateSecret",
-        roles=MANAGERS,
+        use_case=Subscriptions.rotate,
         summary="Sign with a new secret, and for a while with the old one beside it.",
         handler=rotate,
         request=RotateIn,

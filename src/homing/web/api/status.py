@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from homing import __version__
-from homing.engine.outage.detection import OutageView
+from homing.app.status import Notices, OutageView, Status
 from homing.policy.outage import OutageState
-from homing.ports import ClockState
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import ONLY_ADMINS
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.schemas_status import GateShown, StatusView, Well
@@ -25,8 +23,9 @@ def gate_shown(gate: OutageView) -> GateShown:
     )
 
 
-def well(gate: OutageView, clock: ClockState, *, now: int) -> Well:
-    """The answer of a process that is well; with its gate and its clock where they need a word."""
+def well(notices: Notices, *, now: int) -> Well:
+    """The response of a healthy process, with its outage state and clock where they matter."""
+    gate, clock = notices.outage, notices.clock
     return Well(
         True,
         gate=None if gate.state is OutageState.OPEN else gate_shown(gate),
@@ -35,7 +34,7 @@ def well(gate: OutageView, clock: ClockState, *, now: int) -> Well:
 
 
 async def status(call: Call) -> Answer:
-    pulse = call.parts.engine.pulse()
+    pulse = call.app.status.pulse(call.caller)
     return json_answer(
         StatusView(
             version=__version__,
@@ -62,7 +61,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/status",
         id="getStatus",
-        roles=ONLY_ADMINS,
+        use_case=Status.pulse,
         summary="How this process is: gate, lanes, store. Each process of a fleet has its own.",
         handler=status,
         answer=StatusView,

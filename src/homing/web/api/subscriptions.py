@@ -5,17 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
-from homing.model import Subscription
-from homing.policy.admission import (
-    DEFAULT_TENANT,
-    SubscriptionDraft,
-    check_subscription,
-    patched,
-)
-from homing.web import commands
+from homing.policy.admission import SubscriptionDraft, patched
 from homing.web.answer import Answer, json_answer
-from homing.web.auth import MANAGERS, READERS
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
 from homing.web.schemas import (
@@ -32,11 +25,9 @@ from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
 
 async def create(call: Call) -> Answer:
     given = call.content(SubscriptionIn)
-    tenant = call.who.tenant or DEFAULT_TENANT if given.tenant is UNSET else given.tenant
+    tenant = call.caller.tenant_or_default(None if given.tenant is UNSET else given.tenant)
     draft = SubscriptionDraft(tenant=tenant, secret=given.secret, **read_spec(given))
-    options = call.parts.options
-    draft = check_subscription(draft, policies=options.policies, refuses=options.refuses)
-    subscription = await commands.subscribe(call.parts, call.who, draft)
+    subscription = await call.app.subscriptions.create(call.caller, Drafted(draft))
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
     location = f"/v1/subscriptions/{view.id}".encode()
@@ -45,8 +36,8 @@ async def create(call: Call) -> Answer:
 
 async def list_subscriptions(call: Call) -> Answer:
     query = call.query
-    rows, after = await call.parts.views.subscriptions(
-        tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
+    rows, after = await call.app.subscriptions.page(
+        call.caller, tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
     )
     return json_answer(
         SubscriptionPage([subscription_view(row) for row in rows], show_cursor(after))
@@ -54,44 +45,29 @@ async def list_subscriptions(call: Call) -> Answer:
 
 
 async def get(call: Call) -> Answer:
-    return json_answer(subscription_view(await there(call)))
+    found = await call.app.subscriptions.get(call.caller, call.number(SUBSCRIPTION))
+    return json_answer(subscription_view(found))
 
 
 async def change(call: Call) -> Answer:
     given = call.content(SubscriptionPatch)
-    options = call.parts.options
-    changes = read_spec(given)
-    refuses = options.refuses if "url" in changes else None
-
-    def draft(before: Subscription) -> SubscriptionDraft:
-        secret = None if given.secret is UNSET else given.secret
-        wanted = patched(before, changes, secret=secret)
-        return check_subscription(wanted, policies=options.policies, refuses=refuses, before=before)
-
-    after = await call.parts.engine.change((await there(call)).id, draft)
+    secret, changes = None if given.secret is UNSET else given.secret, read_spec(given)
+    after = await call.app.subscriptions.change(
+        call.caller,
+        call.number(SUBSCRIPTION),
+        lambda before: Drafted(patched(before, changes, secret=secret)),
+    )
     return json_answer(subscription_view(after))
 
 
 async def delete(call: Call) -> Answer:
-    await call.parts.engine.unsubscribe((await there(call)).id)
+    await call.app.subscriptions.delete(call.caller, call.number(SUBSCRIPTION))
     return Answer(204)
 
 
 async def test(call: Call) -> Answer:
-    attempt = await call.parts.engine.test_send((await there(call)).id)
+    attempt = await call.app.subscriptions.test(call.caller, call.number(SUBSCRIPTION))
     return json_answer(attempt_view(attempt))
-
-
-async def there(call: Call) -> Subscription:
-    """The one that the path names, if this caller may see it; raises NotFound."""
-    subscription = await call.parts.views.subscription(call.number(SUBSCRIPTION))
-    if (
-        subscription is None
-        or subscription.deleted_at is not None
-        or not call.who.sees(subscription.tenant)
-    ):
-        raise NotFound("There is no such subscription.")
-    return subscription
 
 
 _ONE = "/v1/subscriptions/{id}"
@@ -101,7 +77,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/subscriptions",
         id="createSubscription",
-        roles=MANAGERS,
+        use_case=Subscriptions.create,
         summary="Create a subscription; its secret is shown in this answer and never again.",
         handler=create,
         status=201,
@@ -113,7 +89,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/subscriptions",
         id="listSubscriptions",
-        roles=READERS,
+        use_case=Subscriptions.page,
         summary="Subscriptions, newest first.",
         handler=list_subscriptions,
         answer=SubscriptionPage,
@@ -124,7 +100,7 @@ OPERATIONS = (
         method="GET",
         path=_ONE,
         id="getSubscription",
-        roles=READERS,
+        use_case=Subscriptions.get,
         summary="One subscription.",
         handler=get,
         answer=SubscriptionView,
@@ -134,7 +110,7 @@ OPERATIONS = (
         method="PATCH",
         path=_ONE,
         id="changeSubscription",
-        roles=MANAGERS,
+        use_case=Subscriptions.change,
         summary="Change what is given; what is pending goes by the new values.",
         handler=change,
         request=SubscriptionPatch,
@@ -145,7 +121,7 @@ OPERATIONS = (
         method="DELETE",
         path=_ONE,
         id="deleteSubscription",
-        roles=MANAGERS,
+        use_case=Subscriptions.delete,
         summary="Delete it; no attempt starts after the answer, what is pending is cancelled.",
         handler=delete,
         status=204,
@@ -155,7 +131,7 @@ OPERATIONS = (
         method="POST",
         path=_ONE + "/test",
         id="testSubscription",
-        roles=MANAGERS,
+        use_case=Subscriptions.test,
         summary="Make one signed attempt now, in every state; it is logged and counts for nothing.",
         handler=test,
         answer=AttemptView,

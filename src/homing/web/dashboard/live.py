@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from msgspec.json import encode
 from starlette.types import Receive, Send
 
-from homing.engine.engine import Engine
 from homing.errors import NotAuthorized, StoreUnavailable
 from homing.web.answer import Headers
 
@@ -29,8 +28,8 @@ Check = Callable[[], Awaitable[object]]  # raises NotAuthorized when the stream 
 class Live:
     """The streams of all tabs."""
 
-    def __init__(self, engine: Engine, leaving: asyncio.Event) -> None:
-        self._engine, self._leaving = engine, leaving
+    def __init__(self, fingerprint: Callable[[], int], leaving: asyncio.Event) -> None:
+        self._fingerprint, self._leaving = fingerprint, leaving
         self._open = 0
         self._seen: tuple[float, int] = (-EVERY_S, 0)
         self._count = 0
@@ -82,20 +81,7 @@ class Live:
         now = asyncio.get_running_loop().time()
         at, state = self._seen
         if now - at >= EVERY_S * 0.9:
-            pulse = self._engine.pulse()
-            seen = hash(
-                (
-                    pulse.published,
-                    pulse.accepted,
-                    tuple(pulse.commits.values()),
-                    tuple(pulse.in_flight.values()),
-                    tuple(pulse.endpoints.values()),
-                    tuple(pulse.finished.values()),
-                    pulse.store_ok,
-                    pulse.draining,
-                    pulse.clock.steps,
-                )
-            )
+            seen = self._fingerprint()
             if seen != state:
                 self._count += 1
             self._seen = (now, seen)

@@ -12,7 +12,7 @@ from homing.web.dashboard.pages import (
     subscriptions,
     system,
 )
-from homing.web.dashboard.visit import Page
+from homing.web.dashboard.request import Page
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,

@@ -10,15 +10,18 @@ import shlex
 
 from msgspec import Struct
 
+from homing.app.access import Caller
+from homing.app.deliveries import Deliveries
 from homing.errors import FieldProblem, Invalid
 from homing.model import Reason, Status, read_id
 from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.policy.match import ALL
-from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, Selection, ViewStore
-from homing.web.query import moment, url_part_problem
+from homing.policy.moments import moment
+from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, Selection
+from homing.web.query import url_part_problem
 
-CHARS_MOST = 1_000
-LOOKS = 2  # pages of the store for one that is shown: each may hold fewer rows than asked for
+CHARS_MAX = 1_000
+PAGES_MAX = 2  # of the store for one that is shown: each may hold fewer rows than asked for
 QUALIFIERS = (
     "status",
     "reason",
@@ -48,10 +51,10 @@ class Search(Struct, frozen=True):
         return ReplayFilter(**asked, as_of=as_of)
 
 
-def read_search(text: str, *, tenant: str | None, now: int) -> Search:
-    """Raises Invalid with every qualifier that is wrong. ``tenant``: the visitor's own."""
-    if len(text) > CHARS_MOST:
-        raise Invalid(problems=(FieldProblem("q", f"must be at most {CHARS_MOST:,} characters"),))
+def read_search(text: str, *, now: int) -> Search:
+    """Raises Invalid with every qualifier that is wrong."""
+    if len(text) > CHARS_MAX:
+        raise Invalid(problems=(FieldProblem("q", f"must be at most {CHARS_MAX:,} characters"),))
     problems: list[FieldProblem] = []
     given: dict[str, str] = {}
     for word in _words(text):
@@ -67,7 +70,7 @@ def read_search(text: str, *, tenant: str | None, now: int) -> Search:
     search = Search(
         text=text,
         conditions=DeliveryFilter(
-            tenant=values.tenant(tenant),
+            tenant=values.tenant(),
             status=values.status(),
             endpoint_id=values.number("endpoint", "ep"),
             subscription_id=values.number("subscription", "sub"),
@@ -92,7 +95,7 @@ def _words(text: str) -> list[str]:
 
 
 class _Values:
-    """Reads the values of qualifiers; what is wrong is gathered."""
+    """Reads the values of qualifiers and gathers their problems."""
 
     def __init__(self, given: dict[str, str], problems: list[FieldProblem], now: int) -> None:
         self._given, self._problems, self._now = given, problems, now
@@ -100,13 +103,11 @@ class _Values:
     def _wrong(self, name: str, reason: str) -> None:
         self._problems.append(FieldProblem(name, reason))
 
-    def tenant(self, own: str | None) -> str | None:
+    def tenant(self) -> str | None:
         value = self._given.get("tenant")
         if value is not None:
             self._problems.extend(tenant_problem(value))
-        if own is None:
-            return value
-        return own if value in {None, own} else " "  # No tenant has this name.
+        return value
 
     def status(self) -> Status | None:
         value = self._given.get("status")
@@ -159,13 +160,18 @@ class _Values:
 
 
 async def find(
-    views: ViewStore, search: Search, *, before_id: int | None, limit: int
+    deliveries: Deliveries,
+    caller: Caller,
+    search: Search,
+    *,
+    before_id: int | None,
+    limit: int,
 ) -> tuple[list[DeliveryRow], int | None]:
-    """A page of what fits, newest first, and where the next begins."""
+    """A page of the deliveries that fit, newest first, and where the next page begins."""
     found: list[DeliveryRow] = []
-    for _ in range(LOOKS):
-        rows, before_id = await views.deliveries(
-            search.conditions, before_id=before_id, limit=limit - len(found)
+    for _ in range(PAGES_MAX):
+        rows, before_id = await deliveries.page(
+            caller, search.conditions, before_id=before_id, limit=limit - len(found)
         )
         found += rows
         if before_id is None or len(found) == limit:

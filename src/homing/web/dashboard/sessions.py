@@ -1,29 +1,31 @@
-"""Who is signed in: a signed cookie that names its session, and a token against forged forms.
+"""Cookies of a session: which key signed in, a token against forged forms, a secret shown once.
 
-Nothing secret is in the cookie: it says which key signed in, when, and in which session, under a
-signature that is made from the admin key. So nobody without a signature makes the database work,
-and changing the admin key ends all sessions. The session and the key are looked up at every request
-(``KeyRing``): after a sign-out the cookie opens nothing, and a key that is revoked is out at once.
+Nothing secret is in the session's cookie: it says which key signed in, when, and in which session,
+under a signature that is made from the admin key. So nobody without a signature makes the database
+work, and changing the admin key ends all sessions.
 """
 
 from __future__ import annotations
 
 import hmac
+from base64 import urlsafe_b64encode
 from hashlib import sha256
 
-from homing.engine.sessions import SESSION_LIFE_MS
+from cryptography.fernet import Fernet, InvalidToken
+
+from homing.app.sessions import is_young
 from homing.ports import KeySession
 
 COOKIE = "homing_session"
-LIFE_MS = SESSION_LIFE_MS
-_MOST = 256  # characters of a cookie that is looked at
+SECRET_LIFE_S = 60
+_CHARS_MAX = 256  # of a cookie that is read
 
 
-class Sessions:
+class SessionCookies:
     """Writes and reads the cookies of sessions."""
 
-    def __init__(self, admin_key: str) -> None:
-        self._key = hmac.digest(admin_key.encode(), b"homing dashboard sessions", sha256)
+    def __init__(self, key: bytes) -> None:
+        self._key = key
 
     def write(self, session: KeySession) -> str:
         """The value of the cookie."""
@@ -32,7 +34,7 @@ class Sessions:
 
     def read(self, value: str, *, now: int) -> KeySession | None:
         """None if it is not ours, or too old."""
-        text, _, signature = value[:_MOST].rpartition(".")
+        text, _, signature = value[:_CHARS_MAX].rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("session", text).encode()):
             return None
         since, _, rest = text.partition(".")
@@ -43,23 +45,36 @@ class Sessions:
         return session if is_young(session, now=now) else None
 
     def token(self, session: KeySession) -> str:
-        """What every form of this session carries."""
+        """The token that every form of this session carries."""
         return self._sign("form", _text(session))
 
     def fits(self, session: KeySession, token: str) -> bool:
-        """Compared in constant time."""
+        """Whether it is the token of this session; compared in constant time."""
         return hmac.compare_digest(token.encode(), self.token(session).encode())
+
+    def encrypt(self, session: KeySession, secret: str, *, now: int) -> str:
+        """A secret on its way to the next page of this session."""
+        return self._cipher(session).encrypt_at_time(secret.encode(), now // 1000).decode()
+
+    def decrypt(self, session: KeySession, value: str, *, now: int) -> str:
+        """The secret; empty if the value is too old, or not of this session."""
+        try:
+            found = self._cipher(session).decrypt_at_time(
+                value.encode(), ttl=SECRET_LIFE_S, current_time=now // 1000
+            )
+        except InvalidToken:
+            return ""
+        return found.decode()
+
+    def _cipher(self, session: KeySession) -> Fernet:
+        key = hmac.digest(self._key, f"secret:{_text(session)}".encode(), sha256)
+        return Fernet(urlsafe_b64encode(key))
 
     def _sign(self, use: str, text: str) -> str:
         return hmac.digest(self._key, f"{use}:{text}".encode(), sha256).hex()
 
     def __repr__(self) -> str:
-        return "Sessions(****)"
-
-
-def is_young(session: KeySession, *, now: int) -> bool:
-    """Whether the time of a session is not over."""
-    return session.since <= now < session.since + LIFE_MS
+        return "SessionCookies(****)"
 
 
 def _text(session: KeySession) -> str:

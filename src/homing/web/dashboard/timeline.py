@@ -10,8 +10,8 @@ from math import log10
 
 from msgspec import Struct
 
+from homing.app.deliveries import Described
 from homing.model import Outcome
-from homing.web.describe import Described
 
 WIDTH = 1_000
 LEFT, RIGHT = 24, 24

@@ -1,1 +1,1 @@
-"""The door that speaks Workfront: its event subscription API, on our subscriptions."""
+"""The Workfront-compatible API: Adobe's event subscription API, on Homing's subscriptions."""

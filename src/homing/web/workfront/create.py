@@ -1,36 +1,36 @@
-"""Creating a subscription at the Workfront door: what is asked for, in our words."""
+"""Reads a subscription from a request of the Workfront-compatible API."""
 
 from __future__ import annotations
 
 import re
 
-from homing.errors import DuplicateSubscription, FieldProblem, Invalid
-from homing.model import Connector, Format, Subscription, Workfront
-from homing.policy.admission import SubscriptionDraft, draft_of
+from homing.errors import FieldProblem, Invalid
+from homing.model import Connector, Format, Workfront
+from homing.policy.admission import SubscriptionDraft
 from homing.policy.exact import encode
 from homing.policy.filters import Condition, Filters, Side, read_filters
 from homing.web.workfront.schemas import WorkfrontSubscriptionIn
 
 EVENT_TYPES = ("CREATE", "UPDATE", "DELETE")
-TOKEN_CHARS_MOST = 254
-OBJECT_CHARS_MOST = 256
+TOKEN_CHARS_MAX = 254
+OBJECT_CHARS_MAX = 256
 _OBJ_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _TRUE, _FALSE = frozenset({"true"}), frozenset({"false", ""})
-# Fields that have another name here.
-_OURS = {"token": "authToken", "types": "objCode", "tenant": "customerId"}
+# Fields that have another name in the Workfront API.
+_NAMES = {"token": "authToken", "types": "objCode", "tenant": "customerId"}
 
 
 def draft_from(given: WorkfrontSubscriptionIn, tenant: str) -> SubscriptionDraft:
-    """As we keep it; raises Invalid with what only this door asks for."""
+    """The draft; raises Invalid with the problems of fields that only Workfront has."""
     problems: list[FieldProblem] = []
     if _OBJ_CODE(given.obj_code) is None:
         problems.append(FieldProblem("objCode", "must be a code like PROJ"))
     if given.event_type not in EVENT_TYPES:
         problems.append(FieldProblem("eventType", f"must be one of {', '.join(EVENT_TYPES)}"))
-    if len(given.auth_token or "") > TOKEN_CHARS_MOST:
+    if len(given.auth_token or "") > TOKEN_CHARS_MAX:
         problems.append(FieldProblem("authToken", "must be under 255 characters"))
-    if len(given.obj_id or "") > OBJECT_CHARS_MOST:
-        problems.append(FieldProblem("objId", f"must be at most {OBJECT_CHARS_MOST} characters"))
+    if len(given.obj_id or "") > OBJECT_CHARS_MAX:
+        problems.append(FieldProblem("objId", f"must be at most {OBJECT_CHARS_MAX} characters"))
     base64 = _flag(given.base64_encoding)
     if base64 is None:
         problems.append(FieldProblem("base64Encoding", "must be true, false or blank"))
@@ -54,29 +54,14 @@ def draft_from(given: WorkfrontSubscriptionIn, tenant: str) -> SubscriptionDraft
     )
 
 
-def in_their_words(error: Invalid) -> Invalid:
-    """What our own checks refused, with the names that the fields have here."""
+def with_workfront_names(error: Invalid) -> Invalid:
+    """The same problems, with the names that the fields have in the Workfront API."""
     return Invalid(
         problems=tuple(
-            FieldProblem(_OURS.get(problem.field, problem.field), problem.reason)
+            FieldProblem(_NAMES.get(problem.field, problem.field), problem.reason)
             for problem in error.problems
         )
     )
-
-
-def refuse_duplicate(draft: SubscriptionDraft, others: list[Subscription]) -> None:
-    """Raises DuplicateSubscription if no field differs; the version is none of them."""
-    wanted = _fields(draft)
-    for other in others:
-        twin = other.workfront is not None and other.workfront.twin_of is not None
-        if not twin and _fields(draft_of(other)) == wanted:
-            raise DuplicateSubscription
-
-
-def _fields(draft: SubscriptionDraft) -> tuple[object, ...]:
-    own = draft.workfront or Workfront()
-    kept = (draft.url, draft.types, draft.token, draft.filters, draft.filter_connector)
-    return (*kept, own.object_id, own.base64)
 
 
 def _flag(given: bool | str | None) -> bool | None:
@@ -87,7 +72,7 @@ def _flag(given: bool | str | None) -> bool | None:
 
 
 def _impossible(filters: Filters, event_type: str) -> list[FieldProblem]:
-    """Before its creation an object has no state to look at."""
+    """Problems of conditions on the old state of an object that is being created."""
     if event_type != "CREATE":
         return []
     return [

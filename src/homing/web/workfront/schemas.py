@@ -1,4 +1,4 @@
-"""What goes over the wire at the Workfront door, with Adobe's names and spellings."""
+"""Requests and responses of the Workfront-compatible API, with Adobe's names and spellings."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Fault(Struct, frozen=True):
     message: str
 
 
-class DoorProblem(Problem, frozen=True):
-    """A problem document that Workfront's clients can read, too."""
+class WorkfrontProblem(Problem, frozen=True):
+    """A problem document that Workfront's clients can read as well."""
 
     error: Fault

@@ -1,1 +1,1 @@
-"""The pages: each reads through the same ports as the API, decides nothing, and shows."""
+"""The pages: each calls the same use cases as the API, decides nothing, and shows a template."""

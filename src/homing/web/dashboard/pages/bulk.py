@@ -1,129 +1,106 @@
-"""Many deliveries at once: how many there are, then replay or cancel them, with progress."""
+"""Many deliveries at once: count them, then replay or cancel them, with progress."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlencode
 
-from msgspec.structs import replace
-
-from homing.errors import AlreadyFinished, FieldProblem, Invalid, NotFound
-from homing.model import Status, show_id
-from homing.ports import ReplayJob
-from homing.web import commands
+from homing.app.deliveries import Deliveries
+from homing.app.replays import Replays
+from homing.errors import FieldProblem, Invalid
+from homing.model import show_id
 from homing.web.answer import Answer
 from homing.web.dashboard.pages.deliveries import searched
-from homing.web.dashboard.search import Search, find
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.show import REPLAY
 
 CANCELLED_AT_ONCE = 200
-COUNTED_MOST = 1_000
+COUNTED_MAX = 1_000
 _COUNT = re.compile("[0-9]{1,12}")
 
 
-async def ask(visit: Visit) -> Shown:
-    """What would be done: the count first."""
-    as_of = visit.now
-    search = searched(visit, visit.query.text("q"), as_of=as_of)
+async def ask(request: PageRequest) -> Shown:
+    """How many deliveries each command would act on."""
+    as_of = request.now
+    search = searched(request, request.query.text("q"), as_of=as_of)
     conditions = search.replay(as_of=as_of)
     replays, exact = 0, True
     if conditions is not None:
-        replays, exact = await visit.parts.engine.count_replay(conditions)
-    pending = await _pending(visit, search)
-    return visit.show(
+        replays, exact = await request.app.replays.count(request.caller, conditions)
+    pending = await request.app.deliveries.count_pending(
+        request.caller, search.conditions, limit=COUNTED_MAX
+    )
+    return request.show(
         "bulk.html",
         as_of=as_of,
         search=search,
         can_replay=conditions is not None,
         replays=replays,
         exact=exact,
-        pending=min(pending, COUNTED_MOST),
-        pending_more=pending > COUNTED_MOST,
+        pending=min(pending, COUNTED_MAX),
+        pending_more=pending > COUNTED_MAX,
         done=0,
         cancelling=False,
     )
 
 
-async def _pending(visit: Visit, search: Search) -> int:
-    if search.conditions.status not in {None, Status.PENDING}:
-        return 0
-    count, before = 0, None
-    only = _only_pending(search)
-    while count <= COUNTED_MOST:
-        rows, before = await find(visit.parts.views, only, before_id=before, limit=200)
-        count += len(rows)
-        if before is None:
-            break
-    return count
-
-
-def _only_pending(search: Search) -> Search:
-    return replace(search, conditions=replace(search.conditions, status=Status.PENDING))
-
-
-async def replay(visit: Visit) -> Answer:
-    as_of = visit.as_of()
-    conditions = searched(visit, visit.field("q"), as_of=as_of).replay(as_of=as_of)
+async def replay(request: PageRequest) -> Answer:
+    as_of = request.as_of()
+    conditions = searched(request, request.field("q"), as_of=as_of).replay(as_of=as_of)
     if conditions is None:
         reason = "asks for pending deliveries: only finished ones are replayed"
         raise Invalid(problems=(FieldProblem("q", reason),))
-    job = await commands.start_replay(visit.parts, visit.who.caller, conditions)
-    return visit.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")
+    job = await request.app.replays.start(request.caller, conditions)
+    return request.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
-async def _there(visit: Visit) -> ReplayJob:
-    """One that goes over all tenants is there for those only who see all."""
-    found = await visit.parts.engine.replay_job(visit.number(REPLAY))
-    if visit.who.tenant is not None and visit.who.tenant != found.filter.tenant:
-        raise NotFound
-    return found
+async def job(request: PageRequest) -> Shown:
+    found = await request.app.replays.get(request.caller, request.number(REPLAY))
+    return request.show("replay.html", job=found)
 
 
-async def job(visit: Visit) -> Shown:
-    return visit.show("replay.html", job=await _there(visit))
+async def stop(request: PageRequest) -> Answer:
+    found = await request.app.replays.cancel(request.caller, request.number(REPLAY))
+    said = "Stopped. Deliveries that were replayed stay."
+    return request.done(said, to=f"/replays/{show_id(REPLAY, found.id)}")
 
 
-async def stop(visit: Visit) -> Answer:
-    found = await _there(visit)
-    await visit.parts.engine.cancel_replay(found.id)
-    said = "Stopped: what was replayed stays."
-    return visit.done(said, to=f"/replays/{show_id(REPLAY, found.id)}")
-
-
-async def cancel(visit: Visit) -> Shown | Answer:
-    """A bounded number of them, and the page goes on with the next by itself."""
-    search = searched(visit, visit.field("q"))
-    rows, after = await find(
-        visit.parts.views, _only_pending(search), before_id=None, limit=CANCELLED_AT_ONCE
+async def cancel(request: PageRequest) -> Answer:
+    """Cancels a bounded number of deliveries; the next page goes on with the rest."""
+    text, done = request.field("q"), _count(request.field("done"))
+    cancelled, more = await request.app.deliveries.cancel_some(
+        request.caller, searched(request, text).conditions, limit=CANCELLED_AT_ONCE
     )
-    done = int(visit.field("done")) if _COUNT.fullmatch(visit.field("done")) else 0
-    for row in rows:
-        try:
-            await visit.parts.engine.cancel(row.delivery.id)
-            done += 1
-        except (AlreadyFinished, NotFound):
-            continue  # It came through meanwhile.
-    if not rows and after is None:
-        to = "/deliveries?" + urlencode({"q": visit.field("q")})
-        return visit.done(f"Cancelled: {done:,}.", to=to)
-    return visit.show(
+    done += cancelled
+    if more:
+        return request.see_other("/bulk/cancelling?" + urlencode({"q": text, "done": done}))
+    return request.done(f"Cancelled: {done:,}.", to="/deliveries?" + urlencode({"q": text}))
+
+
+async def cancelling(request: PageRequest) -> Shown:
+    """How many were cancelled so far; the page sends the form for the next ones by itself."""
+    return request.show(
         "bulk.html",
-        search=search,
+        search=searched(request, request.query.text("q")),
         can_replay=False,
         replays=0,
         exact=True,
         pending=0,
         pending_more=False,
-        done=done,
+        done=_count(request.query.text("done")),
         cancelling=True,
     )
 
 
+def _count(text: str) -> int:
+    return int(text) if _COUNT.fullmatch(text) else 0
+
+
 PAGES = (
-    Page(path="/bulk", handler=ask, right=Right.MANAGE),
-    Page(path="/bulk/replay", handler=replay, method="POST", right=Right.MANAGE),
-    Page(path="/bulk/cancel", handler=cancel, method="POST", right=Right.MANAGE),
-    Page(path="/replays/{id}", handler=job),
-    Page(path="/replays/{id}/stop", handler=stop, method="POST", right=Right.MANAGE),
+    Page(path="/bulk", handler=ask, use_case=Replays.count),
+    Page(path="/bulk/replay", handler=replay, method="POST", use_case=Replays.start),
+    Page(path="/bulk/cancel", handler=cancel, method="POST", use_case=Deliveries.cancel_some),
+    Page(path="/bulk/cancelling", handler=cancelling, use_case=Deliveries.cancel_some),
+    Page(path="/replays/{id}", handler=job, use_case=Replays.get),
+    Page(path="/replays/{id}/stop", handler=stop, method="POST", use_case=Replays.cancel),
 )

@@ -1,4 +1,4 @@
-"""Deliveries: find any, see why it is where it is, replay or cancel it."""
+"""Deliveries: find them, see why each is where it is, replay or cancel."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from homing.errors import Invalid, NotFound
+from homing.app.deliveries import Deliveries, Described
+from homing.errors import Invalid
 from homing.model import show_id
 from homing.policy import exact
-from homing.ports import DeliveryRow
-from homing.web import commands
 from homing.web.answer import Answer
+from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
-from homing.web.describe import Described, describe
 from homing.web.query import show_cursor
 from homing.web.show import DELIVERY
 
 ROWS = 50
-SHOWN_BYTES_MOST = 64 * 1024
-SHOWN_DEPTH_MOST = 32  # of data that is shown with line breaks
+SHOWN_BYTES_MAX = 64 * 1024
+SHOWN_DEPTH_MAX = 32  # of data that is shown with line breaks
 _CHOICES = ("", "pending", "delivered", "dropped", "cancelled")
 
 
-def searched(visit: Visit, text: str, *, as_of: int | None = None) -> Search:
-    """The search as it was understood at that moment, by default now; raises Invalid."""
-    return read_search(text, tenant=visit.who.tenant, now=as_of or visit.now)
+def searched(request: PageRequest, text: str, *, as_of: int | None = None) -> Search:
+    """The search, with durations back from this time, by default now; raises Invalid."""
+    return read_search(text, now=as_of or request.now)
 
 
-async def deliveries(visit: Visit) -> Shown:
-    text = visit.query.text("q")
-    before_id = visit.query.cursor()
+async def deliveries(request: PageRequest) -> Shown:
+    text = request.query.text("q")
+    before_id = request.query.cursor()
     try:
-        search = searched(visit, text)
+        search = searched(request, text)
     except Invalid as error:
         problem = " ".join(f"{it.field} {it.reason}." for it in error.problems)
-        return visit.show("deliveries.html", **_nothing(text, problem))
-    rows, after = await find(visit.parts.views, search, before_id=before_id, limit=ROWS)
+        return request.show("deliveries.html", **_nothing(text, problem))
+    rows, after = await find(
+        request.app.deliveries, request.caller, search, before_id=before_id, limit=ROWS
+    )
     cursor = show_cursor(after)
-    return visit.show(
+    return request.show(
         "deliveries.html",
         text=text,
         problem="",
@@ -51,7 +51,7 @@ async def deliveries(visit: Visit) -> Shown:
         older="" if cursor is None else "?" + urlencode({"q": text, "cursor": cursor}),
         choices=[(word, _with_status(text, word)) for word in _CHOICES],
         chosen=search.conditions.status,
-        replayable=search.replay(as_of=visit.now) is not None,
+        replayable=search.replay(as_of=request.now) is not None,
     )
 
 
@@ -76,28 +76,19 @@ def _with_status(text: str, word: str) -> str:
     return "/deliveries?" + urlencode({"q": " ".join(others)}) if others else "/deliveries"
 
 
-async def there(visit: Visit) -> DeliveryRow:
-    """The delivery of the path; raises NotFound."""
-    row = await visit.parts.views.delivery(visit.number(DELIVERY))
-    if row is None:
-        raise NotFound("There is no such delivery, or it is past retention.")
-    visit.sees(row.delivery.tenant)
-    return row
-
-
-async def delivery(visit: Visit) -> Shown:
-    row = await there(visit)
-    described = await describe(visit.parts, row, now=visit.now)
-    event = await visit.parts.views.event(row.event_key, tenant=row.delivery.tenant)
-    data = b"" if event is None else event.event.data
-    return visit.show(
+async def delivery(request: PageRequest) -> Shown:
+    described = await request.app.deliveries.get(request.caller, request.number(DELIVERY))
+    row = described.row
+    found = await request.app.events.data(request.caller, row.event_key, tenant=row.delivery.tenant)
+    data = found or b""
+    return request.show(
         "delivery.html",
         it=row,
         described=described,
-        line=timeline(described, now=visit.now),
+        line=timeline(described, now=request.now),
         pretty=pretty(data),
         raw=_text(data),
-        event_kept=event is not None,
+        event_kept=found is not None,
         curl=_curl(described, data),
         lines=_lines,
     )
@@ -105,7 +96,7 @@ async def delivery(visit: Visit) -> Shown:
 
 def pretty(data: bytes) -> str:
     """JSON with line breaks; as it is where it is too large or too deep, or no JSON."""
-    if len(data) > SHOWN_BYTES_MOST:
+    if len(data) > SHOWN_BYTES_MAX:
         return _text(data)
     try:
         if _is_deep(exact.decode(data)):
@@ -118,7 +109,7 @@ def pretty(data: bytes) -> str:
 def _is_deep(value: object) -> bool:
     """Whether its lines would be mostly indentation: 64 KiB of brackets become 25 MiB."""
     level = [value]
-    for _ in range(SHOWN_DEPTH_MOST):
+    for _ in range(SHOWN_DEPTH_MAX):
         level = [
             inner
             for outer in level
@@ -131,8 +122,8 @@ def _is_deep(value: object) -> bool:
 
 
 def _text(data: bytes) -> str:
-    text = data[:SHOWN_BYTES_MOST].decode("utf-8", "replace")
-    return text + "…" if len(data) > SHOWN_BYTES_MOST else text
+    text = data[:SHOWN_BYTES_MAX].decode("utf-8", "replace")
+    return text + "…" if len(data) > SHOWN_BYTES_MAX else text
 
 
 def _lines(block: bytes) -> str:
@@ -141,7 +132,7 @@ def _lines(block: bytes) -> str:
 
 def _curl(described: Described, data: bytes) -> str:
     """The last request again, from a shell; what is masked has to be filled in."""
-    if not described.attempts or len(data) > SHOWN_BYTES_MOST:
+    if not described.attempts or len(data) > SHOWN_BYTES_MAX:
         return ""
     last = described.attempts[-1]
     parts = ["curl -i -X POST " + shlex.quote(described.row.url)]
@@ -154,16 +145,14 @@ def _curl(described: Described, data: bytes) -> str:
     return " \\\n  ".join(parts)
 
 
-async def replay(visit: Visit) -> Answer:
-    row = await there(visit)
-    new = await commands.replay(visit.parts, visit.who.caller, row.delivery)
-    return visit.done("Replayed: this is the new delivery.", to=_at(new.id))
+async def replay(request: PageRequest) -> Answer:
+    new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
+    return request.done("Replayed: this is the new delivery.", to=_at(new.id))
 
 
-async def cancel(visit: Visit) -> Answer:
-    row = await there(visit)
-    await visit.parts.engine.cancel(row.delivery.id)
-    return visit.done("Cancelled.", to=_at(row.delivery.id))
+async def cancel(request: PageRequest) -> Answer:
+    gone = await request.app.deliveries.cancel(request.caller, request.number(DELIVERY))
+    return request.done("Cancelled.", to=_at(gone.id))
 
 
 def _at(number: int) -> str:
@@ -173,8 +162,8 @@ def _at(number: int) -> str:
 _ONE = "/deliveries/{id}"
 
 PAGES = (
-    Page(path="/deliveries", handler=deliveries),
-    Page(path=_ONE, handler=delivery),
-    Page(path=_ONE + "/replay", handler=replay, method="POST", right=Right.MANAGE),
-    Page(path=_ONE + "/cancel", handler=cancel, method="POST", right=Right.MANAGE),
+    Page(path="/deliveries", handler=deliveries, use_case=Deliveries.page),
+    Page(path=_ONE, handler=delivery, use_case=Deliveries.get),
+    Page(path=_ONE + "/replay", handler=replay, method="POST", use_case=Deliveries.replay),
+    Page(path=_ONE + "/cancel", handler=cancel, method="POST", use_case=Deliveries.cancel),
 )

@@ -6,25 +6,28 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from homing.errors import FieldProblem, Invalid, NotFound
-from homing.model import Endpoint, Outcome, State, Status, Subscription, Transition, show_id
+from homing.app.endpoints import Endpoints, EndpointSummary
+from homing.app.figures import Figures
+from homing.app.replays import Replays
+from homing.errors import FieldProblem, Invalid
+from homing.model import Endpoint, Outcome, State, Status, Transition, show_id
 from homing.policy.explain import explain_change, explain_endpoint
-from homing.ports import DeliveryFilter, ReplayFilter
-from homing.ports.board import HOUR_MS, EndpointSort, Rollup
-from homing.web import commands
+from homing.policy.health import HealthRules
+from homing.policy.moments import moment
+from homing.ports import ReplayFilter
+from homing.ports.board import HOUR_MS, EndpointSort
 from homing.web.answer import Answer
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
-from homing.web.query import id_field, moment
+from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.query import id_field
 from homing.web.show import ENDPOINT, SUBSCRIPTION
 
 PAGE_ROWS = 50
-PAGES_MOST = 100
-WAITING_MOST = 1_000
+PAGES_MAX = 100
+WAITING_MAX = 1_000
 WAITING_SHOWN = 10
-TRANSITIONS_SHOWN = 50
-SUBSCRIPTIONS_LOOK = 200
+TRANSITIONS_MAX = 50
 SPARK_STEP_MS = 120_000
 
 
@@ -40,18 +43,20 @@ class Line(Struct, frozen=True):
     rate: int | None
 
 
-async def endpoints(visit: Visit) -> Shown:
-    views, query, now = visit.parts.views, visit.query, visit.now
+async def endpoints(request: PageRequest) -> Shown:
+    query, now = request.query, request.now
     state = query.choice("state", State) if query.text("state") else None
     sort = query.choice("sort", EndpointSort) or EndpointSort.NEWEST
     page = _page_number(query.text("page"))
-    rows, more = await views.find_endpoints(
-        tenant=visit.tenant(),
+    rows, more = await request.app.endpoints.find(
+        request.caller,
+        tenant=query.tenant(),
         state=state,
         text=query.text("q")[:200],
         sort=sort,
         offset=page * PAGE_ROWS,
         limit=PAGE_ROWS,
+        waiting_max=WAITING_MAX,
     )
 
     def address(**other: str) -> str:
@@ -60,33 +65,30 @@ async def endpoints(visit: Visit) -> Shown:
         asked = {"state": state or "", "q": query.text("q"), "sort": sort, "tenant": tenant}
         return "/endpoints?" + urlencode({k: v for k, v in {**asked, **other}.items() if v})
 
-    ids = [it.id for it in rows]
-    waiting = await views.waiting_of(ids, limit=WAITING_MOST)
-    sparks = await views.sparks(ids, since=now - HOUR_MS, until=now + 1)
-    return visit.show(
+    return request.show(
         "endpoints.html",
-        lines=[_line(it, waiting.get(it.id, 0), sparks.get(it.id, []), now) for it in rows],
+        lines=[_line(it, now) for it in rows],
         address=address,
         state=state,
         sort=sort,
         text=query.text("q"),
         page=page,
         more=more,
-        waiting_most=WAITING_MOST,
+        waiting_most=WAITING_MAX,
         states=tuple(State),
     )
 
 
 def _page_number(text: str) -> int:
-    return min(int(text), PAGES_MOST) if text.isascii() and text.isdigit() else 0
+    return min(int(text), PAGES_MAX) if text.isascii() and text.isdigit() else 0
 
 
-def _line(endpoint: Endpoint, waiting: int, minutes: list[Rollup], now: int) -> Line:
-    parts = steps(minutes, since=now - HOUR_MS, until=now + 1, step_ms=SPARK_STEP_MS)
-    health = endpoint.health
+def _line(summary: EndpointSummary, now: int) -> Line:
+    parts = steps(summary.minutes, since=now - HOUR_MS, until=now + 1, step_ms=SPARK_STEP_MS)
+    health = summary.endpoint.health
     return Line(
-        endpoint,
-        waiting,
+        summary.endpoint,
+        summary.waiting,
         [(it.delivered, it.failed) for it in parts],
         round(100 * health.failures / health.attempts) if health.attempts else None,
     )
@@ -113,58 +115,50 @@ class Band(Struct, frozen=True):
     since: int
 
 
-async def endpoint(visit: Visit) -> Shown:
-    found = await _there(visit)
-    views, engine, now = visit.parts.views, visit.parts.engine, visit.now
-    changes, _ = await views.transitions(found.id, before_id=None, limit=TRANSITIONS_SHOWN)
-    pending = DeliveryFilter(endpoint_id=found.id, status=Status.PENDING)
-    waiting, _ = await views.deliveries(pending, before_id=None, limit=WAITING_SHOWN)
-    span = span_of(visit)
-    return visit.show(
+async def endpoint(request: PageRequest) -> Shown:
+    number, now, span = request.number(ENDPOINT), request.now, span_of(request)
+    described = await request.app.endpoints.describe(
+        request.caller,
+        number,
+        transitions_max=TRANSITIONS_MAX,
+        waiting_max=WAITING_MAX,
+        deliveries_max=WAITING_SHOWN,
+    )
+    found, rules, changes = described.endpoint, described.rules, described.transitions
+    return request.show(
         "endpoint.html",
         endpoint=found,
         health=found.health,
-        rules=_rules(visit, found),
-        every_ms=engine.rules_of(found.tenant).probe_every_ms,
-        sentence=explain_endpoint(found, engine.rules_of(found.tenant), now=now),
+        rules=_rules(found, rules, now=now),
+        every_ms=rules.probe_every_ms,
+        sentence=explain_endpoint(found, rules, now=now),
         changes=[(it, _sentence(it)) for it in changes],
         bands=bands(found, changes, since=now - SPANS[span][1], now=now),
-        waiting=waiting,
-        waiting_count=await views.waiting(found.id, limit=WAITING_MOST),
-        waiting_most=WAITING_MOST,
-        subscriptions=await _subscriptions(visit, found),
+        waiting=described.deliveries,
+        waiting_count=described.waiting,
+        waiting_most=WAITING_MAX,
+        subscriptions=await request.app.endpoints.subscriptions(request.caller, number),
         span=span,
         spans=SPANS,
     )
 
 
-async def _there(visit: Visit) -> Endpoint:
-    found = await visit.parts.views.endpoint(visit.number(ENDPOINT))
-    if found is None:
-        raise NotFound("There is no such endpoint.")
-    visit.sees(found.tenant)
-    return found
-
-
-async def _subscriptions(visit: Visit, found: Endpoint) -> list[Subscription]:
-    rows, _ = await visit.parts.views.subscriptions(
-        tenant=found.tenant, before_id=None, limit=SUBSCRIPTIONS_LOOK
-    )
-    return [it for it in rows if it.endpoint_id == found.id]
+async def _there(request: PageRequest) -> Endpoint:
+    return await request.app.endpoints.get(request.caller, request.number(ENDPOINT))
 
 
 def _sentence(change: Transition) -> str:
     return explain_change(change.before, change.after, change.rule, change.numbers, change.by)
 
 
-def _rules(visit: Visit, found: Endpoint) -> list[Rule]:
-    """The counters beside the rules, in the order in which the rules are looked at."""
-    rules, health = visit.parts.engine.rules_of(found.tenant), found.health
+def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
+    """The counters beside the rules, in the order in which the rules are checked."""
+    health = found.health
     percent = 100 * health.failures / health.attempts if health.attempts else 0.0
     row, needed = health.consecutive_failures, rules.rate_after_attempts
     counts = health.attempts > needed
     marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
-    alone = visit.now - max((it for it in marks if it is not None), default=visit.now) if row else 0
+    alone = now - max((it for it in marks if it is not None), default=now) if row else 0
     hours, hours_most = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
     rate_part = min(percent / max(rules.failure_percent, 1), health.attempts / max(needed, 1))
     return [
@@ -217,12 +211,15 @@ def bands(found: Endpoint, changes: list[Transition], *, since: int, now: int) -
     return result
 
 
-async def endpoint_chart(visit: Visit) -> Answer:
-    found, span, now = await _there(visit), span_of(visit), visit.now
-    rollups = await visit.parts.views.rollups(
-        endpoint_id=found.id, tenant=None, since=now - SPANS[span][1], until=now + 1
+async def endpoint_chart(request: PageRequest) -> Answer:
+    span = span_of(request)
+    rollups = await request.app.figures.rollups(
+        request.caller,
+        tenant=None,
+        endpoint_id=request.number(ENDPOINT),
+        span_ms=SPANS[span][1],
     )
-    return visit.json(chart(rollups, span=span, now=now))
+    return request.json(chart(rollups, span=span, now=request.now))
 
 
 # --- what a person does ---------------------------------------------------------------------
@@ -232,30 +229,27 @@ def _address(found: Endpoint) -> str:
     return f"/endpoints/{show_id(ENDPOINT, found.id)}"
 
 
-async def enable(visit: Visit) -> Answer:
-    found = await _there(visit)
-    await visit.parts.engine.enable(found.id, by=visit.who.name)
-    return visit.done("Enabled. What is overdue goes now, slowly at first.", to=_address(found))
+async def enable(request: PageRequest) -> Answer:
+    found = await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
+    said = "Enabled. Overdue deliveries are sent now, slowly at first."
+    return request.done(said, to=_address(found))
 
 
-async def freeze(visit: Visit) -> Answer:
-    found = await _there(visit)
-    await visit.parts.engine.freeze(found.id, by=visit.who.name)
-    return visit.done("Frozen. Nothing is attempted until it is enabled.", to=_address(found))
+async def freeze(request: PageRequest) -> Answer:
+    found = await request.app.endpoints.freeze(request.caller, request.number(ENDPOINT))
+    return request.done("Frozen. No attempt is made until it is enabled.", to=_address(found))
 
 
-async def test_event(visit: Visit) -> Answer:
-    found = await _there(visit)
-    number = id_field(visit.field("subscription"), "subscription", SUBSCRIPTION)
-    if number not in {it.id for it in await _subscriptions(visit, found)}:
-        raise NotFound("There is no such subscription at this endpoint.")
-    attempt = await visit.parts.engine.test_send(number)
+async def test_event(request: PageRequest) -> Answer:
+    number = request.number(ENDPOINT)
+    subscription = id_field(request.field("subscription"), "subscription", SUBSCRIPTION)
+    attempt = await request.app.endpoints.test(request.caller, number, subscription)
     took = attempt.phases.total_us // 1000
     if attempt.outcome is Outcome.DELIVERED:
-        said = f"The test event was answered with {attempt.code} in {took} ms."
+        said = f"The receiver responded with {attempt.code} in {took} ms."
     else:
         said = f"The test event failed: {attempt.detail or attempt.code} ({took} ms)."
-    return visit.done(said, to=_address(found))
+    return request.done(said, to=f"/endpoints/{show_id(ENDPOINT, number)}")
 
 
 def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
@@ -270,31 +264,31 @@ def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
     )
 
 
-async def replay_count(visit: Visit) -> Shown:
-    found = await _there(visit)
-    as_of = visit.now
-    conditions = _dropped(found, visit.query.text("since"), as_of=as_of)
-    count, exact = await visit.parts.engine.count_replay(conditions)
-    return visit.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
+async def replay_count(request: PageRequest) -> Shown:
+    found = await _there(request)
+    as_of = request.now
+    conditions = _dropped(found, request.query.text("since"), as_of=as_of)
+    count, exact = await request.app.replays.count(request.caller, conditions)
+    return request.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
 
 
-async def replay(visit: Visit) -> Answer:
-    found = await _there(visit)
-    conditions = _dropped(found, visit.field("since"), as_of=visit.as_of())
-    await commands.start_replay(visit.parts, visit.who.caller, conditions)
+async def replay(request: PageRequest) -> Answer:
+    found = await _there(request)
+    conditions = _dropped(found, request.field("since"), as_of=request.as_of())
+    await request.app.replays.start(request.caller, conditions)
     said = "The replay has begun: each dropped delivery becomes a new one in the retry lane."
-    return visit.done(said, to=_address(found))
+    return request.done(said, to=_address(found))
 
 
 _ONE = "/endpoints/{id}"
 
 PAGES = (
-    Page(path="/endpoints", handler=endpoints),
-    Page(path=_ONE, handler=endpoint),
-    Page(path=_ONE + "/chart.json", handler=endpoint_chart),
-    Page(path=_ONE + "/replay-count", handler=replay_count, right=Right.MANAGE),
-    Page(path=_ONE + "/enable", method="POST", handler=enable, right=Right.MANAGE),
-    Page(path=_ONE + "/freeze", method="POST", handler=freeze, right=Right.MANAGE),
-    Page(path=_ONE + "/test", method="POST", handler=test_event, right=Right.MANAGE),
-    Page(path=_ONE + "/replay", method="POST", handler=replay, right=Right.MANAGE),
+    Page(path="/endpoints", handler=endpoints, use_case=Endpoints.find),
+    Page(path=_ONE, handler=endpoint, use_case=Endpoints.describe),
+    Page(path=_ONE + "/chart.json", handler=endpoint_chart, use_case=Figures.rollups),
+    Page(path=_ONE + "/replay-count", handler=replay_count, use_case=Replays.count),
+    Page(path=_ONE + "/enable", method="POST", handler=enable, use_case=Endpoints.enable),
+    Page(path=_ONE + "/freeze", method="POST", handler=freeze, use_case=Endpoints.freeze),
+    Page(path=_ONE + "/test", method="POST", handler=test_event, use_case=Endpoints.test),
+    Page(path=_ONE + "/replay", method="POST", handler=replay, use_case=Replays.start),
 )

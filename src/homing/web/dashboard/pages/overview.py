@@ -1,57 +1,41 @@
-"""Overview: how all is, and what needs a person."""
+"""Overview: the state of all endpoints and deliveries, and what needs a person."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from homing.model import State
+from homing.app.access import ADMINS
+from homing.app.figures import Figures
 from homing.ports import Ledger
-from homing.ports.board import HOUR_MS, EndpointSort, Rollup
+from homing.ports.board import Rollup
 from homing.web.answer import Answer
 from homing.web.dashboard.figures import SPANS, percentile_ms, steps, total
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
-
-COUNT_MOST = 10_000
-ATTENTION_SHOWN = 5
-EXPIRING_WITHIN_MS = 6 * HOUR_MS
-EXPIRING_LOOK = 2_000
+from homing.web.dashboard.request import Page, PageRequest, Shown
 
 
-async def overview(visit: Visit) -> Shown:
-    views, tenant, now = visit.parts.views, visit.tenant(), visit.now
-    hour = await views.rollups(endpoint_id=None, tenant=tenant, since=now - HOUR_MS, until=now + 1)
-    last = total(hour)
-    held = {}
-    for state in (State.FROZEN, State.DISABLED):
-        held[state], _ = await views.find_endpoints(
-            tenant=tenant,
-            state=state,
-            text="",
-            sort=EndpointSort.SUCCESS,
-            offset=0,
-            limit=ATTENTION_SHOWN,
-        )
-    return visit.show(
+async def overview(request: PageRequest) -> Shown:
+    found = await request.app.figures.overview(request.caller, tenant=request.query.tenant())
+    last = total(found.hour)
+    is_admin = request.caller.may(ADMINS)
+    return request.show(
         "overview.html",
-        ledger=_sum(await views.ledger(tenant=tenant, look=1)),
-        crowd=await views.crowd(tenant=tenant, limit=COUNT_MOST),
+        ledger=_sum(found.ledgers),
+        crowd=found.crowd,
         last=last,
         p50=percentile_ms(last.took, 0.5),
         p99=percentile_ms(last.took, 0.99),
-        frozen=held[State.FROZEN],
-        disabled=held[State.DISABLED],
-        expiring=await views.expiring(
-            tenant=tenant, before=now + EXPIRING_WITHIN_MS, limit=EXPIRING_LOOK
-        ),
-        pulse=visit.parts.engine.pulse() if visit.who.may(Right.ADMIN) else None,
-        span=span_of(visit),
+        frozen=found.frozen,
+        disabled=found.disabled,
+        expiring=found.expiring,
+        pulse=request.app.status.pulse(request.caller) if is_admin else None,
+        span=span_of(request),
         spans=SPANS,
     )
 
 
-def span_of(visit: Visit) -> str:
+def span_of(request: PageRequest) -> str:
     """The length of time that a chart shows, as the address names it."""
-    asked = visit.query.text("span")
+    asked = request.query.text("span")
     return asked if asked in SPANS else "1h"
 
 
@@ -71,12 +55,15 @@ def chart(rollups: Sequence[Rollup], *, span: str, now: int) -> dict[str, list[f
     }
 
 
-async def overview_chart(visit: Visit) -> Answer:
-    span, now = span_of(visit), visit.now
-    rollups = await visit.parts.views.rollups(
-        endpoint_id=None, tenant=visit.tenant(), since=now - SPANS[span][1], until=now + 1
+async def overview_chart(request: PageRequest) -> Answer:
+    span, now = span_of(request), request.now
+    rollups = await request.app.figures.rollups(
+        request.caller,
+        tenant=request.query.tenant(),
+        endpoint_id=None,
+        span_ms=SPANS[span][1],
     )
-    return visit.json(chart(rollups, span=span, now=now))
+    return request.json(chart(rollups, span=span, now=now))
 
 
 def _sum(ledgers: Sequence[Ledger]) -> Ledger:
@@ -92,6 +79,6 @@ def _sum(ledgers: Sequence[Ledger]) -> Ledger:
 
 
 PAGES = (
-    Page(path="/", handler=overview),
-    Page(path="/chart.json", handler=overview_chart),
+    Page(path="/", handler=overview, use_case=Figures.overview),
+    Page(path="/chart.json", handler=overview_chart, use_case=Figures.rollups),
 )

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from homing.app.simulation import (
+    EVENTS_MAX,
+    RUN_MAX_MS,
+    SimulationAsked,
+    SimulationFigures,
+    Simulations,
+    SimulationShown,
+)
 from homing.errors import TooMany, Unavailable
 from homing.model import State
 from homing.policy.explain import explain_change
 from homing.web.dashboard.render import number, span
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.problems import NoSuchPath
-from homing.web.simulation import (
-    EVENTS_MOST,
-    RUN_MOST_MS,
-    SimulationAsked,
-    SimulationFigures,
-    SimulationShown,
-)
 
 PERSON = "a person"
 DOES = {
@@ -73,10 +74,10 @@ class _Form:
 
     def asked(self) -> list[SimulationAsked]:
         """One question for each policy, on the same seed; empty where something is wrong."""
-        run_for_ms = self._duration("run_for", 60_000, RUN_MOST_MS, "1m to 14d")
-        from_ms = self._duration("from", 0, RUN_MOST_MS, "0s to 14d")
-        to_ms = self._duration("to", 0, RUN_MOST_MS, "0s to 14d")
-        every_ms = self._duration("every", 1_000, RUN_MOST_MS, "1s to 14d")
+        run_for_ms = self._duration("run_for", 60_000, RUN_MAX_MS, "1m to 14d")
+        from_ms = self._duration("from", 0, RUN_MAX_MS, "0s to 14d")
+        to_ms = self._duration("to", 0, RUN_MAX_MS, "0s to 14d")
+        every_ms = self._duration("every", 1_000, RUN_MAX_MS, "1s to 14d")
         percent = self._whole("percent", 1, 100)
         seed = self._whole("seed", 0, SEED_MOST)
         if self._fields["does"] not in DOES:
@@ -86,9 +87,9 @@ class _Form:
             policies.append(self._policy("compare"))
         if "from" not in self.problems and "to" not in self.problems and to_ms <= from_ms:
             self.problems["to"] = "Must lie after the beginning."
-        if not self.problems and -(-run_for_ms // every_ms) > EVENTS_MOST:
+        if not self.problems and -(-run_for_ms // every_ms) > EVENTS_MAX:
             told = f"That would be {-(-run_for_ms // every_ms):,} events"
-            self.problems["every"] = f"{told}; at most {EVENTS_MOST:,} are simulated here."
+            self.problems["every"] = f"{told}; at most {EVENTS_MAX:,} are simulated here."
         if self.problems:
             return []
         return [
@@ -128,31 +129,31 @@ class _Form:
         return self._fields[name]
 
 
-async def simulator(visit: Visit) -> Shown:
+async def simulator(request: PageRequest) -> Shown:
     """The form; with its fields in the address also what came of it."""
-    options = visit.parts.options
-    if options.simulate is None:
+    if not request.app.simulations.available:
         raise NoSuchPath
-    given = visit.query.text("policy") != ""
-    fields = {name: visit.query.text(name) if given else it for name, it in DEFAULTS.items()}
-    form = _Form(fields, options.policies)
+    given = request.query.text("policy") != ""
+    fields = {name: request.query.text(name) if given else it for name, it in DEFAULTS.items()}
+    policies = request.app.policies
+    form = _Form(fields, policies)
     asked, refused, status = form.asked() if given else [], "", 200
     shown: list[SimulationShown] = []
     if form.problems:
         status = 422
     elif asked:
         try:
-            shown = await options.simulate(asked, visit.who.tenant)
+            shown = await request.app.simulations.run(request.caller, asked)
         except (TooMany, Unavailable) as error:
             refused, status = error.detail, error.http_status
-    return visit.show(
+    return request.show(
         "simulator.html",
-        status=200 if visit.partly else status,  # A script shows only what went well.
+        status=200 if request.partly else status,  # A script shows only what went well.
         fields=fields,
         problems=form.problems,
         refused=refused,
         does=DOES,
-        policies=sorted(options.policies),
+        policies=sorted(policies),
         plays=[_play(one, it) for one, it in zip(asked, shown, strict=False)],
         rows=_rows([it.figures for it in shown]),
     )
@@ -210,4 +211,4 @@ def _rows(all_: list[SimulationFigures]) -> list[Row]:
     return rows
 
 
-PAGES = (Page(path="/simulator", handler=simulator, right=Right.MANAGE),)
+PAGES = (Page(path="/simulator", handler=simulator, use_case=Simulations.run),)

@@ -8,11 +8,11 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
+from homing.app.status import Status
 from homing.ports import Member, Standing
-from homing.web.dashboard.visit import Page, Right, Shown, Visit
+from homing.web.dashboard.request import Page, PageRequest, Shown
 
 BUCKETS = 256
-PENDING_LOOK = 10_000  # pending rows counted for the ledger
 ROW = 32  # buckets in a row of the map
 
 
@@ -54,22 +54,21 @@ def _mark(place: int) -> str:
     return ascii_uppercase[place] if place < len(ascii_uppercase) else str(place + 1)
 
 
-async def system(visit: Visit) -> Shown:
-    views, options = visit.parts.views, visit.parts.options
-    settings = {it.name: it for it in options.settings}
+async def system(request: PageRequest) -> Shown:
+    found = await request.app.status.system(request.caller)
+    settings = {it.name: it for it in found.settings}
     url = settings.get("database_url")
-    fleet = visit.parts.engine.fleet
-    processes, cells = fleet_of(None if fleet is None else fleet.standing)
-    return visit.show(
+    processes, cells = fleet_of(found.fleet)
+    return request.show(
         "system.html",
-        pulse=visit.parts.engine.pulse(),
-        settings=options.settings,
+        pulse=found.pulse,
+        settings=found.settings,
         named=settings,
         store="PostgreSQL" if url is not None and url.value else "SQLite",
-        store_bytes=await views.store_bytes(),
-        ledgers=await views.ledger(tenant=None, look=PENDING_LOOK),
+        store_bytes=found.store_bytes,
+        ledgers=found.ledgers,
         python=platform.python_version(),
-        started_at=visit.parts.started_at,
+        started_at=found.started_at,
         buckets=BUCKETS,
         row=ROW,
         processes=processes,
@@ -77,4 +76,4 @@ async def system(visit: Visit) -> Shown:
     )
 
 
-PAGES = (Page(path="/system", handler=system, right=Right.ADMIN),)
+PAGES = (Page(path="/system", handler=system, use_case=Status.system),)

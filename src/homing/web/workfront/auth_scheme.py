@@ -1,4 +1,4 @@
-"""How the Workfront door takes keys and refuses: Adobe's headers, Adobe's statuses."""
+"""How the Workfront-compatible API takes keys and refuses: Adobe's headers and statuses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec.json import decode, encode
 
 from homing.errors import HomingError, Invalid, NotAuthorized
 from homing.web.answer import Answer
-from homing.web.operation import Manners
+from homing.web.operation import AuthScheme
 from homing.web.problems import Problem, problem_answer
-from homing.web.workfront.schemas import DoorProblem, Fault
+from homing.web.workfront.schemas import Fault, WorkfrontProblem
 
 _HEADERS = (b"sessionid", b"x-user-token", b"authorization")
 _SCHEME = b"bearer "
@@ -29,7 +29,7 @@ def key_of(headers: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def refusal(error: HomingError) -> Answer:
-    """A wrong field is 400 here; and the reason also stands where Workfront's clients look."""
+    """A wrong field is a 400; the reason is also in the place where Workfront's clients look."""
     answer = problem_answer(error)
     problem = decode(answer.body, type=Problem)
     status = 400 if isinstance(error, Invalid) else answer.status
@@ -37,10 +37,10 @@ def refusal(error: HomingError) -> Answer:
     if isinstance(error, NotAuthorized):
         message = _EMPTY_KEY
     fields = {**structs.asdict(problem), "status": status}
-    document = DoorProblem(**fields, error=Fault(type(error).__name__, message))
+    document = WorkfrontProblem(**fields, error=Fault(type(error).__name__, message))
     return Answer(status, encode(document), answer.content_type, answer.headers)
 
 
-MANNERS = Manners(
-    key=key_of, refusal=refusal, problem=DoorProblem, key_headers=("sessionID", "X-User-Token")
+AUTH_SCHEME = AuthScheme(
+    key=key_of, refusal=refusal, problem=WorkfrontProblem, key_headers=("sessionID", "X-User-Token")
 )

@@ -1,27 +1,27 @@
-"""The short way of publishing: a request that came in one piece is answered without a task.
+"""The fast publish path: a request that came in one piece gets its response without a task.
 
-Uvicorn makes a scope, a cycle, an event and a task for each request, which was a quarter of what a
-single publish cost. What is plain needs none of them: a POST to ``/v1/events`` in HTTP/1.1, whole
-in the bytes just read, with nothing else under way on its connection, from a known key, with good
-events. Everything else goes the long way, and so does every request that will be refused: there is
-one place for refusals. To uvicorn a request on the short way looks like a cycle that is not yet
-complete, so pipelining, keep-alive and shutdown are its own.
+Uvicorn makes a scope, a cycle, an event and a task for each request, which was a quarter of the
+cost of a single publish. A plain request needs none of them: a POST to ``/v1/events`` in HTTP/1.1,
+whole in the bytes just read, with nothing else under way on its connection, from a known key, with
+good events. Every other request takes the normal path, and so does every request that will be
+refused: refusals are made in one place. To uvicorn a request on the fast path looks like a cycle
+that is not yet complete, so pipelining, keep-alive and shutdown are uvicorn's own.
 
-A publisher sends the same head again and again; only its length changes. A head that went the short
-way is remembered with its connection, and read once more only if a byte of it is another.
+A publisher sends the same head again and again; only its length changes. A head that took the fast
+path is remembered with its connection, and parsed again only if a byte of it differs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from homing.engine.publish import Told
+from homing.app.publishing import PublishResult
 from homing.errors import HomingError
 from homing.web.answer import answer_bytes
 from homing.web.api.publish import Plain, published
-from homing.web.app import PUBLISH_PATH, Front
-from homing.web.cork import CorkedProtocol
+from homing.web.asgi import PUBLISH_PATH, Front
 from homing.web.problems import refusal
+from homing.web.write_coalescing import CoalescingProtocol
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -33,15 +33,15 @@ _ACCEPTED = (
 )
 _CLOSE = b"connection: close\r\n"
 _LENGTH = b"\r\ncontent-length:"
-_DIGITS_MOST = 7  # of a length on the short way
+_DIGITS_MAX = 7  # of a length on the fast path
 
 
 class _Post:
-    """One request on the short way, with what uvicorn asks of a cycle."""
+    """One request on the fast path, with the attributes that uvicorn asks of a cycle."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete")
 
-    def __init__(self, protocol: ShortWay, *, keep_alive: bool) -> None:
+    def __init__(self, protocol: FastPublishProtocol, *, keep_alive: bool) -> None:
         self._protocol = protocol
         self.keep_alive = keep_alive
         self.response_complete = self.disconnected = False
@@ -51,17 +51,17 @@ class _Post:
         return self
 
     def set(self) -> None:
-        """Nobody waits for more of the request."""
+        """No task waits for more of the request."""
 
-    def tell(self, told: Told) -> None:
+    def respond(self, result: PublishResult) -> None:
         if self.disconnected:
             return
-        if isinstance(told, HomingError):
-            answer = answer_bytes(refusal(told, "POST", PUBLISH_PATH))
+        if isinstance(result, HomingError):
+            answer = answer_bytes(refusal(result, "POST", PUBLISH_PATH))
             head, _, body = answer.partition(b"\r\n\r\n")
             head += b"\r\n"
         else:
-            body = published(told)
+            body = published(result)
             head = _ACCEPTED % len(body)
         if _CLOSE in head:
             self.keep_alive = False
@@ -76,7 +76,7 @@ class _Post:
 
 
 class _Head(NamedTuple):
-    """A head that went the short way: what is before and after its length, and what it says."""
+    """A head that took the fast path: the bytes before and after its length, and its values."""
 
     before: bytes
     after: bytes
@@ -84,7 +84,7 @@ class _Head(NamedTuple):
 
 
 def _head_of(data: bytes, body: bytes, plain: Plain) -> _Head | None:
-    """The head of a request that is all of ``data``, and that tells its length."""
+    """The head of a request that is all of ``data`` and has a content-length."""
     head = data[: len(data) - len(body)]
     lower = head.lower()
     name_at = lower.find(_LENGTH)
@@ -99,13 +99,13 @@ def _head_of(data: bytes, body: bytes, plain: Plain) -> _Head | None:
     return _Head(head[:digits_at], head[digits_at + len(digits) :], plain)
 
 
-class ShortWay(CorkedProtocol):
-    """What uvicorn makes for each connection."""
+class FastPublishProtocol(CoalescingProtocol):
+    """The protocol that uvicorn makes for each connection."""
 
-    _parts: list[bytes] | None = None  # the body of a request that may go the short way
-    _head: _Head | None = None  # the last that went the short way
+    _parts: list[bytes] | None = None  # the body of a request that may take the fast path
+    _head: _Head | None = None  # the last that took the fast path
     _between = True  # two requests: the parser has none under way
-    _data = b""  # what is being read
+    _data = b""  # the bytes being read
 
     def data_received(self, data: bytes) -> None:
         if self._head is not None and self._again(data, self._head):
@@ -114,15 +114,15 @@ class ShortWay(CorkedProtocol):
         super().data_received(data)
         self._data = b""
         parts = self._parts
-        if parts is not None:  # More is to come, and who knows when.
+        if parts is not None:  # The rest of the body may come much later.
             self._parts = None
             if not self.transport.is_closing():
-                self._long_way(parts)
+                self._normal_path(parts)
 
     def _again(self, data: bytes, head: _Head) -> bool:
         """The remembered head and a whole body, and nothing else."""
         digits_at = len(head.before)
-        end = data.find(b"\r", digits_at, digits_at + _DIGITS_MOST + 1)
+        end = data.find(b"\r", digits_at, digits_at + _DIGITS_MAX + 1)
         digits, body_at = data[digits_at:end], end + len(head.after)
         if (
             end < 0
@@ -135,7 +135,7 @@ class ShortWay(CorkedProtocol):
             or self.transport.is_closing()
         ):
             return False
-        return self._short_way(head.plain, data[body_at:], keep_alive=True)
+        return self._publish_fast(head.plain, data[body_at:], keep_alive=True)
 
     def _idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -160,7 +160,7 @@ class ShortWay(CorkedProtocol):
             self.stalled_bytes = 0
             self._parts = []
         else:
-            self._long_way([])
+            self._normal_path([])
 
     def on_body(self, body: bytes) -> None:
         if self._parts is None:
@@ -175,28 +175,28 @@ class ShortWay(CorkedProtocol):
         if parts is not None:
             body, keep_alive = b"".join(parts), self.parser.should_keep_alive()
             plain = Plain.of(self.headers)
-            if plain is not None and self._short_way(plain, body, keep_alive=keep_alive):
+            if plain is not None and self._publish_fast(plain, body, keep_alive=keep_alive):
                 if keep_alive:
                     self._head = _head_of(self._data, body, plain)
                 return
-            self._long_way(parts)
+            self._normal_path(parts)
         super().on_message_complete()
 
-    def _short_way(self, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
+    def _publish_fast(self, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
         publish = cast("Front", self.app).publish
-        drafts = publish.short(plain, body)
+        drafts = publish.plain_drafts(plain, body)
         if drafts is None:
             return False
         post = _Post(self, keep_alive=keep_alive)
         self.cycle = cast("RequestResponseCycle", post)
         try:
-            publish.engine.publish_then(drafts, post.tell)
+            publish.publish_then(drafts, post.respond)
         except HomingError as error:
-            post.tell(error)
+            post.respond(error)
         return True
 
-    def _long_way(self, parts: list[bytes]) -> None:
-        """As uvicorn does it, with what has come so far."""
+    def _normal_path(self, parts: list[bytes]) -> None:
+        """Uvicorn's own path, with the bytes that have come so far."""
         url, headers, expected = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expected

@@ -1,4 +1,4 @@
-"""The short way of publishing answers as the long way does, and leaves the hard cases to it."""
+"""The fast publish path responds as the normal path does, and leaves the hard cases to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from homing.engine.publish import Publisher, Told
 from homing.errors import TooLarge
 from homing.testing import KEY, HomingServer, running_server
 from homing.web.api.publish import Plain
-from homing.web.short import ShortWay, _Head
+from homing.web.fast_publish import FastPublishProtocol, _Head
 
 LONG = "content-encoding: identity\r\n"  # A header that says nothing, and is not plain.
 GOOD = '{"type":"a.b","id":"one","data":{"n":1}}'
@@ -24,16 +24,16 @@ def server() -> Iterator[HomingServer]:
 
 
 @pytest.fixture
-def shorts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each publish went the short way."""
+def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each publish went the fast path."""
     seen: list[bool] = []
-    short_way = ShortWay._short_way
+    publish_fast = FastPublishProtocol._publish_fast
 
-    def watched(self: ShortWay, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
-        seen.append(short_way(self, plain, body, keep_alive=keep_alive))
+    def watched(self: FastPublishProtocol, plain: Plain, body: bytes, *, keep_alive: bool) -> bool:
+        seen.append(publish_fast(self, plain, body, keep_alive=keep_alive))
         return seen[-1]
 
-    monkeypatch.setattr(ShortWay, "_short_way", watched)
+    monkeypatch.setattr(FastPublishProtocol, "_publish_fast", watched)
     return seen
 
 
@@ -41,13 +41,13 @@ def shorts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def agains(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of the requests on a connection with a remembered head: whether it was that head."""
     seen: list[bool] = []
-    again = ShortWay._again
+    again = FastPublishProtocol._again
 
-    def watched(self: ShortWay, data: bytes, head: _Head) -> bool:
+    def watched(self: FastPublishProtocol, data: bytes, head: _Head) -> bool:
         seen.append(again(self, data, head))
         return seen[-1]
 
-    monkeypatch.setattr(ShortWay, "_again", watched)
+    monkeypatch.setattr(FastPublishProtocol, "_again", watched)
     return seen
 
 
@@ -86,7 +86,7 @@ def answer(server: HomingServer, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("body", "key", "status", "short"),
+    ("body", "key", "status", "is_fast"),
     [
         pytest.param(GOOD, KEY, 202, True, id="good"),
         pytest.param(f"[{GOOD}]", KEY, 202, True, id="a batch"),
@@ -98,33 +98,33 @@ def answer(server: HomingServer, request: bytes) -> bytes:
     ],
 )
 def test_both_ways_give_the_same_bytes(
-    server: HomingServer, shorts: list[bool], body: str, key: str, status: int, short: bool
+    server: HomingServer, fast: list[bool], body: str, key: str, status: int, is_fast: bool
 ) -> None:
     answer(server, post(GOOD))
-    shorts.clear()
+    fast.clear()
     went = answer(server, post(body, key=key))
-    assert shorts == [short]
+    assert fast == [is_fast]
     assert went.startswith(b"HTTP/1.1 %d " % status)
     assert went == answer(server, post(body, key=key, more=LONG))
 
 
 @pytest.mark.parametrize("more", ["", LONG])
 def test_both_ways_tell_a_repeated_id_apart(
-    server: HomingServer, shorts: list[bool], more: str
+    server: HomingServer, fast: list[bool], more: str
 ) -> None:
     request = post(GOOD.replace("one", f"twice{len(more)}"), more=more)
     assert answer(server, request).endswith(b'"deliveries":0,"duplicate":false}]}')
     assert answer(server, request).endswith(b'"deliveries":0,"duplicate":true}]}')
-    assert shorts == ([] if more else [True, True])
+    assert fast == ([] if more else [True, True])
 
 
-def test_a_request_that_comes_in_pieces_goes_the_long_way(
-    server: HomingServer, shorts: list[bool]
+def test_a_request_that_comes_in_pieces_goes_the_normal_path(
+    server: HomingServer, fast: list[bool]
 ) -> None:
     request = post(GOOD)
     answer(server, request)
     whole = answer(server, request)
-    shorts.clear()
+    fast.clear()
     for cut in (5, 20, len(request) - len(GOOD), len(request) - 1):
         with connect(server) as line:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -133,7 +133,7 @@ def test_a_request_that_comes_in_pieces_goes_the_long_way(
             _until_read(server)
             line.sendall(request[cut:])
             assert read_one(line) == whole
-    assert len(shorts) <= 2  # Only where the head itself was cut is the rest in one piece.
+    assert len(fast) <= 2  # Only where the head itself was cut is the rest in one piece.
 
 
 def _until_read(server: HomingServer) -> None:
@@ -180,14 +180,12 @@ def test_a_refusal_that_ends_the_connection_ends_it_on_both_ways(
         assert line.recv(1) == b""
 
 
-def test_the_same_connection_serves_again_and_again(
-    server: HomingServer, shorts: list[bool]
-) -> None:
+def test_the_same_connection_serves_again_and_again(server: HomingServer, fast: list[bool]) -> None:
     with connect(server) as line:
         for number in range(20):
             line.sendall(post(GOOD.replace("one", f"again{number}")))
             assert read_one(line).startswith(b"HTTP/1.1 202 ")
-    assert shorts == [True] * 20
+    assert fast == [True] * 20
 
 
 def test_who_hangs_up_before_the_answer_harms_nobody(server: HomingServer) -> None:

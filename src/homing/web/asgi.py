@@ -1,9 +1,8 @@
-"""The ASGI application: publishing goes first and by itself, everything else through the table.
+"""The ASGI application: publishing first and without a framework, everything else by the table.
 
-One callable stands in front. It sends ``POST /v1/events`` straight to its endpoint (the hot path:
-no framework object is made for it) and all else to Starlette's router, and it turns whatever is
-raised into a problem document. An exception that nobody expected is logged and told as a 500
-without its inside.
+``Front`` gets every request. It sends ``POST /v1/events`` straight to its endpoint (the hot path:
+no framework object is made for it) and all else to Starlette's router, and it turns each exception
+into a problem document. An unexpected exception is logged and shown as a 500 without its details.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homing.engine.engine import Engine
-from homing.engine.keys import KeyRing
+from homing.app.access import STRANGER
+from homing.app.app import App
 from homing.errors import HomingError
-from homing.ports import AdminStore, ViewStore
 from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
-from homing.web.auth import STRANGER, Keys, source_of
 from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
-from homing.web.dashboard.desk import Desk
+from homing.web.connections import client_address
+from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
-from homing.web.options import Parts, WebOptions
+from homing.web.options import WebOptions, WebParts
 from homing.web.problems import (
     MethodNotAllowed,
     NoSuchPath,
@@ -33,42 +31,29 @@ from homing.web.problems import (
     unexpected_answer,
 )
 from homing.web.query import Query
-from homing.web.quotas import Quotas
 from homing.web.routes import OPERATIONS
-from homing.web.workfront.door import OPERATIONS as DOOR
+from homing.web.workfront.api import OPERATIONS as WORKFRONT
 
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
-# What every process tells of itself, whatever its role.
-OF_EVERYONE = tuple(
+# The operations of every process, whatever its role.
+OF_EVERY_PROCESS = tuple(
     it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
 )
 
 
-def create_app(
-    engine: Engine, views: ViewStore, admin: AdminStore, ring: KeyRing, options: WebOptions
-) -> ASGIApp:
+def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
     """The whole HTTP side."""
-    quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
-    parts = Parts(
-        engine=engine,
-        views=views,
-        admin=admin,
-        ring=ring,
-        quotas=quotas,
-        options=options,
-        started_at=options.now(),
-    )
-    keys = Keys(options.admin_key, ring, options.now)
-    if not options.api:
-        routes = [*_routes(parts, keys, OF_EVERYONE)]
+    parts = WebParts(app, options or WebOptions())
+    if not parts.options.api:
+        routes = [*_routes(parts, OF_EVERY_PROCESS)]
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_elsewhere))
-    desk = Desk(parts, keys)
-    every = (*OPERATIONS, *DOOR)
-    routes = [*_routes(parts, keys, every), *desk.routes()]
+    dashboard = DashboardApp(parts)
+    every = (*OPERATIONS, *WORKFRONT)
+    routes = [*_routes(parts, every), *dashboard.routes()]
     routes.append(Route(OPENAPI_PATH, _Document(encode(openapi(every)))))
-    router = Router(routes=routes, redirect_slashes=False, default=desk.missing)
-    return Front(Publish(parts, keys), router)
+    router = Router(routes=routes, redirect_slashes=False, default=dashboard.missing)
+    return Front(Publish(parts), router)
 
 
 class Front:
@@ -79,7 +64,7 @@ class Front:
 
     @property
     def publish(self) -> Publish:
-        """Of a process that takes events."""
+        """The publish endpoint of a process that takes events."""
         assert self._publish is not None
         return self._publish
 
@@ -117,24 +102,24 @@ class Front:
 
 
 async def _elsewhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise NoSuchPath("This process only delivers: ask one whose role is api or both.")
+    raise NoSuchPath("This process only delivers: ask a process with the role api or both.")
 
 
-def _routes(parts: Parts, keys: Keys, table: Sequence[Operation]) -> Iterator[BaseRoute]:
+def _routes(parts: WebParts, table: Sequence[Operation]) -> Iterator[BaseRoute]:
     by_path: dict[str, list[Operation]] = {}
     for operation in table:
         by_path.setdefault(operation.path, []).append(operation)
     for path, operations in by_path.items():
         # An event's id may hold a slash.
         shown = path.replace("{id}", "{id:path}") if path.startswith("/v1/events/") else path
-        yield Route(shown, _Resource(parts, keys, operations))
+        yield Route(shown, _Resource(parts, operations))
 
 
 class _Resource:
-    """One path and the methods that it takes."""
+    """One path and its methods."""
 
-    def __init__(self, parts: Parts, keys: Keys, operations: Sequence[Operation]) -> None:
-        self._parts, self._keys = parts, keys
+    def __init__(self, parts: WebParts, operations: Sequence[Operation]) -> None:
+        self._parts, self._authenticator = parts, parts.app.authenticator
         self._operations = {operation.method: operation for operation in operations}
         self._known = {
             operation.method: frozenset(param.name for param in operation.params)
@@ -147,18 +132,18 @@ class _Resource:
         if operation is None or operation.handler is None:
             raise MethodNotAllowed(tuple(self._operations))
         headers = dict(scope["headers"])
-        manners = operation.manners
-        if manners is None:
+        scheme = operation.auth_scheme
+        if scheme is None:
             key = headers.get(b"authorization")
             await self._answer(operation, headers, key, scope, receive, send)
             return
         try:
-            key = manners.key(headers)
+            key = scheme.key(headers)
             await self._answer(operation, headers, key, scope, receive, send)
         except HomingError as error:
             if error.http_status == 500:
                 raise
-            await send_answer(send, manners.refusal(error))
+            await send_answer(send, scheme.refusal(error))
 
     async def _answer(
         self,
@@ -170,24 +155,28 @@ class _Resource:
         send: Send,
     ) -> None:
         assert operation.handler is not None
-        who = STRANGER
+        caller = STRANGER
         if not operation.open:
-            who = await self._keys.who(key, source_of(scope.get("client")))
-            who.must_be(operation.roles)
-        method = operation.method
-        query = Query(scope["query_string"], self._known[method], only=who.tenant)
+            address = client_address(scope.get("client"))
+            caller = await self._authenticator.caller_of(key, address)
+            caller.must_be(operation.roles)  # before a body of up to 256 KiB is read
+        query = Query(scope["query_string"], self._known[operation.method])
         body = b""
         if operation.request is not None:
             declared = headers.get(b"content-length")
-            room = self._parts.room
-            body = await read_body(receive, declared=declared, most=COMMAND_BYTES_MOST, room=room)
-        call = Call(self._parts, path=scope["path_params"], query=query, body=body, who=who)
+            body = await read_body(
+                receive,
+                declared=declared,
+                most=COMMAND_BYTES_MOST,
+                budget=self._parts.body_budget,
+            )
+        call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
         host = headers.get(b"host", b"").decode("latin-1")
         call.site = f"{scope.get('scheme', 'http')}://{host}" if host else ""
         try:
             await send_answer(send, await operation.handler(call))
         finally:
-            self._parts.room.leave(body)
+            self._parts.body_budget.release(body)
 
 
 class _Document:

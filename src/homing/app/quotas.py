@@ -1,4 +1,4 @@
-"""Quotas of tenants at the door: 429 with ``Retry-After`` where one is used up.
+"""Quotas of tenants: 429 with ``Retry-After`` where one is used up.
 
 The rate is counted in this process: a fleet lets through as many times as much as it has
 processes. The number of pending deliveries is the difference of the ledger's sums, which the

@@ -1,4 +1,4 @@
-"""What the simulator page asks for, and what it is shown; who plays it is told at start."""
+"""Simulations: the questions of the simulator page and their results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-RUN_MOST_MS = 14 * 86_400_000
-EVENTS_MOST = 10_000
+from homing.app.access import MANAGERS, Caller, use_case
+from homing.errors import NotFound
+
+RUN_MAX_MS = 14 * 86_400_000
+EVENTS_MAX = 10_000
 
 
 class SimulationAsked(Struct, frozen=True):
@@ -70,6 +73,24 @@ class SimulationShown(Struct, frozen=True):
     changes: tuple[StateChanged, ...]
 
 
-# For a visitor of this tenant, or of all. Raises TooMany while the tenant has another question or
+# For a caller of this tenant, or of all. Raises TooMany while the tenant has another question or
 # too many wait, Unavailable where it fails or takes too long.
 Simulate = Callable[[Sequence[SimulationAsked], str | None], Awaitable[list[SimulationShown]]]
+
+
+class Simulations:
+    """Runs simulations, where this process has a simulator."""
+
+    def __init__(self, simulate: Simulate | None) -> None:
+        self._simulate = simulate
+
+    @property
+    def available(self) -> bool:
+        return self._simulate is not None
+
+    @use_case(MANAGERS)
+    async def run(self, caller: Caller, asked: Sequence[SimulationAsked]) -> list[SimulationShown]:
+        """A result for each question; raises NotFound, TooMany or Unavailable."""
+        if self._simulate is None:
+            raise NotFound("This process has no simulator.")
+        return await self._simulate(asked, caller.tenant)

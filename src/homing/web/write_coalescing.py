@@ -1,8 +1,8 @@
-"""Uvicorn's connections, with one write for each turn of the loop.
+"""Write coalescing: uvicorn's connections, with one write for each turn of the event loop.
 
-Uvicorn writes the head and the body of an answer separately, and each write is a system call that
-may wake whoever waits for it. Corked, an answer is one call, at the end of the loop's turn with all
-others of that turn.
+Uvicorn writes the head and the body of a response separately, and each write is a system call that
+may wake the process at the other end. Here a response is one call, at the end of the loop's turn
+together with all others of that turn.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from weakref import WeakKeyDictionary
 
 from homing.web.limits import Limited
 
-UNCORKED_BYTES = 64 * 1024  # large answers go at once
+AT_ONCE_BYTES = 64 * 1024  # larger writes are not held back
 
 
 class _Turn:
-    """What was written in this turn of a loop."""
+    """The transports that were written to in this turn of a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._corked: list[_Corked] = []
+        self._written: list[_CoalescingTransport] = []
 
-    def has(self, corked: _Corked) -> None:
-        if not self._corked:
+    def add(self, transport: _CoalescingTransport) -> None:
+        if not self._written:
             self._loop.call_soon(self._ends)
-        self._corked.append(corked)
+        self._written.append(transport)
 
     def _ends(self) -> None:
-        corked, self._corked = self._corked, []
-        for one in corked:
+        written, self._written = self._written, []
+        for one in written:
             try:
                 one.flush()
-            except Exception as error:  # noqa: BLE001 - the others' answers must go
-                told = {"message": "an answer could not be written", "exception": error}
-                self._loop.call_exception_handler(told)
+            except Exception as error:  # noqa: BLE001 - the others must be written
+                context = {"message": "a response could not be written", "exception": error}
+                self._loop.call_exception_handler(context)
 
 
 _turns: MutableMapping[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
 
 
-class _Corked:
-    """A transport that gathers what is written."""
+class _CoalescingTransport:
+    """A transport that gathers writes until the end of the turn."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -53,13 +53,13 @@ class _Corked:
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._turn.has(self)
+            self._turn.add(self)
         self._parts.append(data)
-        if len(data) >= UNCORKED_BYTES:
+        if len(data) >= AT_ONCE_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write it now."""
+        """Writes the gathered bytes now."""
         parts = self._parts
         if parts:
             self._parts = []
@@ -74,14 +74,14 @@ class _Corked:
         return getattr(self._transport, name)
 
 
-class CorkedProtocol(Limited):
-    """What uvicorn makes for each connection."""
+class CoalescingProtocol(Limited):
+    """The protocol that uvicorn makes for each connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", _Corked(transport)))
+        super().connection_made(cast("asyncio.Transport", _CoalescingTransport(transport)))
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         keep_open = super().eof_received()
-        if not keep_open:  # The loop closes what is under the cork: an answer may wait in it.
-            cast("_Corked", self.transport).flush()
+        if not keep_open:  # The loop closes the connection: a response may still be gathered.
+            cast("_CoalescingTransport", self.transport).flush()
         return keep_open

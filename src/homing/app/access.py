@@ -1,0 +1,100 @@
+"""Callers: which role and tenant each has, and which roles a use case is open to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct
+
+from homing.errors import Forbidden
+from homing.policy.admission import DEFAULT_TENANT
+from homing.policy.keys import Role
+
+ADMINS = frozenset({Role.ADMIN})
+PUBLISHERS = frozenset({Role.ADMIN, Role.PUBLISHER})
+MANAGERS = frozenset({Role.ADMIN, Role.MANAGER})
+READERS = frozenset({Role.ADMIN, Role.MANAGER, Role.VIEWER})
+
+NO_TENANT = " "  # a name that no tenant can have
+
+_S = TypeVar("_S")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Caller(Struct, frozen=True):
+    """The holder of a key; ``tenant`` is None for a caller of all tenants."""
+
+    name: str
+    role: Role
+    tenant: str | None
+
+    def may(self, roles: frozenset[Role]) -> bool:
+        """Whether the caller's role is one of these."""
+        return self.role in roles
+
+    def must_be(self, roles: frozenset[Role]) -> None:
+        """Raises Forbidden if the caller's role is none of these."""
+        if self.role not in roles:
+            raise Forbidden(f"A key with the role {self.role} may not do this.")
+
+    def must_write(self, tenant: str) -> None:
+        """Raises Forbidden for every tenant but the caller's own, whether it exists or not."""
+        if not self.sees(tenant):
+            raise Forbidden(f"This key is of the tenant {self.tenant}.")
+
+    def sees(self, tenant: str) -> bool:
+        """Whether objects of this tenant exist for this caller."""
+        return self.tenant is None or self.tenant == tenant
+
+    def scope(self, tenant: str | None) -> str | None:
+        """The tenant that a query is limited to; None: all tenants.
+
+        For a caller of one tenant, every other tenant is like one that does not exist.
+        """
+        if self.tenant is None:
+            return tenant
+        return self.tenant if tenant in {None, self.tenant} else NO_TENANT
+
+    def scope_one(self, tenant: str | None) -> str:
+        """The same where exactly one tenant is needed: by default the caller's, or `default`."""
+        return self.scope(tenant) or DEFAULT_TENANT
+
+    def tenant_or_default(self, tenant: str | None) -> str:
+        """The tenant of a new object: the given one, else the caller's, else `default`."""
+        return tenant if tenant is not None else self.tenant or DEFAULT_TENANT
+
+
+STRANGER = Caller("", Role.VIEWER, "")  # the caller of operations that need no key
+
+
+# Every use case by its qualified name, like ``Subscriptions.create``, with its roles.
+USE_CASES: dict[str, frozenset[Role]] = {}
+
+
+def use_case(
+    roles: frozenset[Role],
+) -> Callable[
+    [Callable[Concatenate[_S, Caller, _P], _R]], Callable[Concatenate[_S, Caller, _P], _R]
+]:
+    """Makes a method a use case: it raises Forbidden for a caller of any other role."""
+
+    def mark(
+        method: Callable[Concatenate[_S, Caller, _P], _R],
+    ) -> Callable[Concatenate[_S, Caller, _P], _R]:
+        @wraps(method)
+        def checked(self: _S, caller: Caller, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            caller.must_be(roles)
+            return method(self, caller, *args, **kwargs)
+
+        USE_CASES[method.__qualname__] = roles
+        return checked
+
+    return mark
+
+
+def roles_of(*use_cases: Callable[..., Any]) -> frozenset[Role]:
+    """The roles that all of these use cases are open to."""
+    return frozenset.intersection(*(USE_CASES[one.__qualname__] for one in use_cases))

@@ -1,0 +1,45 @@
+"""``App``: all use cases of one process, put together. Transports hold this object."""
+
+from __future__ import annotations
+
+from homing.app.auth import Authenticator
+from homing.app.deliveries import Deliveries
+from homing.app.endpoints import Endpoints
+from homing.app.events import Events
+from homing.app.figures import Figures
+from homing.app.keys import Keys
+from homing.app.options import AppOptions
+from homing.app.publishing import Publishing
+from homing.app.quotas import Quotas
+from homing.app.replays import Replays
+from homing.app.sessions import Sessions
+from homing.app.simulation import Simulations
+from homing.app.status import Status
+from homing.app.subscriptions import Subscriptions
+from homing.app.workfront import WorkfrontSubscriptions
+from homing.engine.engine import Engine
+from homing.engine.keys import KeyRing
+from homing.ports import ViewStore
+
+
+class App:
+    """The use cases on an engine and its store."""
+
+    def __init__(
+        self, engine: Engine, views: ViewStore, ring: KeyRing, options: AppOptions
+    ) -> None:
+        self.now, self.policies = options.now, options.policies
+        quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
+        self.authenticator = Authenticator(options.admin_key, ring, options.now)
+        self.sessions = Sessions(self.authenticator, ring, options.admin_key, options.now)
+        self.publishing = Publishing(engine, quotas)
+        self.events = Events(views, options.now)
+        self.subscriptions = Subscriptions(engine, views, quotas, options)
+        self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)
+        self.endpoints = Endpoints(engine, views, options.now)
+        self.deliveries = Deliveries(engine, views, quotas, options.now)
+        self.replays = Replays(engine, views, quotas)
+        self.keys = Keys(ring)
+        self.figures = Figures(views, options.now)
+        self.status = Status(engine, views, options)
+        self.simulations = Simulations(options.simulate)

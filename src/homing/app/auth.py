@@ -1,0 +1,102 @@
+"""Authentication: which caller an ``Authorization`` header belongs to.
+
+The admin key of the settings opens everything; all other keys are kept as hashes (``policy.keys``).
+A key that was found good once is found again with one lookup in a dictionary, until it expires, is
+revoked, or the key ring's knowledge is too old. The dictionary is asked with the whole header: a
+key's place in it depends on a hash that is seeded with random bytes at every start, so the time of
+a lookup reveals nothing about the keys in it; everything else is compared in constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hmac import compare_digest
+
+from homing.app.access import Caller
+from homing.app.throttle import Throttle
+from homing.engine.keys import KeyRing
+from homing.errors import NotAuthorized
+from homing.policy.keys import Role, read_key
+
+ADMIN_CALLER = Caller("the admin key", Role.ADMIN, None)
+_SCHEME = b"bearer "
+_CANONICAL = b"Bearer "
+
+
+class _Known:
+    """A header that was found good, and until when (None: until the keys change)."""
+
+    __slots__ = ("caller", "expires_at", "key_id", "noted", "until")
+
+    def __init__(
+        self,
+        caller: Caller,
+        key_id: int | None,
+        until: int | None,
+        expires_at: int | None = None,  # by the wall clock
+    ) -> None:
+        self.caller, self.key_id, self.until = caller, key_id, until
+        self.expires_at = expires_at
+        self.noted = key_id is None
+
+
+class Authenticator:
+    """Finds the callers of keys, and slows down whoever tries wrong ones."""
+
+    def __init__(self, admin_key: str, ring: KeyRing, now: Callable[[], int]) -> None:
+        assert admin_key, "an empty key would let everyone in"
+        self._admin = admin_key.encode()
+        self._ring, self._now = ring, now
+        self._throttle = Throttle(now)
+        self._known: dict[bytes | None, _Known] = {}
+        ring.on_change = self._forget
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._known[_CANONICAL + self._admin] = _Known(ADMIN_CALLER, None, until=None)
+
+    def known(self, authorization: bytes | None) -> Caller | None:
+        """The caller, if this header was found good before and still is."""
+        found = self._known.get(authorization)
+        if found is None:
+            return None
+        if found.until is not None and self._now() >= found.until:
+            return None
+        if found.expires_at is not None and self._ring.wall() >= found.expires_at:
+            return None
+        if not found.noted and found.key_id is not None:
+            found.noted = True
+            self._ring.used(found.key_id)
+        return found.caller
+
+    async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
+        """Raises NotAuthorized; TooMany where too many wrong keys came from this source."""
+        caller = self.known(authorization)
+        if caller is not None:
+            return caller
+        if authorization is None:
+            raise NotAuthorized("Give it as Authorization: Bearer <key>.")
+        if authorization[:7].lower() != _SCHEME:
+            raise NotAuthorized("The scheme must be Bearer.")
+        caller = await self._find(authorization[7:].strip())
+        if caller is None:
+            await self._throttle.wrong(source)
+            raise NotAuthorized("This key is not known here.")
+        return caller
+
+    async def _find(self, text: bytes) -> Caller | None:
+        if compare_digest(text, self._admin):
+            return ADMIN_CALLER
+        given = read_key(text)
+        key = None if given is None else await self._ring.find(given)
+        if key is None:
+            return None
+        caller = Caller(key.name, key.role, key.tenant)
+        until, expires_at = self._ring.fresh_until, key.expires_at
+        self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
+        self.known(_CANONICAL + text)
+        return caller
+
+    def __repr__(self) -> str:
+        return "Authenticator(****)"

@@ -1,0 +1,200 @@
+"""Deliveries: find them, say why each is where it is, replay or cancel; the latest attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.quotas import Quotas
+from homing.engine.engine import Engine
+from homing.errors import AlreadyFinished, NotFound
+from homing.model import Attempt, Delivery, Endpoint, Status, Subscription
+from homing.policy.explain import Facts, explain
+from homing.policy.retry import remaining
+from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
+
+PAGE_MAX = 200
+
+
+class Described(Struct, frozen=True):
+    """A delivery with its explanation, its attempts and the retries ahead."""
+
+    row: DeliveryRow
+    explanation: str
+    attempts: list[Attempt]
+    ahead: tuple[tuple[int, int], ...]  # retry n, due at
+    endpoint: Endpoint | None
+    subscription: Subscription | None  # also a deleted one
+
+
+class RecentAttempts(Struct, frozen=True):
+    """Attempts in the order they were settled, each with its delivery."""
+
+    attempts: list[tuple[Attempt, DeliveryRow]]
+    last: int  # ask for the attempts after this
+    missed: int  # attempts that were asked for and are no longer kept
+
+
+class Deliveries:
+    """The deliveries of all tenants, pending and finished."""
+
+    def __init__(
+        self, engine: Engine, views: ViewStore, quotas: Quotas, now: Callable[[], int]
+    ) -> None:
+        self._engine, self._views, self._quotas, self._now = engine, views, quotas, now
+
+    @use_case(READERS)
+    async def page(
+        self,
+        caller: Caller,
+        conditions: DeliveryFilter,
+        *,
+        event: str | None = None,
+        before_id: int | None,
+        limit: int,
+    ) -> tuple[list[DeliveryRow], int | None]:
+        """A page, newest first, and the next ``before_id``.
+
+        ``event`` is the id of an event of one tenant: the one of the conditions, else the caller's.
+        """
+        if event is not None:
+            tenant = caller.scope_one(conditions.tenant)
+            found = await self._views.event(event, tenant=tenant)
+            if found is None:
+                return [], None
+            conditions = replace(conditions, event_id=found.event.id)
+        conditions = await self._scoped(caller, conditions)
+        return await self._views.deliveries(conditions, before_id=before_id, limit=limit)
+
+    @use_case(READERS)
+    async def get(self, caller: Caller, delivery_id: int) -> Described:
+        """Raises NotFound."""
+        row = await self._visible(caller, delivery_id)
+        delivery = row.delivery
+        attempts = await self._views.attempts(delivery.id)
+        endpoint = await self._views.endpoint(delivery.endpoint_id)
+        subscription = await self._views.subscription(delivery.subscription_id)
+        schedule = self._engine.schedule_of(subscription, tenant=delivery.tenant)
+        facts = Facts(
+            status=row.status,
+            reason=row.reason,
+            finished_at=row.finished_at,
+            arrived=row.arrived,
+            delivery=delivery,
+            endpoint=endpoint,
+            in_flight=self._engine.in_flight(delivery.id, delivery.endpoint_id),
+            schedule=schedule,
+            rules=self._engine.rules_of(delivery.tenant),
+            rated=self._engine.is_rated(subscription),
+        )
+        ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
+        return Described(
+            row=row,
+            explanation=explain(facts, now=self._now()),
+            attempts=attempts,
+            ahead=tuple(ahead),
+            endpoint=endpoint,
+            subscription=subscription,
+        )
+
+    @use_case(MANAGERS)
+    async def replay(self, caller: Caller, delivery_id: int) -> Delivery:
+        """Makes a new delivery from a finished one.
+
+        Raises NotFound, StillPending, SubscriptionGone, Gone, or TooMany by the tenant's quota.
+        """
+        old = (await self._visible(caller, delivery_id)).delivery
+        await self._quotas.pending(old.tenant)
+        return await self._engine.replay(old.id)
+
+    @use_case(MANAGERS)
+    async def cancel(self, caller: Caller, delivery_id: int) -> Delivery:
+        """Cancels a pending delivery; raises NotFound or AlreadyFinished."""
+        await self._visible(caller, delivery_id)
+        return await self._engine.cancel(delivery_id)
+
+    @use_case(MANAGERS)
+    async def cancel_some(
+        self, caller: Caller, conditions: DeliveryFilter, *, limit: int
+    ) -> tuple[int, bool]:
+        """Cancels pending deliveries that fit, at most so many; how many, and if more may fit."""
+        conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
+        rows, after = await self._views.deliveries(conditions, before_id=None, limit=limit)
+        cancelled = 0
+        for row in rows:
+            try:
+                await self._engine.cancel(row.delivery.id)
+                cancelled += 1
+            except (AlreadyFinished, NotFound):
+                continue  # It was finished meanwhile.
+        return cancelled, bool(rows) or after is not None
+
+    @use_case(MANAGERS)
+    async def count_pending(self, caller: Caller, conditions: DeliveryFilter, *, limit: int) -> int:
+        """How many pending deliveries fit, counted until there are more than ``limit``."""
+        if conditions.status not in {None, Status.PENDING}:
+            return 0
+        conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
+        count, before = 0, None
+        while count <= limit:
+            rows, before = await self._views.deliveries(
+                conditions, before_id=before, limit=PAGE_MAX
+            )
+            count += len(rows)
+            if before is None:
+                break
+        return count
+
+    @use_case(READERS)
+    async def recent_attempts(
+        self,
+        caller: Caller,
+        *,
+        tenant: str | None,
+        endpoint_id: int | None,
+        subscription_id: int | None,
+        after: int | None,
+        limit: int,
+    ) -> RecentAttempts:
+        """The latest attempts of this process, or those after this number.
+
+        Conditions leave attempts out after the page was cut, so that ``last`` always moves on.
+        """
+        tenant = caller.scope(tenant)
+        seen = self._engine.recent(after, limit=limit)
+        rows = await self._views.deliveries_by_id([one.delivery_id for one in seen.attempts])
+        attempts = [
+            (attempt, rows[attempt.delivery_id])
+            for attempt in seen.attempts
+            if attempt.delivery_id in rows
+            and tenant in {None, rows[attempt.delivery_id].delivery.tenant}
+            and endpoint_id in {None, attempt.endpoint_id}
+            and subscription_id in {None, attempt.subscription_id}
+        ]
+        return RecentAttempts(attempts, seen.last, seen.missed)
+
+    async def _visible(self, caller: Caller, delivery_id: int) -> DeliveryRow:
+        row = await self._views.delivery(delivery_id)
+        if row is None or not caller.sees(row.delivery.tenant):
+            raise NotFound("There is no such delivery, or it is past retention.")
+        return row
+
+    async def _scoped(self, caller: Caller, conditions: DeliveryFilter) -> DeliveryFilter:
+        return replace(
+            conditions,
+            tenant=caller.scope(conditions.tenant),
+            endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
+        )
+
+
+async def visible_endpoint_id(
+    views: ViewStore, caller: Caller, endpoint_id: int | None
+) -> int | None:
+    """The same id; for an endpoint of another tenant, one that does not exist."""
+    if endpoint_id is None or caller.tenant is None:
+        return endpoint_id
+    endpoint = await views.endpoint(endpoint_id)
+    return endpoint_id if endpoint is not None and caller.sees(endpoint.tenant) else 0

@@ -1,0 +1,162 @@
+"""Endpoints: their health, the deliveries that wait for them, and what a person may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.engine.engine import Engine
+from homing.errors import NotFound
+from homing.model import Attempt, Endpoint, State, Status, Subscription, Transition
+from homing.policy.health import HealthRules
+from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
+from homing.ports.board import HOUR_MS, EndpointSort, Rollup
+
+SUBSCRIPTIONS_MAX = 200  # the newest of the tenant, among which an endpoint's are looked for
+
+
+class EndpointSummary(Struct, frozen=True):
+    """An endpoint with its pending deliveries and the minutes of its last hour."""
+
+    endpoint: Endpoint
+    waiting: int
+    minutes: list[Rollup]
+
+
+class EndpointDescribed(Struct, frozen=True):
+    """An endpoint with the rules of its health, its newest changes and its pending deliveries."""
+
+    endpoint: Endpoint
+    rules: HealthRules
+    transitions: list[Transition]
+    waiting: int  # pending deliveries, counted up to a limit
+    deliveries: list[DeliveryRow]  # the newest of them
+
+
+class Endpoints:
+    """The endpoints of all tenants."""
+
+    def __init__(self, engine: Engine, views: ViewStore, now: Callable[[], int]) -> None:
+        self._engine, self._views, self._now = engine, views, now
+
+    def rules_of(self, tenant: str) -> HealthRules:
+        """The health rules of a tenant."""
+        return self._engine.rules_of(tenant)
+
+    @use_case(READERS)
+    async def page(
+        self,
+        caller: Caller,
+        *,
+        tenant: str | None,
+        state: State | None,
+        before_id: int | None,
+        limit: int,
+    ) -> tuple[list[Endpoint], int | None]:
+        """A page, newest first, and the next ``before_id``."""
+        return await self._views.endpoints(
+            tenant=caller.scope(tenant), state=state, before_id=before_id, limit=limit
+        )
+
+    @use_case(READERS)
+    async def find(
+        self,
+        caller: Caller,
+        *,
+        tenant: str | None,
+        state: State | None,
+        text: str,
+        sort: EndpointSort,
+        offset: int,
+        limit: int,
+        waiting_max: int,
+    ) -> tuple[list[EndpointSummary], bool]:
+        """Endpoints whose URL contains this text, and whether there are more."""
+        rows, more = await self._views.find_endpoints(
+            tenant=caller.scope(tenant),
+            state=state,
+            text=text,
+            sort=sort,
+            offset=offset,
+            limit=limit,
+        )
+        ids, now = [it.id for it in rows], self._now()
+        waiting = await self._views.waiting_of(ids, limit=waiting_max)
+        minutes = await self._views.sparks(ids, since=now - HOUR_MS, until=now + 1)
+        return [
+            EndpointSummary(it, waiting.get(it.id, 0), minutes.get(it.id, [])) for it in rows
+        ], more
+
+    @use_case(READERS)
+    async def get(self, caller: Caller, endpoint_id: int) -> Endpoint:
+        """Raises NotFound."""
+        return await self._visible(caller, endpoint_id)
+
+    @use_case(READERS)
+    async def describe(
+        self,
+        caller: Caller,
+        endpoint_id: int,
+        *,
+        transitions_max: int,
+        waiting_max: int,
+        deliveries_max: int = 0,
+    ) -> EndpointDescribed:
+        """The endpoint with its newest changes and pending deliveries; raises NotFound."""
+        endpoint = await self._visible(caller, endpoint_id)
+        changes, _ = await self._views.transitions(
+            endpoint_id, before_id=None, limit=transitions_max
+        )
+        deliveries: list[DeliveryRow] = []
+        if deliveries_max:
+            pending = DeliveryFilter(endpoint_id=endpoint_id, status=Status.PENDING)
+            deliveries, _ = await self._views.deliveries(
+                pending, before_id=None, limit=deliveries_max
+            )
+        return EndpointDescribed(
+            endpoint=endpoint,
+            rules=self._engine.rules_of(endpoint.tenant),
+            transitions=changes,
+            waiting=await self._views.waiting(endpoint_id, limit=waiting_max),
+            deliveries=deliveries,
+        )
+
+    @use_case(READERS)
+    async def subscriptions(self, caller: Caller, endpoint_id: int) -> list[Subscription]:
+        """The subscriptions to it, among the newest of its tenant."""
+        found = await self._visible(caller, endpoint_id)
+        return await self._subscriptions(found)
+
+    @use_case(MANAGERS)
+    async def enable(self, caller: Caller, endpoint_id: int) -> Endpoint:
+        """Enables it from any state; its counters start again. Raises NotFound."""
+        await self._visible(caller, endpoint_id)
+        return await self._engine.enable(endpoint_id, by=caller.name)
+
+    @use_case(MANAGERS)
+    async def freeze(self, caller: Caller, endpoint_id: int) -> Endpoint:
+        """Freezes it: no attempt is made until it is enabled. Raises NotFound."""
+        await self._visible(caller, endpoint_id)
+        return await self._engine.freeze(endpoint_id, by=caller.name)
+
+    @use_case(MANAGERS)
+    async def test(self, caller: Caller, endpoint_id: int, subscription_id: int) -> Attempt:
+        """Makes one signed attempt by a subscription to it; raises NotFound."""
+        found = await self._visible(caller, endpoint_id)
+        if subscription_id not in {it.id for it in await self._subscriptions(found)}:
+            raise NotFound("There is no such subscription at this endpoint.")
+        return await self._engine.test_send(subscription_id)
+
+    async def _visible(self, caller: Caller, endpoint_id: int) -> Endpoint:
+        endpoint = await self._views.endpoint(endpoint_id)
+        if endpoint is None or not caller.sees(endpoint.tenant):
+            raise NotFound("There is no such endpoint.")
+        return endpoint
+
+    async def _subscriptions(self, endpoint: Endpoint) -> list[Subscription]:
+        rows, _ = await self._views.subscriptions(
+            tenant=endpoint.tenant, before_id=None, limit=SUBSCRIPTIONS_MAX
+        )
+        return [it for it in rows if it.endpoint_id == endpoint.id]

@@ -1,0 +1,85 @@
+"""Figures: the ledger of tenants, and the numbers of the dashboard's charts and first page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from homing.app.access import READERS, Caller, use_case
+from homing.errors import NotFound
+from homing.model import Endpoint, State
+from homing.ports import Ledger, ViewStore
+from homing.ports.board import HOUR_MS, Crowd, EndpointSort, Expiring, Rollup
+
+COUNT_MAX = 10_000
+ATTENTION_MAX = 5
+EXPIRING_WITHIN_MS = 6 * HOUR_MS
+EXPIRING_MAX = 2_000
+
+
+class Overview(Struct, frozen=True):
+    """The numbers of the first page of the dashboard."""
+
+    hour: list[Rollup]  # the minutes of the last hour
+    frozen: list[Endpoint]
+    disabled: list[Endpoint]
+    ledgers: list[Ledger]
+    crowd: Crowd
+    expiring: list[Expiring]
+
+
+class Figures:
+    """Sums and counts over many deliveries."""
+
+    def __init__(self, views: ViewStore, now: Callable[[], int]) -> None:
+        self._views, self._now = views, now
+
+    @use_case(READERS)
+    async def ledger(self, caller: Caller, *, tenant: str | None) -> list[Ledger]:
+        """Per tenant: accepted = delivered + pending + dropped + cancelled."""
+        return await self._views.ledger(tenant=caller.scope(tenant))
+
+    @use_case(READERS)
+    async def rollups(
+        self, caller: Caller, *, tenant: str | None, endpoint_id: int | None, span_ms: int
+    ) -> list[Rollup]:
+        """The minutes or hours of this span, of one endpoint or of all; raises NotFound."""
+        tenant, now = caller.scope(tenant), self._now()
+        if endpoint_id is not None:
+            endpoint = await self._views.endpoint(endpoint_id)
+            if endpoint is None or not caller.sees(endpoint.tenant):
+                raise NotFound("There is no such endpoint.")
+            tenant = None
+        return await self._views.rollups(
+            endpoint_id=endpoint_id, tenant=tenant, since=now - span_ms, until=now + 1
+        )
+
+    @use_case(READERS)
+    async def overview(self, caller: Caller, *, tenant: str | None) -> Overview:
+        """Of one tenant, or of all that the caller sees."""
+        views, now, tenant = self._views, self._now(), caller.scope(tenant)
+        hour = await views.rollups(
+            endpoint_id=None, tenant=tenant, since=now - HOUR_MS, until=now + 1
+        )
+        return Overview(
+            hour=hour,
+            frozen=await self._held(State.FROZEN, tenant),
+            disabled=await self._held(State.DISABLED, tenant),
+            ledgers=await views.ledger(tenant=tenant, look=1),
+            crowd=await views.crowd(tenant=tenant, limit=COUNT_MAX),
+            expiring=await views.expiring(
+                tenant=tenant, before=now + EXPIRING_WITHIN_MS, limit=EXPIRING_MAX
+            ),
+        )
+
+    async def _held(self, state: State, tenant: str | None) -> list[Endpoint]:
+        found, _ = await self._views.find_endpoints(
+            tenant=tenant,
+            state=state,
+            text="",
+            sort=EndpointSort.SUCCESS,
+            offset=0,
+            limit=ATTENTION_MAX,
+        )
+        return found

@@ -1,0 +1,66 @@
+"""Publishing: the checks before an event is accepted, for every transport that takes events.
+
+``publish`` waits for the commit. The fast publish path of the API has no task to wait in: it calls
+``check`` and then ``publish_then``, unless ``is_limited`` says that a quota has to be read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from homing.app.access import PUBLISHERS, Caller, use_case
+from homing.app.quotas import Quotas
+from homing.engine.engine import Engine
+from homing.errors import HomingError
+from homing.policy.admission import EventDraft, check_events
+from homing.policy.keys import Role
+from homing.ports import Receipt
+
+PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
+RELAY = Caller("the outbox relay", Role.PUBLISHER, None)
+
+
+class Publishing:
+    """Accepts events."""
+
+    def __init__(self, engine: Engine, quotas: Quotas) -> None:
+        self._engine, self._quotas = engine, quotas
+        # Without a task: the callback gets the result in a later turn of the event loop. It is the
+        # engine's own method, so that the fast publish path has no call in between.
+        self.publish_then = engine.publish_then
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any tenant has a quota that limits publishing."""
+        return self._quotas.limits_publishing
+
+    @use_case(PUBLISHERS)
+    async def publish(self, caller: Caller, drafts: Sequence[EventDraft]) -> list[Receipt]:
+        """Accepts all events or none.
+
+        Raises Invalid, TooLarge, Forbidden, TooMany, EventConflict, StoreUnavailable, ShuttingDown.
+        """
+        self.check(caller, drafts)
+        quotas = self._quotas
+        if not quotas.limits_publishing:
+            return await self._engine.publish(drafts)
+        await quotas.publish(drafts)
+        receipts = await self._engine.publish(drafts)
+        quotas.published(drafts, receipts)
+        return receipts
+
+    async def publish_rows(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
+        """Accepts rows of the outbox, which is the operator's own.
+
+        No quota is asked: a row of one tenant that had to wait would hold up the rows of all.
+        """
+        self.check(RELAY, drafts)
+        return await self._engine.publish(drafts)
+
+    def check(self, caller: Caller, drafts: Sequence[EventDraft]) -> None:
+        """Raises Forbidden, TooLarge or Invalid for events that this caller may not publish."""
+        caller.must_be(PUBLISHERS)
+        check_events(drafts)
+        if caller.tenant is not None:
+            for draft in drafts:
+                caller.must_write(draft.tenant)

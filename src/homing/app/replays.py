@@ -1,0 +1,77 @@
+"""Bulk replays: count the deliveries that fit, start a job, watch it, stop it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.deliveries import visible_endpoint_id
+from homing.app.quotas import Quotas
+from homing.engine.engine import Engine
+from homing.errors import FieldProblem, Invalid, NotFound
+from homing.model import Status
+from homing.policy.admission import DEFAULT_TENANT
+from homing.ports import ReplayFilter, ReplayJob, ViewStore
+
+ONLY_FINISHED = "must not be pending: only finished deliveries are replayed"
+
+
+class Replays:
+    """Replays of many deliveries, as stored jobs."""
+
+    def __init__(self, engine: Engine, views: ViewStore, quotas: Quotas) -> None:
+        self._engine, self._views, self._quotas = engine, views, quotas
+
+    @use_case(MANAGERS)
+    async def count(
+        self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
+    ) -> tuple[int, bool]:
+        """How many deliveries a job would take; False: at least so many. Raises Forbidden."""
+        return await self._engine.count_replay(await self._scoped(caller, conditions, event))
+
+    @use_case(MANAGERS)
+    async def start(
+        self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
+    ) -> ReplayJob:
+        """Starts a job; raises Forbidden or TooMany."""
+        conditions = await self._scoped(caller, conditions, event)
+        if conditions.tenant is not None:
+            await self._quotas.pending(conditions.tenant)
+        return await self._engine.start_replay(conditions)
+
+    @use_case(READERS)
+    async def get(self, caller: Caller, job_id: int) -> ReplayJob:
+        """Raises NotFound."""
+        return await self._visible(caller, job_id)
+
+    @use_case(MANAGERS)
+    async def cancel(self, caller: Caller, job_id: int) -> ReplayJob:
+        """Stops a job; the deliveries that it has made stay. Raises NotFound."""
+        await self._visible(caller, job_id)
+        return await self._engine.cancel_replay(job_id)
+
+    async def _visible(self, caller: Caller, job_id: int) -> ReplayJob:
+        """A job over all tenants exists only for callers of all tenants."""
+        job = await self._engine.replay_job(job_id)
+        if caller.tenant not in {None, job.filter.tenant}:
+            raise NotFound
+        return job
+
+    async def _scoped(
+        self, caller: Caller, conditions: ReplayFilter, event: str | None
+    ) -> ReplayFilter:
+        """The conditions within the caller's tenant; ``event`` is the id of an event of it."""
+        if conditions.status is Status.PENDING:
+            raise Invalid(problems=(FieldProblem("filter.status", ONLY_FINISHED),))
+        if caller.tenant is not None:
+            if conditions.tenant is not None:
+                caller.must_write(conditions.tenant)
+            conditions = replace(
+                conditions,
+                tenant=caller.tenant,
+                endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
+            )
+        if event is None:
+            return conditions
+        found = await self._views.event(event, tenant=conditions.tenant or DEFAULT_TENANT)
+        return replace(conditions, event_id=0 if found is None else found.event.id, event_key=event)

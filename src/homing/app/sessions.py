@@ -1,0 +1,67 @@
+"""Sessions of the dashboard: a key signs in once, and its session stands for it.
+
+A session and its key are looked up at every request: after a sign-out the session opens nothing,
+and a key that is revoked is refused at once.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+
+from homing.app.access import READERS, Caller, use_case
+from homing.app.auth import ADMIN_CALLER, Authenticator
+from homing.engine.keys import KeyRing
+from homing.engine.sessions import SESSION_LIFE_MS
+from homing.errors import Forbidden, NotAuthorized
+from homing.policy.keys import read_key
+from homing.ports import KeySession
+
+__all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
+
+ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
+
+
+class Sessions:
+    """Opens and ends sessions, and finds their callers."""
+
+    def __init__(
+        self, authenticator: Authenticator, ring: KeyRing, admin_key: str, now: Callable[[], int]
+    ) -> None:
+        self._authenticator, self._ring, self._now = authenticator, ring, now
+        self._admin_key = admin_key.encode()
+        # Signs the cookies of sessions: with another admin key all sessions end.
+        self.cookie_key = hmac.digest(self._admin_key, b"homing dashboard sessions", "sha256")
+
+    async def sign_in(self, key: bytes, source: str) -> KeySession:
+        """A new session; raises NotAuthorized, TooMany, or Forbidden for a key that only writes."""
+        caller = await self._authenticator.caller_of(b"Bearer " + key, source)
+        if caller.role not in READERS:
+            raise Forbidden(f"A key with the role {caller.role} opens no page.")
+        given = read_key(key)
+        is_admin = hmac.compare_digest(key, self._admin_key)
+        holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
+        return await self._ring.sessions.open(holder)
+
+    @use_case(READERS)
+    async def sign_out(self, _caller: Caller, session: KeySession) -> None:
+        """The session opens nothing any more, in no process."""
+        await self._ring.sessions.end(session.id)
+
+    async def caller_of(self, session: KeySession | None) -> Caller:
+        """Raises NotAuthorized without a session, or where it or its key no longer works."""
+        if session is None or not is_young(session, now=self._now()):
+            raise NotAuthorized("Sign in with a key.")
+        if not await self._ring.session_lives(session.id):
+            raise NotAuthorized("This session has ended.")
+        if session.holder == ADMIN_HOLDER:
+            return ADMIN_CALLER
+        key = await self._ring.named(session.holder)
+        if key is None:
+            raise NotAuthorized("The key no longer works.")
+        return Caller(key.name, key.role, key.tenant)
+
+
+def is_young(session: KeySession, *, now: int) -> bool:
+    """Whether the life of a session is not over."""
+    return session.since <= now < session.since + SESSION_LIFE_MS

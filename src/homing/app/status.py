@@ -1,0 +1,149 @@
+"""Status: how this process, its database and its fleet are."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from homing.app.access import ADMINS, READERS, Caller, use_case
+from homing.app.options import AppOptions, SettingShown
+from homing.engine.engine import Engine, Pulse
+from homing.engine.fleet.membership import FleetPulse
+from homing.engine.outage.detection import OutageView
+from homing.engine.relay import RelayPulse
+from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
+from homing.policy.explain import span_text
+from homing.ports import ClockState, Ledger, Standing, ViewStore
+
+__all__ = ["FleetPulse", "Notices", "OutageView", "Pulse", "RelayPulse", "Status", "SystemView"]
+
+STUCK_AFTER_MS = 60_000
+PING_WITHIN_S = 5.0
+LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
+
+
+class Notices(Struct, frozen=True):
+    """What a caller has to know about the process itself."""
+
+    outage: OutageView
+    clock: ClockState
+    store_ok: bool = True
+    draining: bool = False
+
+
+class SystemView(Struct, frozen=True):
+    """The process, its settings, its store and its fleet."""
+
+    pulse: Pulse
+    settings: tuple[SettingShown, ...]
+    store_bytes: int
+    ledgers: list[Ledger]
+    started_at: int
+    fleet: Standing | None  # None where one process has all buckets
+
+
+class Status:
+    """Of this process; each process of a fleet has its own."""
+
+    def __init__(self, engine: Engine, views: ViewStore, options: AppOptions) -> None:
+        self._engine, self._views, self._now = engine, views, options.now
+        self._settings, self._started_at = options.settings, options.now()
+        self._ping = _StorePing(views)
+
+    @use_case(ADMINS)
+    def pulse(self, _caller: Caller) -> Pulse:
+        """All numbers of the engine at this moment."""
+        return self._engine.pulse()
+
+    @use_case(READERS)
+    def notices(self, _caller: Caller) -> Notices:
+        """An outage, a clock that was stepped, a store that does not commit, a stop."""
+        pulse = self._engine.pulse()
+        return Notices(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
+
+    @use_case(ADMINS)
+    async def system(self, _caller: Caller) -> SystemView:
+        """Everything about the installation that an operator looks at."""
+        fleet = self._engine.fleet
+        return SystemView(
+            pulse=self._engine.pulse(),
+            settings=self._settings,
+            store_bytes=await self._views.store_bytes(),
+            ledgers=await self._views.ledger(tenant=None, look=LEDGER_PENDING_MAX),
+            started_at=self._started_at,
+            fleet=None if fleet is None else fleet.standing,
+        )
+
+    # --- without a key -----------------------------------------------------------------------
+
+    def health(self) -> Notices:
+        """Raises Unavailable where a delivery is due, a slot is free, and a minute has passed."""
+        pulse, now = self._engine.pulse(), self._now()
+        if pulse.due_since is not None and now - pulse.due_since >= STUCK_AFTER_MS:
+            late = span_text(now - pulse.due_since)
+            raise Unavailable(f"A delivery has been due for {late} although a slot is free.")
+        return Notices(pulse.outage, pulse.clock)
+
+    async def ready(self) -> Notices:
+        """Raises ShuttingDown or StoreUnavailable while events cannot be accepted.
+
+        A sender outage or a stepped clock is reported and is no reason to refuse: events that are
+        published meanwhile are kept, signed with the true time and sent by their schedule; and a
+        clock is often stepped on all machines at once, which would then all be unready.
+        """
+        pulse = self._engine.pulse()
+        if pulse.draining:
+            raise ShuttingDown
+        if pulse.silent_since is not None:
+            since = span_text(self._now() - pulse.silent_since)
+            raise StoreUnavailable(f"A commit has had no response for {since}.")
+        if not pulse.store_ok:
+            raise StoreUnavailable("The last commit failed.")
+        await self._ping()
+        return Notices(pulse.outage, pulse.clock)
+
+    def fingerprint(self) -> int:
+        """A number that differs when a page of the dashboard may have changed."""
+        pulse = self._engine.pulse()
+        return hash(
+            (
+                pulse.published,
+                pulse.accepted,
+                tuple(pulse.commits.values()),
+                tuple(pulse.in_flight.values()),
+                tuple(pulse.endpoints.values()),
+                tuple(pulse.finished.values()),
+                pulse.store_ok,
+                pulse.draining,
+                pulse.clock.steps,
+            )
+        )
+
+
+class _StorePing:
+    """Asks the store whether it responds: once for all requests that wait at that moment.
+
+    Readiness is asked without a key. However many ask, they hold one connection to the store.
+    """
+
+    def __init__(self, views: ViewStore) -> None:
+        self._views = views
+        self._asking: asyncio.Task[HomingError | None] | None = None
+
+    async def __call__(self) -> None:
+        """Returns once the store has responded; raises StoreUnavailable."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        if (problem := await asyncio.shield(self._asking)) is not None:
+            raise problem
+
+    async def _ask(self) -> HomingError | None:
+        try:
+            async with asyncio.timeout(PING_WITHIN_S):
+                await self._views.ping()
+        except TimeoutError:
+            return StoreUnavailable("It does not respond.")
+        except HomingError as error:
+            return error
+        return None

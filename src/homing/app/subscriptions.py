@@ -1,0 +1,163 @@
+"""Subscriptions: create, change, delete, rotate the secret, send a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.options import AppOptions
+from homing.app.quotas import Quotas
+from homing.engine.engine import Engine
+from homing.errors import FieldProblem, Invalid, NotFound
+from homing.model import Attempt, Subscription
+from homing.policy.admission import SubscriptionDraft, check_subscription
+from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
+from homing.policy.signature import read_secret
+from homing.ports import ViewStore
+
+
+class Drafted(NamedTuple):
+    """A subscription as a request asks for it, and the fields that could not be read."""
+
+    draft: SubscriptionDraft
+    problems: tuple[FieldProblem, ...] = ()
+
+
+async def _no_condition(_draft: SubscriptionDraft) -> None:
+    return None
+
+
+class Subscriptions:
+    """The subscriptions of all tenants."""
+
+    def __init__(
+        self, engine: Engine, views: ViewStore, quotas: Quotas, options: AppOptions
+    ) -> None:
+        self._engine, self._views, self._quotas = engine, views, quotas
+        self._policies, self._refuses = options.policies, options.refuses
+        # Held from reading how many there are, or whether an equal one is there, until the write.
+        self.creating = asyncio.Lock()
+
+    @use_case(MANAGERS)
+    async def create(self, caller: Caller, drafted: Drafted) -> Subscription:
+        """Raises Invalid, Forbidden, or TooMany where the tenant's quota is used up."""
+        return await self.add(caller, drafted)
+
+    async def add(
+        self,
+        caller: Caller,
+        drafted: Drafted,
+        *,
+        condition: Callable[[SubscriptionDraft], Awaitable[None]] = _no_condition,
+    ) -> Subscription:
+        """Creates it unless ``condition`` raises; no other one is created meanwhile."""
+        caller.must_write(drafted.draft.tenant)
+        draft = self._checked(drafted)
+        async with self.creating:
+            await condition(draft)
+            await self._quotas.subscription(draft.tenant)
+            return await self._engine.subscribe(draft)
+
+    @use_case(READERS)
+    async def page(
+        self, caller: Caller, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[Subscription], int | None]:
+        """A page, newest first, and the next ``before_id``."""
+        return await self._views.subscriptions(
+            tenant=caller.scope(tenant), before_id=before_id, limit=limit
+        )
+
+    @use_case(READERS)
+    async def get(self, caller: Caller, subscription_id: int) -> Subscription:
+        """Raises NotFound."""
+        return await self._visible(caller, subscription_id)
+
+    @use_case(MANAGERS)
+    async def change(
+        self,
+        caller: Caller,
+        subscription_id: int,
+        drafted: Callable[[Subscription], Drafted],
+    ) -> Subscription:
+        """Replaces the fields; raises NotFound or Invalid.
+
+        ``drafted`` gets the stored subscription, and is called again if it changed meanwhile.
+        """
+        await self._visible(caller, subscription_id)
+
+        def draft(before: Subscription) -> SubscriptionDraft:
+            return self._checked(drafted(before), before=before)
+
+        return await self._engine.change(subscription_id, draft)
+
+    @use_case(MANAGERS)
+    async def check(
+        self,
+        caller: Caller,
+        subscription_id: int | None,
+        drafted: Callable[[Subscription | None], Drafted],
+    ) -> tuple[FieldProblem, ...]:
+        """The problems that creating (without an id) or changing it would raise."""
+        before = None if subscription_id is None else await self._visible(caller, subscription_id)
+        try:
+            self._checked(drafted(before), before=before)
+        except Invalid as error:
+            return error.problems
+        return ()
+
+    @use_case(MANAGERS)
+    async def delete(self, caller: Caller, subscription_id: int) -> None:
+        """Deletes it and its twin; no attempt starts after this returns. Raises NotFound."""
+        await self._visible(caller, subscription_id)
+        await self._engine.unsubscribe(subscription_id)
+
+    @use_case(MANAGERS)
+    async def rotate(
+        self,
+        caller: Caller,
+        subscription_id: int,
+        secret: str | None = None,
+        *,
+        overlap_ms: int = OVERLAP_MS,
+    ) -> Subscription:
+        """Signs with this secret, or a new one; the old ones sign too for the overlap."""
+        if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
+            reason = f"must be 0 to {OVERLAP_MS_MAX}"
+            raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
+        if secret is not None:
+            read_secret(secret)
+        await self._visible(caller, subscription_id)
+        return await self._engine.rotate(subscription_id, secret, overlap_ms=overlap_ms)
+
+    @use_case(MANAGERS)
+    async def test(self, caller: Caller, subscription_id: int) -> Attempt:
+        """Makes one signed attempt now, in every state; it is logged and not counted."""
+        await self._visible(caller, subscription_id)
+        return await self._engine.test_send(subscription_id)
+
+    async def _visible(self, caller: Caller, subscription_id: int) -> Subscription:
+        found = await self._views.subscription(subscription_id)
+        if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
+            raise NotFound("There is no such subscription.")
+        return found
+
+    def _checked(
+        self, drafted: Drafted, *, before: Subscription | None = None
+    ) -> SubscriptionDraft:
+        """The draft in its normal form; a URL that stays the same is not refused anew."""
+        draft, problems = drafted
+        same_url = before is not None and before.url == draft.url
+        try:
+            draft = check_subscription(
+                draft,
+                policies=self._policies,
+                refuses=None if same_url else self._refuses,
+                before=before,
+            )
+        except Invalid as error:
+            problems += error.problems
+        if problems:
+            raise Invalid(problems=problems)
+        return draft

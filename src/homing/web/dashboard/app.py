@@ -1,0 +1,364 @@
+"""The dashboard as the router sees it: host, session, role and form token, then the page.
+
+An error is shown as a page too, or as a message on the page if one of its scripts asked. Every
+response carries the same security headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from homing.app.access import ADMINS, MANAGERS, PUBLISHERS, READERS, Caller
+from homing.app.sessions import SESSION_LIFE_MS, Sessions
+from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.policy.keys import Role
+from homing.ports import KeySession
+from homing.web.answer import Answer, send_answer
+from homing.web.body import ClientGone, read_body
+from homing.web.connections import client_address
+from homing.web.dashboard.cookies import read_cookie
+from homing.web.dashboard.files import Files
+from homing.web.dashboard.forms import SIGN_IN_BYTES_MOST, read_form
+from homing.web.dashboard.live import Live
+from homing.web.dashboard.render import Renderer
+from homing.web.dashboard.request import (
+    HTML,
+    SAID,
+    Page,
+    PageRequest,
+    Shown,
+    is_secure,
+    read_said,
+    told,
+)
+from homing.web.dashboard.routes import PAGES
+from homing.web.dashboard.security_headers import HEADERS, Forged, check_host, check_origin
+from homing.web.dashboard.sessions import COOKIE, SessionCookies
+from homing.web.dashboard.targets import Targets
+from homing.web.options import WebParts
+from homing.web.problems import (
+    MethodNotAllowed,
+    NoSuchPath,
+    Unexpected,
+    log_unexpected,
+    refusal_headers,
+)
+from homing.web.query import Query
+
+SIGN_IN = "/sign-in"
+IN_LOG = "It is in the server's log."
+NO_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {IN_LOG}".encode()
+NOBODY = Caller("", Role.PUBLISHER, "")  # the caller of pages without a session
+ROLES = {"ADMINS": ADMINS, "MANAGERS": MANAGERS, "PUBLISHERS": PUBLISHERS, "READERS": READERS}
+
+
+class DashboardApp:
+    """Responds to the requests for pages."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self.app, self.options, self._body_budget = parts.app, parts.options, parts.body_budget
+        self.files = Files()
+        self.live = Live(parts.app.status.fingerprint, parts.options.leaving)
+        self._cookies = SessionCookies(parts.app.sessions.cookie_key)
+        self.targets = Targets(page.path for page in PAGES if page.method == "GET")
+        self._renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
+
+    def routes(self) -> Iterator[BaseRoute]:
+        by_path: dict[str, dict[str, Page]] = {}
+        for page in PAGES:
+            by_path.setdefault(page.path, {})[page.method] = page
+        for path, pages in by_path.items():
+            yield Route(path, _Paths(self, pages))
+        yield Route(SIGN_IN, _SignIn(self))
+        yield Route("/sign-out", _SignOut(self))
+        yield Route("/live", _Stream(self))
+        yield Route("/static/{digest}/{name:path}", _Static(self))
+
+    # --- sessions ----------------------------------------------------------------------------
+
+    def session(self, headers: Mapping[bytes, bytes]) -> KeySession | None:
+        value = read_cookie(headers.get(b"cookie", b""), COOKIE)
+        return self._cookies.read(value, now=self.app.now()) if value else None
+
+    def cookie(self, session: KeySession, *, secure: bool) -> tuple[bytes, bytes]:
+        life = SESSION_LIFE_MS // 1000
+        text = (
+            f"{COOKIE}={quote(self._cookies.write(session))}; Path=/; Max-Age={life}; "
+            f"HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+        )
+        return (b"set-cookie", text.encode())
+
+    def check_form(self, session: KeySession | None, token: str) -> None:
+        if session is None or not self._cookies.fits(session, token):
+            raise Forged("The page is too old. Load it again and repeat.")
+
+    # --- responses ---------------------------------------------------------------------------
+
+    async def say(self, send: Send, answer: Answer | Shown, request: PageRequest) -> None:
+        await send_answer(send, self._rendered(answer, request), security_headers=HEADERS)
+
+    def _rendered(self, answer: Answer | Shown, request: PageRequest) -> Answer:
+        """A template that fails is told as a page too."""
+        for shown in (answer, self.refused(Unexpected(IN_LOG), request)):
+            if isinstance(shown, Answer):
+                return shown
+            try:
+                return self._render(shown, request)
+            except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+                log_unexpected(error, method="", path=request.target)
+        return Answer(500, NO_PAGE, HTML)
+
+    def _render(self, answer: Shown, request: PageRequest) -> Answer:
+        headers = answer.headers
+        said = read_cookie(request.headers.get(b"cookie", b""), SAID)
+        if said and not request.partly:
+            headers = (*headers, (b"set-cookie", f"{SAID}=; Path=/; Max-Age=0".encode()))
+        values = {
+            "request": request,
+            "user": request.caller,
+            "csrf": request.token,
+            "here": request.target,
+            "now": request.now,
+            "said": read_said(said) if not request.partly else "",
+            **ROLES,
+            **answer.values,
+        }
+        body = self._renderer.render(answer.template, values)
+        return Answer(answer.status, body, HTML, headers)
+
+    def refused(self, error: HomingError, request: PageRequest) -> Answer | Shown:
+        """The answer to what went wrong."""
+        detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
+        if isinstance(error, NotAuthorized):
+            to = f"{SIGN_IN}?to={quote(request.target)}" if request.target != "/" else SIGN_IN
+            name = b"hx-redirect" if request.partly else b"location"
+            return Answer(401 if request.partly else 303, b"", HTML, ((name, to.encode()),))
+        if request.partly:
+            said = f"{error.title} {detail}".strip()
+            headers = (*told(said, bad=True), *refusal_headers(error))
+            return Answer(error.http_status, b"", HTML, headers)
+        values = {"title": error.title, "detail": detail, "status": error.http_status}
+        return Shown("error.html", values, error.http_status, refusal_headers(error))
+
+    def _request(
+        self, scope: Scope, caller: Caller = NOBODY, session: KeySession | None = None
+    ) -> PageRequest:
+        """The request as far as it is known before anything can be refused."""
+        return PageRequest(
+            self.app,
+            caller,
+            path={},
+            target=_target(scope),
+            query=Query(b"", ()),
+            form={},
+            headers=dict(scope["headers"]),
+            session=session,
+            cookies=self._cookies,
+            source=client_address(scope.get("client")),
+        )
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send, page: Page) -> None:
+        """Calls the page; every refusal is shown as a page."""
+        request = self._request(scope)
+        try:
+            check_host(_host(request.headers), self.options.hosts)
+            session = self.session(request.headers)
+            if not page.open or session is not None:
+                caller = await self.app.sessions.caller_of(session)
+                request = self._request(scope, caller, session)
+            if not page.open:
+                request.caller.must_be(page.roles)  # before the form is read
+            form: dict[str, str] = {}
+            if page.method == "POST":
+                form = await self._form(request, receive, page.form_bytes)
+                if not page.open:
+                    self.check_form(session, form.get("csrf", ""))
+            full = PageRequest(
+                self.app,
+                request.caller,
+                path=scope.get("path_params", {}),
+                target=request.target,
+                query=Query(scope["query_string"], None),
+                form=form,
+                headers=request.headers,
+                session=session,
+                cookies=self._cookies,
+                source=request.source,
+            )
+            answer = await page.handler(full)
+        except ClientGone:
+            raise
+        except HomingError as error:
+            answer = self.refused(error, request)
+        except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+            log_unexpected(error, method=scope["method"], path=scope["path"])
+            answer = self.refused(Unexpected(IN_LOG), request)
+        await self.say(send, answer, request)
+
+    async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nothing is at this address: a page for browsers, a problem document for others."""
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if b"text/html" not in dict(scope["headers"]).get(b"accept", b""):
+            raise NoSuchPath
+        await self.respond(scope, receive, send, _refusing(NoSuchPath(), "GET"))
+
+    async def _form(self, request: PageRequest, receive: Receive, most: int) -> dict[str, str]:
+        check_origin(request.headers)
+        declared = request.headers.get(b"content-length")
+        budget = self._body_budget
+        most = SIGN_IN_BYTES_MOST if request.caller is NOBODY else most
+        body = await read_body(receive, declared=declared, most=most, budget=budget)
+        try:
+            return read_form(body)
+        finally:
+            budget.release(body)
+
+
+class _Paths:
+    """One path and the methods that it takes."""
+
+    def __init__(self, dashboard: DashboardApp, pages: dict[str, Page]) -> None:
+        self._dashboard, self._pages = dashboard, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        page = self._pages.get(method)
+        if page is None:
+            page = _refusing(MethodNotAllowed(tuple(self._pages)), scope["method"])
+        await self._dashboard.respond(scope, receive, send, page)
+
+
+def _refusing(error: HomingError, method: str) -> Page:
+    async def refuse(_request: PageRequest) -> Shown | Answer:
+        raise error
+
+    return Page(path="", handler=refuse, method=method, open=True)
+
+
+class _SignIn:
+    """Sign-in: a key is given once and becomes a session."""
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._enter if scope["method"] == "POST" else self._ask
+        page = Page(path=SIGN_IN, handler=handler, method=scope["method"], open=True)
+        if scope["method"] not in {"GET", "HEAD", "POST"}:
+            page = _refusing(MethodNotAllowed(("GET", "POST")), scope["method"])
+        scope = {**scope, "headers": _without_session(scope["headers"])}
+        await self._dashboard.respond(scope, receive, send, page)
+
+    async def _ask(self, request: PageRequest) -> Shown:
+        to = self._dashboard.targets.own(request.query.text("to"))
+        return request.show("sign_in.html", problem="", to=to)
+
+    async def _enter(self, request: PageRequest) -> Shown | Answer:
+        to = self._dashboard.targets.own(request.form().get("to", ""))
+        try:
+            session = await self._dashboard.app.sessions.sign_in(
+                request.field("key").encode(), request.source
+            )
+        except (NotAuthorized, Forbidden, TooMany) as error:
+            status = error.http_status
+            return request.show("sign_in.html", status=status, problem=error.detail, to=to)
+        cookie = self._dashboard.cookie(session, secure=is_secure(request.headers))
+        return Answer(303, b"", HTML, ((b"location", to.encode()), cookie))
+
+
+class _SignOut:
+    """Sign-out ends the session."""
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = Page(
+            path="/sign-out", handler=self._leave, method="POST", use_case=Sessions.sign_out
+        )
+        if scope["method"] != "POST":
+            page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
+        await self._dashboard.respond(scope, receive, send, page)
+
+    async def _leave(self, request: PageRequest) -> Answer:
+        session = self._dashboard.session(request.headers)
+        if session is not None:
+            await self._dashboard.app.sessions.sign_out(request.caller, session)
+        gone = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+        headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", gone.encode()))
+        return Answer(303, b"", HTML, headers)
+
+
+class _Stream:
+    """The live stream of a tab."""
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        dashboard, headers = self._dashboard, dict(scope["headers"])
+        try:
+            check_host(_host(headers), dashboard.options.hosts)
+            session = dashboard.session(headers)
+            await dashboard.app.sessions.caller_of(session)
+        except HomingError as error:
+            await send_answer(send, Answer(error.http_status, b"", HTML), security_headers=HEADERS)
+            return
+        if scope["method"] != "GET":
+            refusal = Answer(405, b"", HTML, ((b"allow", b"GET"),))
+            await send_answer(send, refusal, security_headers=HEADERS)
+        elif dashboard.live.full:  # 204 tells a browser not to ask again; the page then polls.
+            await send_answer(send, Answer(204), security_headers=HEADERS)
+        else:
+            await dashboard.live.stream(
+                receive, send, HEADERS, check=lambda: dashboard.app.sessions.caller_of(session)
+            )
+
+
+class _Static:
+    """A file of the dashboard; open to all, because the sign-in page has styles too."""
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        files, params = self._dashboard.files, scope["path_params"]
+        file = files.get(params["name"])
+        if file is None or scope["method"] not in {"GET", "HEAD"}:
+            page = _refusing(NoSuchPath(), scope["method"])
+            await self._dashboard.respond(scope, receive, send, page)
+            return
+        # Under another digest it is an old page's: it gets the new file, but must not keep it.
+        fresh = files.root == f"/static/{params['digest']}"
+        keep = b"public, max-age=31536000, immutable" if fresh else b"no-store"
+        head = [
+            *HEADERS,
+            (b"cache-control", keep),
+            (b"content-type", file.content_type),
+            (b"content-length", b"%d" % len(file.content)),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        body = b"" if scope["method"] == "HEAD" else file.content
+        await send({"type": "http.response.body", "body": body})
+
+
+def _host(headers: Mapping[bytes, bytes]) -> str:
+    return headers.get(b"host", b"").decode("latin-1")
+
+
+def _target(scope: Scope) -> str:
+    query = scope["query_string"].decode("latin-1")
+    path = quote(scope["path"])
+    return f"{path}?{query}" if query else path
+
+
+def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """On the sign-in page nobody is signed in yet, whatever an old cookie says."""
+    return [(name, value) for name, value in headers if name != b"cookie"]

@@ -1,0 +1,227 @@
+"""One request for a page, and the responses that a page can give."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import encode
+
+from homing.app.access import Caller, roles_of
+from homing.app.app import App
+from homing.app.status import Notices
+from homing.errors import NotFound
+from homing.model import read_id
+from homing.policy.keys import Role
+from homing.ports import KeySession
+from homing.web.answer import Answer, Headers
+from homing.web.dashboard.cookies import read_cookie
+from homing.web.dashboard.forms import FORM_BYTES_MOST
+from homing.web.dashboard.sessions import SECRET_LIFE_S, SessionCookies
+from homing.web.query import Query
+from homing.web.texts import check_texts
+
+HTML = b"text/html; charset=utf-8"
+
+
+class Shown(Struct, frozen=True):
+    """A page to be rendered: its template and its values."""
+
+    template: str
+    values: dict[str, Any]
+    status: int = 200
+    headers: Headers = ()
+
+
+class PageRequest:
+    """One request on its way through a page."""
+
+    __slots__ = (
+        "_cookies",
+        "_form",
+        "_path",
+        "_session",
+        "app",
+        "caller",
+        "headers",
+        "query",
+        "source",
+        "target",
+    )
+
+    def __init__(
+        self,
+        app: App,
+        caller: Caller,
+        *,
+        path: Mapping[str, str],
+        target: str,
+        query: Query,
+        form: Mapping[str, str],
+        headers: Mapping[bytes, bytes],
+        session: KeySession | None,
+        cookies: SessionCookies,
+        source: str,
+    ) -> None:
+        self.app, self.caller, self.query = app, caller, query
+        self.target, self.headers, self.source = target, headers, source
+        self._path, self._form = path, form
+        self._session, self._cookies = session, cookies
+        check_texts(path.items())
+
+    @property
+    def now(self) -> int:
+        return self.app.now()
+
+    @property
+    def token(self) -> str:
+        """The token that every form of this session carries; empty without a session."""
+        return "" if self._session is None else self._cookies.token(self._session)
+
+    @property
+    def partly(self) -> bool:
+        """Whether a script of the page asks, and takes only a part out of the response."""
+        return b"hx-request" in self.headers
+
+    def field(self, name: str) -> str:
+        """A field of the form that was sent; empty where there is none."""
+        return self._form.get(name, "").strip()
+
+    def form(self) -> Mapping[str, str]:
+        return self._form
+
+    def key(self) -> str:
+        """The ``{id}`` of the path, as text."""
+        return self._path["id"]
+
+    def part(self, name: str) -> str:
+        """Another part of the path."""
+        return self._path[name]
+
+    def as_of(self) -> int:
+        """The time at which the page with this form was made; now if the form has none."""
+        text = self.field("as_of")
+        now = self.now
+        return min(int(text), now) if text.isascii() and text.isdigit() and len(text) < 16 else now
+
+    def number(self, prefix: str) -> int:
+        """The number behind the ``{id}`` of the path; raises NotFound."""
+        number = read_id(prefix, self.key())
+        if number is None:
+            raise NotFound(f"Ids of this kind begin with {prefix}_.")
+        return number
+
+    def notices(self) -> Notices:
+        """What every page says about the process itself."""
+        return self.app.status.notices(self.caller)
+
+    def one_time_secret(self) -> tuple[str, Headers]:
+        """The secret that ``done`` left for this page, and the header that deletes it."""
+        value = read_cookie(self.headers.get(b"cookie", b""), ONE_TIME)
+        if not value or self._session is None:
+            return "", ()
+        secret = self._cookies.decrypt(self._session, value, now=self.now)
+        gone = f"{ONE_TIME}=; Path={self.target.partition('?')[0]}; Max-Age=0"
+        return secret, ((b"set-cookie", gone.encode()),)
+
+    # --- responses ---------------------------------------------------------------------------
+
+    def show(
+        self, template: str, *, status: int = 200, headers: Headers = (), **values: Any
+    ) -> Shown:
+        return Shown(template, values, status, headers)
+
+    def done(self, said: str, *, to: str, secret: str = "") -> Answer:
+        """A command was carried out: the page ``to`` says so; if it is open, it is refreshed.
+
+        The redirect makes a reload harmless. ``secret`` is shown once, on the page ``to``.
+        """
+        headers: Headers = (said_cookie(said),)
+        if secret:
+            headers = (*headers, self._secret_cookie(secret, to))
+        if not self.partly:
+            return Answer(303, b"", HTML, ((b"location", to.encode()), *headers))
+        if self._is_at(to) and not secret:
+            return Answer(200, b"", HTML, told(said))
+        return Answer(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
+
+    def see_other(self, to: str) -> Answer:
+        """The same command goes on at another address."""
+        return Answer(303, b"", HTML, ((b"location", to.encode()),))
+
+    def _secret_cookie(self, secret: str, path: str) -> tuple[bytes, bytes]:
+        assert self._session is not None
+        value = self._cookies.encrypt(self._session, secret, now=self.now)
+        secure = "; Secure" if is_secure(self.headers) else ""
+        life = SECRET_LIFE_S
+        text = f"{ONE_TIME}={value}; Path={path}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
+        return (b"set-cookie", text.encode())
+
+    def _is_at(self, to: str) -> bool:
+        at = self.headers.get(b"hx-current-url", b"").decode("latin-1")
+        return at.partition("://")[2].partition("/")[2].partition("?")[0] == to.lstrip("/")
+
+    def json(self, content: object) -> Answer:
+        return Answer(200, encode(content))
+
+
+def told(said: str, *, bad: bool = False) -> Headers:
+    """Headers by which the page shows a message, and refreshes what is live on it."""
+    words = {"said": {"text": said, "bad": bad}}
+    events = words if bad else {**words, "refresh": True}
+    return ((b"hx-trigger", _ascii(events)), (b"hx-reswap", b"none"))
+
+
+def is_secure(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the browser sees this site over https."""
+    return headers.get(b"origin", b"").startswith(b"https://")
+
+
+SAID = "homing_said"
+ONE_TIME = "homing_secret"
+
+
+def said_cookie(said: str) -> tuple[bytes, bytes]:
+    """A message for the next page, shown once."""
+    value = said.encode().hex()
+    return (
+        b"set-cookie",
+        f"{SAID}={value}; Path=/; Max-Age=30; HttpOnly; SameSite=Strict".encode(),
+    )
+
+
+def read_said(value: str) -> str:
+    try:
+        return bytes.fromhex(value[:2_000]).decode("utf-8", "replace")
+    except ValueError:
+        return ""
+
+
+def _ascii(content: object) -> bytes:
+    text = encode(content).decode()
+    return "".join(one if one < "\x7f" else _escape(one) for one in text).encode()
+
+
+def _escape(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+Handler = Callable[[PageRequest], Awaitable[Shown | Answer]]
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """One method at one path of the dashboard."""
+
+    path: str
+    handler: Handler
+    method: str = "GET"
+    open: bool = False  # needs no session
+    use_case: Callable[..., Any] | None = None  # None, and not open: refused to everybody
+    form_bytes: int = FORM_BYTES_MOST
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles whose sessions it takes: those of its use case."""
+        return frozenset() if self.use_case is None else roles_of(self.use_case)
