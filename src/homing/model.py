@@ -395,6 +395,21 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             chars_max=1_024,
         ),
     ] = ""
+    metadata: Annotated[
+        tuple[tuple[str, str], ...],
+        Field(
+            kind=Kind.PAIRS,
+            label="Metadata",
+            sentence=(
+                "Names and values of your own, returned and never sent: at most 20, names of "
+                "at most 40 characters, values of at most 500."
+            ),
+            example="customer: 4711",
+            max=20,
+            name_chars_max=40,
+            chars_max=500,
+        ),
+    ] = ()
     active: Annotated[
         bool,
         Field(

@@ -276,6 +276,31 @@ def test_good_values_at_their_limits_are_taken() -> None:
     assert set(complaints(description="a\0")) == {"description"}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "field", "reason"),
+    [
+        ([(f"n{n}", "") for n in range(23)], "metadata", "must have at most 20 pairs: remove 3"),
+        ([("", "x")], "metadata.0", "name of 1 to 40 characters"),
+        ([("a", "1"), ("n" * 41, "x")], "metadata.1", "name of 1 to 40 characters"),
+        ([("a\nb", "x")], "metadata.0", "without control characters: choose another name"),
+        ([("team", "x" * 501)], "metadata.team", "at most 500 characters"),
+        ([("team", "a\tb")], "metadata.team", "control characters: shorten or change it"),
+    ],
+)
+def test_metadata_past_its_limits_is_refused(
+    pairs: list[tuple[str, str]], field: str, reason: str
+) -> None:
+    found = complaints(metadata=tuple(pairs))
+    assert set(found) == {field}
+    assert reason in found[field]
+
+
+def test_metadata_at_its_limits_is_taken() -> None:
+    pairs = tuple((f"{n:040}", "é" * 500) for n in range(20))
+    assert admitted(metadata=pairs).metadata == pairs
+    assert draft_of(a_subscription(metadata=pairs)).metadata == pairs
+
+
 def test_masking_shows_the_last_four_of_long_values_only() -> None:
     assert [mask(text) for text in ("", "12345678", "123456789")] == ["****", "****", "****6789"]
 

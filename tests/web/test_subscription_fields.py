@@ -31,6 +31,7 @@ SET: dict[str, Any] = {
     "rate_per_second": 333.333333333,
     "headers": (("x-team", "billing"),),
     "description": "For the shop",
+    "metadata": (("customer", "4711"), ("a: b ", " c: d")),
     "active": False,
 }
 

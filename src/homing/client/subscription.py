@@ -36,6 +36,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     rate_per_second: float | None = None
     headers: dict[str, str] = {}
     description: str = ""
+    metadata: dict[str, str] = {}
     active: bool = True
     secrets: tuple[MaskedSecret, ...]
     created_at: str
@@ -56,6 +57,7 @@ class SubscriptionOptions(TypedDict, total=False):
     rate_per_second: float | None
     headers: Mapping[str, str]
     description: str
+    metadata: Mapping[str, str]
     active: bool
 
 
@@ -74,4 +76,5 @@ class SubscriptionChanges(TypedDict, total=False):
     rate_per_second: float | None
     headers: Mapping[str, str | None] | None
     description: str | None
+    metadata: Mapping[str, str | None] | None
     active: bool

@@ -40,6 +40,7 @@ _TIME = re.compile(
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _HEADER_VALUE = re.compile(r"[\t -~]*").fullmatch
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]").search  # all but tab and newline
+_ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
 _VISIBLE = re.compile(r"[!-~]+").fullmatch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -349,3 +350,21 @@ def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
         if field.kind is Kind.TEXT and most and (len(value) > most or _CONTROL(value)):
             reason = f"must be at most {most} characters, no control characters"
             yield FieldProblem(field.name, reason)
+        if field.kind is Kind.PAIRS:
+            yield from _pairs_problems(field, value)
+
+
+def _pairs_problems(field: Field, pairs: Sequence[tuple[str, str]]) -> Iterator[FieldProblem]:
+    """The limits of pairs that are kept for the caller and never sent."""
+    excess = len(pairs) - int(field.max)
+    if excess > 0:
+        yield FieldProblem(field.name, f"must have at most {field.max} pairs: remove {excess}")
+        return
+    for index, (name, value) in enumerate(pairs):
+        most = field.name_chars_max
+        if not 1 <= len(name) <= most or _ANY_CONTROL(name):
+            reason = f"must have a name of 1 to {most} characters without control characters"
+            yield FieldProblem(f"{field.name}.{index}", f"{reason}: choose another name")
+        elif len(value) > field.chars_max or _ANY_CONTROL(value):
+            reason = f"must be at most {field.chars_max} characters without control characters"
+            yield FieldProblem(f"{field.name}.{name}", f"{reason}: shorten or change it")
