@@ -50,7 +50,7 @@ def relay_of(address: str, homing: Homing, **options: int) -> Relay:
         open_outbox(address),
         homing.publish,
         clock=SystemClock(),
-        chance=lambda: 0.5,
+        random=lambda: 0.5,
         options=RelayOptions(**options),
     )
 
@@ -330,7 +330,7 @@ def test_the_relay_backs_off_grows_its_pauses_and_honours_retry_after(sqlite_app
             await homing.publish(rows)
 
         outbox = SqliteOutbox(sqlite_path(sqlite_app), threads=False)
-        relay = Relay(outbox, publish, clock=VirtualClock(loop), chance=lambda: 1.0)
+        relay = Relay(outbox, publish, clock=VirtualClock(loop), random=lambda: 1.0)
         task = asyncio.create_task(relay.run())
         one = Application(sqlite_app)
         one.publish("a", "1")
@@ -360,7 +360,7 @@ def test_a_row_of_sqlite_is_found_within_the_poll(sqlite_app: str) -> None:
             outbox,
             homing.publish,
             clock=VirtualClock(loop),
-            chance=lambda: 0.0,
+            random=lambda: 0.0,
             options=RelayOptions(poll_ms=60_000),
         )
         task = asyncio.create_task(relay.run())

@@ -34,7 +34,7 @@ class Target:
             open_outbox(address),
             self.publish,
             clock=SystemClock(),
-            chance=lambda: 0.5,
+            random=lambda: 0.5,
             options=RelayOptions(**options),
         )
 
@@ -124,7 +124,7 @@ async def test_trouble_after_a_refusal_lets_no_later_row_pass_the_first(app: str
         with application(app) as one:
             one.publish("a", "1", id="x")
             one.publish("a", "2", id="x")
-            relay = Relay(open_outbox(app), publish, clock=SystemClock(), chance=lambda: 0.5)
+            relay = Relay(open_outbox(app), publish, clock=SystemClock(), random=lambda: 0.5)
             with pytest.raises(NotNow):
                 await relay.step()
             await relay.close()
@@ -146,7 +146,7 @@ async def test_a_relay_that_died_before_it_removed_the_first_row_refuses_the_lat
                 raise NotNow("killed")
 
             relay = Relay(
-                open_outbox(app), publish_and_die, clock=SystemClock(), chance=lambda: 0.5
+                open_outbox(app), publish_and_die, clock=SystemClock(), random=lambda: 0.5
             )
             with pytest.raises(NotNow):
                 await relay.step()
@@ -176,7 +176,7 @@ async def test_a_second_relay_leaves_a_later_row_to_whoever_holds_the_first(
                 open_outbox(postgres_app),
                 slow,
                 clock=SystemClock(),
-                chance=lambda: 0.5,
+                random=lambda: 0.5,
                 options=RelayOptions(rows_max=1),
             )
             holds = asyncio.ensure_future(first.step())

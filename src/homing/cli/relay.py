@@ -87,7 +87,7 @@ async def _relay(
     try:
         yield (
             outbox,
-            Relay(outbox, publish, clock=SystemClock(), chance=random.random, options=options),
+            Relay(outbox, publish, clock=SystemClock(), random=random.random, options=options),
         )
     finally:
         await client.close()

@@ -75,10 +75,10 @@ class Relay:
         publish: PublishRows,
         *,
         clock: Clock,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         options: RelayOptions | None = None,
     ) -> None:
-        self._outbox, self._publish, self._clock, self._chance = outbox, publish, clock, chance
+        self._outbox, self._publish, self._clock, self._random = outbox, publish, clock, random
         self._options = options or RelayOptions()
         self._stopping = asyncio.Event()
         self._relayed = self._refused = self._failures = 0
@@ -177,7 +177,7 @@ class Relay:
 
     async def _back_off(self, error: Exception) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, NotNow) else None
-        pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, random=self._chance())
+        pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, random=self._random())
         self._failures += 1
         log.warning("the relay waits", reason=str(error), pause_s=round(pause, 1))
         with contextlib.suppress(Exception):

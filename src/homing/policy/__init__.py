@@ -1,1 +1,1 @@
-"""Pure rules: no clock, no chance, no I/O; time and chance are arguments."""
+"""Pure rules without I/O: time and random numbers are arguments."""

@@ -24,8 +24,8 @@ from homing.policy.url import parse_url
 DEFAULT_TENANT = "default"
 RESERVED_TYPES = "homing."
 EVENT_BYTES_MAX = 1024 * 1024
-BATCH_EVENTS_MOST = 1_000
-PROBLEMS_MOST = 100
+BATCH_EVENTS_MAX = 1_000
+PROBLEMS_MAX = 100
 MASK = "****"
 
 _TYPE = re.compile(r"[A-Za-z0-9._-]{1,256}").fullmatch
@@ -97,8 +97,8 @@ class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):
 
 def check_events(drafts: Sequence[EventDraft]) -> None:
     """Raises TooLarge or Invalid with the index and reason of each bad item."""
-    if len(drafts) > BATCH_EVENTS_MOST:
-        raise TooLarge(f"A batch holds at most {BATCH_EVENTS_MOST:,} events.")
+    if len(drafts) > BATCH_EVENTS_MAX:
+        raise TooLarge(f"A batch holds at most {BATCH_EVENTS_MAX:,} events.")
     bad: list[int] = []
     large: list[int] = []
     for index, draft in enumerate(drafts):
@@ -161,7 +161,7 @@ def _is_date(text: str) -> bool:
 
 
 def _bounded(problems: list[FieldProblem]) -> tuple[FieldProblem, ...]:
-    return tuple(problems[:PROBLEMS_MOST])
+    return tuple(problems[:PROBLEMS_MAX])
 
 
 def _too_large(index: int) -> FieldProblem:

@@ -60,7 +60,7 @@ def share_descriptors(limit: int | None, connections_max: int, options: EngineOp
     return shares
 
 
-def within(options: EngineOptions, shares: Shares) -> EngineOptions:
+def fit_slots(options: EngineOptions, shares: Shares) -> EngineOptions:
     """The options with as many slots as there are descriptors for."""
     fit = partial(fitting, sockets=shares.sockets, slots=_slots(options))
     fresh_slots, retry_slots = fit(options.fresh_slots), fit(options.retry_slots)

@@ -16,8 +16,8 @@ from homing.web.relay import publish_here
 RELAY_CLOSE_S = 1.0
 
 
-def relay_of(
-    settings: Settings, publishing: Publishing, clock: Clock, chance: Callable[[], float]
+def make_relay(
+    settings: Settings, publishing: Publishing, clock: Clock, random: Callable[[], float]
 ) -> Relay | None:
     """The relay of the application's outbox; None if there is none to relay here."""
     if not settings.outbox.url or not settings.fleet.serves_api:
@@ -26,7 +26,7 @@ def relay_of(
         open_outbox(settings.outbox.url),
         publish_here(publishing),
         clock=clock,
-        chance=chance,
+        random=random,
         options=RelayOptions(poll_ms=settings.outbox.poll_ms),
     )
 

@@ -26,8 +26,8 @@ from homing.net.sender import HttpSender, SenderOptions
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
 from homing.server.http_server import http_config
-from homing.server.open_files import share_descriptors, within
-from homing.server.outbox_relay import relay_of, relaying
+from homing.server.open_files import fit_slots, share_descriptors
+from homing.server.outbox_relay import make_relay, relaying
 from homing.server.settings import Settings, settings_table
 from homing.server.shutdown import Shutdown
 from homing.server.simulator import Simulator
@@ -41,7 +41,7 @@ from homing.web.relay_metrics import relay_metrics
 from homing.web.write_coalescing import CoalescingProtocol
 
 KEYS_CLOSE_S = 2.0
-MARK_S = 2.0  # to write the last time down
+MARK_S = 2.0  # to store the last time
 
 
 class Running(Struct, frozen=True):
@@ -80,14 +80,14 @@ async def running(
         else:  # A clock that a test moves does not tell how long a connection was idle: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
         async with left_unless_started(fleet):
-            keeper = await _begun_time(stores, clock, fleet)
+            keeper = await _start_timekeeper(stores, clock, fleet)
             engine = await Engine.start(
                 flow=stores.flow,
                 admin=stores.admin,
                 views=stores.views,
                 sender=HttpSender(sending),
                 clock=clock,
-                options=within(options, shares),
+                options=fit_slots(options, shares),
                 fleet=fleet,
             )
         app_options = AppOptions(
@@ -102,7 +102,7 @@ async def running(
         )
         ring = _key_ring(settings, stores, clock)
         app = App(engine, stores.views, ring, app_options)
-        relay = relay_of(settings, app.publishing, clock, random.random)
+        relay = make_relay(settings, app.publishing, clock, random.random)
         web = WebOptions(
             hosts=settings.listen.host_names,
             more_metrics=_metrics_of(engine, relay),
@@ -156,7 +156,7 @@ def _terminate() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-async def _begun_time(stores: Stores, clock: Clock, fleet: FleetParts | None) -> Timekeeper:
+async def _start_timekeeper(stores: Stores, clock: Clock, fleet: FleetParts | None) -> Timekeeper:
     """Make stored times fit the clock, or the clock fit the processes that already run."""
     keeper = Timekeeper(clock, stores.clock)
 

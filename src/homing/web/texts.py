@@ -15,7 +15,7 @@ from typing import Any, cast
 from msgspec import inspect
 
 from homing.errors import FieldProblem, Invalid
-from homing.policy.admission import PROBLEMS_MOST
+from homing.policy.admission import PROBLEMS_MAX
 from homing.policy.text import TEXT_RULE, is_storable, storable
 
 NAME_CHARS_MAX = 64
@@ -44,7 +44,7 @@ def text_problems(fields: Iterable[tuple[str, str]]) -> list[FieldProblem]:
 def check_texts(fields: Iterable[tuple[str, str]]) -> None:
     """Raises Invalid with every field that cannot be stored."""
     if problems := text_problems(fields):
-        raise Invalid(problems=tuple(problems[:PROBLEMS_MOST]))
+        raise Invalid(problems=tuple(problems[:PROBLEMS_MAX]))
 
 
 def json_problems(body: bytes, kind: type[Any], within: str = "") -> list[FieldProblem]:
@@ -100,7 +100,7 @@ def _walk(content: dict[str, Any] | list[Any] | str, within: str) -> list[FieldP
             opened.append(_items(value))
         elif isinstance(value, str) and not is_storable(value):
             named[_name([*path, at], within)] = None
-        if len(named) == PROBLEMS_MOST:
+        if len(named) == PROBLEMS_MAX:
             break
     return _refused(named or {within or "body": None})
 

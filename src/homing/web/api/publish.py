@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from homing.app.access import PUBLISHERS
 from homing.errors import BadRequest, FieldProblem, HomingError, Invalid, TooLarge
 from homing.policy.admission import (
-    BATCH_EVENTS_MOST,
+    BATCH_EVENTS_MAX,
     DEFAULT_TENANT,
-    PROBLEMS_MOST,
+    PROBLEMS_MAX,
     EventDraft,
 )
 from homing.ports import Receipt
@@ -41,14 +41,14 @@ _one = Decoder(EventIn)
 _few = Decoder(list[EventIn])
 _encode = Encoder().encode
 _TOO_DEEP = "is nested too deeply"
-_FEW_BYTES = 20 * BATCH_EVENTS_MOST  # no more events than a batch holds fit into so many bytes
-_LINES_MOST = 10 * BATCH_EVENTS_MOST  # of one body, with the empty ones
-_TOO_MANY = f"A batch holds at most {BATCH_EVENTS_MOST:,} events."
+_FEW_BYTES = 20 * BATCH_EVENTS_MAX  # no more events than a batch holds fit into so many bytes
+_LINES_MOST = 10 * BATCH_EVENTS_MAX  # of one body, with the empty ones
+_TOO_MANY = f"A batch holds at most {BATCH_EVENTS_MAX:,} events."
 
 
 def _batch_of(kind: type) -> Decoder[Struct]:
     """Decodes an array of as many items as a batch may hold, and stops at the next."""
-    fields = [(f"item_{index}", kind, None) for index in range(BATCH_EVENTS_MOST)]
+    fields = [(f"item_{index}", kind, None) for index in range(BATCH_EVENTS_MAX)]
     batch = defstruct("Batch", fields, array_like=True, forbid_unknown_fields=True)
     return Decoder(batch)
 
@@ -186,7 +186,7 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
         items = [bytes(item) for item in _cut(body)]
     else:
         items = [body]
-    if len(items) > BATCH_EVENTS_MOST:
+    if len(items) > BATCH_EVENTS_MAX:
         raise TooLarge(_TOO_MANY)
     events: list[EventIn] = []
     problems: list[FieldProblem] = []
@@ -205,7 +205,7 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
             readable = False
             problems.append(FieldProblem(where, _TOO_DEEP))
     if problems:
-        kept = tuple(problems[:PROBLEMS_MOST])
+        kept = tuple(problems[:PROBLEMS_MAX])
         raise Invalid(problems=kept) if readable else BadRequest(problems=kept)
     return events
 
