@@ -23,11 +23,11 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(terminal: Terminal) 
     running = terminal.run("restore", "copy.db")
     assert (running.code, "stop it first" in running.err) == (2, True)
     restored = terminal.well("restore", "copy.db", "--data", "elsewhere")
-    assert "Verified: every page is whole, and it holds 1 events" in restored.out
+    assert "Verified: every page is intact; it contains 1 event" in restored.out
     twice = terminal.run("restore", "copy.db", "--data", "elsewhere")
     assert (twice.code, "overwrites nothing" in twice.err) == (2, True)
 
-    assert "Put secret.key beside it" in restored.out
+    assert "Copy secret.key into the same directory" in restored.out
     key = (terminal.place / "homing-data" / "secret.key").read_text()
     (terminal.place / "elsewhere" / "secret.key").write_text(key)
     other = Terminal(terminal.place, more={"HOMING_DATA": "elsewhere"})

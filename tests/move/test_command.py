@@ -32,7 +32,7 @@ def test_an_installation_goes_on_on_postgresql(postgres: Server, tmp_path: Path)
         before = client.ledger()
     done = terminal.well("move", "--to", address)
     assert "3 events, 3 pending" in done.out
-    assert "counts and checksums are the same" in done.out
+    assert "counts and checksums are equal" in done.out
     again = terminal.run("move", "--to", address)
     assert (again.code, "must be empty" in again.err) == (2, True)
     there = Terminal(tmp_path, terminal.port, {**terminal.more, "HOMING_DATABASE_URL": address})
@@ -71,7 +71,7 @@ def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     for arguments, code, told in (
-        ((), 2, "Where to?"),
+        ((), 2, "The target is missing"),
         (("--to", "sqlite:x"), 2, "There is no database"),
         (("--from", "mysql://x", "--to", "sqlite:x"), 2, "sqlite:DIR or postgresql://"),
         (("--from", "sqlite:x", "--to", "sqlite:x"), 2, "the same database"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homing.cli.errors import Usage
-from homing.cli.output import byte_size, clock_ms, console, plain, print_json, span
+from homing.cli.output import byte_size, clock_ms, console, plain, print_json, row_counts, span
 from homing.errors import DataInUse
 from homing.server.settings import ENCRYPTION_KEY_FILE, Settings, load_settings
 
@@ -117,11 +117,8 @@ def _print(verb: str, source: Path, copied: Copied, *, took_ms: int, json: bool)
     if json:
         print_json(copied)
         return
-    rows = copied.rows
     console().print(
         f"{verb} {plain(source)} to {plain(copied.file)}: {byte_size(copied.size_bytes)} in "
-        f"{span(took_ms)}.\nVerified: every page is intact; it contains {rows['event']:,} events, "
-        f"{rows['pending']:,} pending and {rows['history']:,} finished deliveries, "
-        f"{rows['attempt']:,} attempts, {rows['subscription']:,} subscriptions.",
+        f"{span(took_ms)}.\nVerified: every page is intact; it contains {row_counts(copied.rows)}.",
         soft_wrap=True,
     )

@@ -424,7 +424,7 @@ def _ledger(unbalanced: list[str]) -> Iterator[Check]:
 
 def _backlog(client: Homing, pending: int) -> Check:
     late = _metric(client.metrics(), "homing_late_seconds")
-    sentence = f"{pending:,} deliveries are pending"
+    sentence = f"{counted(pending, 'delivery')} pending"
     if late >= LATE_S:
         advice = "The load exceeds what this machine can do: check its CPU and disk."
         return Check("backlog", WARNING, f"{sentence}; sending is {late:.0f} s late.", advice)

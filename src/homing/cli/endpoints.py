@@ -9,7 +9,7 @@ import typer
 
 from homing.cli.arguments import EndpointArgument, LimitFlag, State, TenantFlag, given
 from homing.cli.errors import Failed
-from homing.cli.output import add_row, ago, coloured, dim, fields, plain, span, table
+from homing.cli.output import add_row, ago, coloured, counted, dim, fields, plain, span, table
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def endpoint_id(client: Homing, text: str, tenant: str | None) -> str:
 
 def _view(out: Console, one: EndpointDetail) -> None:
     out.print(plain(one.sentence), style="bold", soft_wrap=True)
-    waiting = f"{one.waiting:,}{'+' if one.waiting_more else ''} deliveries"
+    waiting = (
+        f"{one.waiting:,}+ deliveries" if one.waiting_more else counted(one.waiting, "delivery")
+    )
     out.print(
         fields(
             (

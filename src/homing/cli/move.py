@@ -9,7 +9,7 @@ import typer
 
 from homing.cli.arguments import ConfigFlag, JsonFlag
 from homing.cli.errors import Usage
-from homing.cli.output import console, plain, print_json
+from homing.cli.output import console, plain, print_json, row_counts
 from homing.server.settings import DATABASE_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def _print(moved: Moved, settings: Settings) -> None:
     rows = moved.rows
     out = console()
     out.print(
-        f"Moved {sum(rows.values()):,} rows of {len(rows)} tables: {rows['event']:,} events, "
-        f"{rows['pending']:,} pending and {rows['history']:,} finished deliveries, "
-        f"{rows['attempt']:,} attempts, {rows['subscription']:,} subscriptions.\n"
+        f"Moved {sum(rows.values()):,} rows of {len(rows)} tables: {row_counts(rows)}.\n"
         "Verified: every row was read back from both databases; counts and checksums are equal.",
         soft_wrap=True,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -206,6 +206,15 @@ def byte_size(count: int) -> str:
         if count >= limit:
             return f"{count / limit:.1f} {unit}"
     return f"{count} bytes"
+
+
+def row_counts(rows: Mapping[str, int]) -> str:
+    """The contents of a database by its rows per table."""
+    return (
+        f"{counted(rows['event'], 'event')}, {rows['pending']:,} pending and "
+        f"{counted(rows['history'], 'finished delivery')}, {counted(rows['attempt'], 'attempt')}, "
+        f"{counted(rows['subscription'], 'subscription')}"
+    )
 
 
 def counted(count: int, noun: str) -> str:
