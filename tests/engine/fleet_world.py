@@ -19,7 +19,7 @@ from homing.store.flow import Flow
 from homing.store.leases import Leases
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
-from simulation.fleet_world import Air, LocalWire
+from simulation.fleet_world import Air, LocalBus
 
 LEASE_MS = 9_000
 URL = "https://a.example/"
@@ -44,7 +44,7 @@ class Machine:
     me: Member
     sender: ScriptedSender
     beats: Beats
-    wire: LocalWire
+    bus: LocalBus
 
     @property
     def buckets(self) -> set[int]:
@@ -75,7 +75,7 @@ class FleetWorld(World):
         me = await beats.join(
             name=f"here:{number}", role=role, delivers=delivers, lease_ms=LEASE_MS
         )
-        sender, wire = ScriptedSender(self.clock), LocalWire(self.air)
+        sender, bus = ScriptedSender(self.clock), LocalBus(self.air)
         sender.scripts = self.sender.scripts
         self.views = Views(self.db)
         engine = await Engine.start(
@@ -85,9 +85,9 @@ class FleetWorld(World):
             sender=sender,
             clock=self.clock,
             options=self.options,
-            fleet=FleetParts(store=beats, wire=wire, me=me, lease_ms=LEASE_MS),
+            fleet=FleetParts(store=beats, bus=bus, me=me, lease_ms=LEASE_MS),
         )
-        machine = Machine(engine, me, sender, beats, wire)
+        machine = Machine(engine, me, sender, beats, bus)
         self.machines.append(machine)
         if number == 1:
             self.engine = engine

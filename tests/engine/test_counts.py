@@ -68,7 +68,7 @@ def test_queues_that_are_forgotten_no_longer_count() -> None:
         check(world.engine)
         assert sum(world.engine.pulse().endpoints.values()) == 0
 
-    live(story, EngineOptions(stations_max=2))
+    live(story, EngineOptions(queues_max=2))
 
 
 def test_what_is_stuck_is_found_among_many_after_one_round() -> None:

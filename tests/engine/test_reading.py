@@ -50,7 +50,7 @@ def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -
         assert len(world.hits(URL)) == 2
         assert (await world.endpoint(URL)).health.attempts == 2
 
-    live(story, EngineOptions(stations_max=1))
+    live(story, EngineOptions(queues_max=1))
 
 
 def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptance() -> None:
@@ -128,7 +128,7 @@ def test_a_delivery_that_was_read_before_its_publisher_is_answered_goes_once() -
         await world.wait(SECOND)
         assert len(world.hits(URL)) == 1
 
-    live(story, EngineOptions(stations_max=1))
+    live(story, EngineOptions(queues_max=1))
 
 
 def test_a_delivery_that_was_in_flight_when_the_expired_were_read_is_not_dropped() -> None:

@@ -113,7 +113,7 @@ BUGS = [
         ),
     ),
     bug(
-        "the gate never opens",
+        "an outage never ends",
         replace(
             OUTAGE,
             "OutageDetector._answered",
@@ -122,7 +122,7 @@ BUGS = [
         ),
     ),
     bug(
-        "a closed gate lets everything out",
+        "everything is sent during an outage",
         replace(DISPATCH, "Dispatcher._start_ready", "self.capacity.outage", "False"),
     ),
     bug(
@@ -135,11 +135,11 @@ BUGS = [
         ),
     ),
     bug(
-        "a closed gate tries a host in every round",
+        "a host gets a canary in every round",
         replace(CANARIES, "Canaries._choose", "next_at > now", "False"),
     ),
     bug(
-        "no slow start when the gate opens",
+        "no slow start after an outage",
         remove(OUTAGE, "OutageDetector._resume", "queue.slow_start()"),
     ),
     bug(
@@ -147,7 +147,7 @@ BUGS = [
         replace(CANARIES, "Canaries.send", "dispatcher.capacity.has_slot(one.lane)", "True"),
     ),
     bug(
-        "a station is not looked at when the gate opens",
+        "a queue is not rescheduled when the outage ends",
         remove(OUTAGE, "OutageDetector._resume", "self._dispatcher.reschedule(queue)"),
     ),
     bug(
@@ -167,7 +167,7 @@ BUGS = [
         replace(OUTAGE_POLICY, "needed", "tenants // 2 + 1", "1"),
     ),
     bug(
-        "endpoints that still fail when the gate has opened are called healthy",
+        "endpoints that still fail after an outage are called healthy",
         replace(
             OUTAGE,
             "OutageDetector._end_outage",
@@ -243,7 +243,7 @@ BUGS = [
         ),
     ),
     fleet_bug(
-        "chores are done by whoever finds them",
+        "cleanup jobs are run by any process that finds them",
         replace(MAINTENANCE, "Maintenance._do_chores", "mine[it.bucket]", "True"),
     ),
     fleet_bug(

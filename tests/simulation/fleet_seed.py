@@ -96,7 +96,7 @@ def _options(chance: Random) -> EngineOptions:
         schedules={"quick": quick},
         policy="quick",
         health=rules,
-        stations_max=chance.choice((2, 20_000)),
+        queues_max=chance.choice((2, 20_000)),
         ready_max=chance.choice((2, 20_000)),
     )
 

@@ -71,13 +71,13 @@ class Air:
     """What carries words: all hear all, unless it is cut."""
 
     def __init__(self) -> None:
-        self.ears: dict[LocalWire, Callable[[str], None]] = {}
+        self.ears: dict[LocalBus, Callable[[str], None]] = {}
         self.cut = False
         self.words = 0  # that were told
 
 
-class LocalWire:
-    """``Wire`` of one life."""
+class LocalBus:
+    """``NotificationBus`` of one life."""
 
     def __init__(self, air: Air) -> None:
         self._air = air
@@ -118,7 +118,7 @@ class Machine(FaultyWorld):
         self.number, self._air = number, air
         self.lives = 1_000 * number
         self.me: Member | None = None
-        self._wire: LocalWire | None = None
+        self._bus: LocalBus | None = None
         self.on_member: Callable[[Machine, Member], None]
 
     async def begin(self) -> Engine:
@@ -132,7 +132,7 @@ class Machine(FaultyWorld):
         leases = cast("FleetStore", line(Leases(self.db, life.clock.now)))
         name = f"machine{self.number}:{life.number}"
         me = await leases.join(name=name, role="both", delivers=True, lease_ms=LEASE_MS)
-        self.me, self._wire = me, LocalWire(self._air)
+        self.me, self._bus = me, LocalBus(self._air)
         self.on_member(self, me)
         return await Engine.start(
             flow=cast("FlowStore", line(Flow(self.db, node=me.node))),
@@ -141,12 +141,12 @@ class Machine(FaultyWorld):
             sender=ScriptedSender(self, life),
             clock=life.clock,
             options=self.options,
-            fleet=FleetParts(store=leases, wire=self._wire, me=me, lease_ms=LEASE_MS),
+            fleet=FleetParts(store=leases, bus=self._bus, me=me, lease_ms=LEASE_MS),
         )
 
     def die(self) -> None:
-        if self._wire is not None:
-            self._air.ears.pop(self._wire, None)
+        if self._bus is not None:
+            self._air.ears.pop(self._bus, None)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, FleetLoop)
         loop.stopped.pop(self.life, None)

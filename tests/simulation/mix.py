@@ -199,7 +199,7 @@ def _with_hanging(mix: Mix, chance: Random) -> Mix:
         mix.options,
         fresh_slots=chance.choice((8, 12, 16)),
         retry_slots=chance.choice((4, 8, 12)),
-        stations_max=20_000,
+        queues_max=20_000,
         tenant_health=mix.options.tenant_health | {HUSH: _health(Numbers())},
     )
     return replace(
@@ -233,7 +233,7 @@ def _with_cuts(mix: Mix, chance: Random) -> Mix:
         deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
         urls_each=max(mix.urls_each, 6),
         subscriptions_each=max(mix.subscriptions_each, 4),
-        options=msgspec.structs.replace(mix.options, outage=outage, stations_max=20_000),
+        options=msgspec.structs.replace(mix.options, outage=outage, queues_max=20_000),
     )
 
 
@@ -311,7 +311,7 @@ def _options(
         endpoint_slots=chance.choice((1, 2, 16)),
         ready_max=chance.choice((2, 20, 20_000)),
         ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
-        stations_max=chance.choice((2, 20_000, 20_000)),
+        queues_max=chance.choice((2, 20_000, 20_000)),
         publish_events_max=chance.choice((1, 5, 2_000)),
         step_rows=chance.choice((10, 50, 500) if few else (100, 200, 500)),
         schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},

@@ -53,7 +53,7 @@ class Overdue:
         """Slots are free, and there is room for every endpoint; the gate is surely open."""
         books, options = self._books, self._books.mix.options
         flying = len(books.flights)
-        room = options.stations_max > len(books.endpoints) and not books.mix.cuts
+        room = options.queues_max > len(books.endpoints) and not books.mix.cuts
         return room and flying < min(options.fresh_slots, options.retry_slots)
 
     def _free(self, endpoint: EndpointModel) -> bool:

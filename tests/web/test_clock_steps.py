@@ -83,9 +83,9 @@ def test_a_step_is_logged_once() -> None:
         clock = house.world.clock
         keeper = Timekeeper(clock, ClockMarks(house.world.db))
         with capture_logs() as logs:
-            looks = [keeper.look()]
+            looks = [keeper.check()]
             clock.step(600 * SECOND)
-            looks += [keeper.look(), keeper.look()]
+            looks += [keeper.check(), keeper.check()]
         assert looks == [False, True, False]
         assert [(one["log_level"], one["stepped_by_s"]) for one in logs] == [("warning", 600)]
 

@@ -294,7 +294,7 @@ class Dispatcher:
             self._tick += 1
             heapq.heappush(self._heap, (at, self._tick, queue))
             self._set_timer()
-        crowded = len(self.queues) > self._options.stations_max
+        crowded = len(self.queues) > self._options.queues_max
         if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
             self._forget(queue.endpoint.id)  # Else what is being read may be older.
 

@@ -73,7 +73,7 @@ class FanOut:
         """Of the subscription's endpoint."""
         bucket = self._buckets.get(subscription.endpoint_id)
         if bucket is None:
-            if len(self._buckets) > self._options.stations_max:
+            if len(self._buckets) > self._options.queues_max:
                 self._buckets.clear()
             bucket = bucket_of(subscription.tenant, subscription.url)
             self._buckets[subscription.endpoint_id] = bucket

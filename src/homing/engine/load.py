@@ -188,11 +188,11 @@ class Loader:
                     self._put_by.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
                 here = len(queue.in_flight)  # Read again: so many new ones are worth it.
-                most = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
+                limit = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
                 if at_once:
-                    most = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
+                    limit = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
                 half = (left + 1) // 2  # for each lane
-                asked.append(_Asked(queue, *(min(most[it], half) for it in LANES)))
+                asked.append(_Asked(queue, *(min(limit[it], half) for it in LANES)))
                 left -= asked[-1].fresh + asked[-1].retry
                 queue.begin_load()
         return asked
@@ -224,7 +224,7 @@ def _bug(error: Exception) -> bool:
     return not isinstance(error, HomingError)
 
 
-def _new(works: Sequence[Work], known: set[int], most: int) -> tuple[list[Work], list[Work]]:
+def _new(works: Sequence[Work], known: set[int], limit: int) -> tuple[list[Work], list[Work]]:
     """Those that are not here yet: no more than were wanted, and the others, which stay there."""
     new = [work for work in works if work.delivery.id not in known]
-    return new[:most], new[most:]
+    return new[:limit], new[limit:]

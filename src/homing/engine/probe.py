@@ -50,8 +50,8 @@ class Prober:
 
     def go_on(self) -> None:
         """Take the next, unless they must wait."""
-        slots, most = self._slots, self._options.probe_slots
-        while slots.free > 0 and self.may_send() and len(self._tasks) < most:
+        slots, limit = self._slots, self._options.probe_slots
+        while slots.free > 0 and self.may_send() and len(self._tasks) < limit:
             queue = slots.next()
             if queue is None:
                 break

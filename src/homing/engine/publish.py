@@ -126,15 +126,15 @@ class Publisher:
             self._watch()
 
     def _watch(self) -> None:
-        """Look again when the oldest commit should have been answered."""
+        """Check again when the oldest commit should have been answered."""
         since = self.since
         if since is not None and self._timer is None:
             wait_ms = max(since + SILENT_MS - self._clock.now(), 0)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(wait_ms / 1000, self._look)
+            self._timer = loop.call_later(wait_ms / 1000, self._check_silence)
 
-    def _look(self) -> None:
-        """Who waits behind a commit that is not answered is told so: nothing of it is written."""
+    def _check_silence(self) -> None:
+        """Refuse publishes that wait behind a commit without a reply; nothing of them is stored."""
         self._timer, since = None, self.since
         if since is None or self._clock.now() < since + SILENT_MS:
             self._watch()
@@ -190,13 +190,13 @@ class Publisher:
         Publishers come back when they are answered. So they come in two groups that grow equal,
         and while one is written what the other published goes out.
         """
-        most = (self._last_group + len(self._waiting) + 1) // 2
+        limit = (self._last_group + len(self._waiting) + 1) // 2
         group: list[_Waiting] = []
         events = 0
         while self._waiting and (
             not group
             or (
-                len(group) < most
+                len(group) < limit
                 and events + len(self._waiting[0].drafts) <= self._options.publish_events_max
             )
         ):
@@ -266,7 +266,7 @@ class Publisher:
         now, wall, catalog = self._clock.now(), self._clock.wall(), self._catalog
         staged: list[list[NewEvent]] = []
         versions: list[int] = []
-        rows, sliced, most = 0, False, self._options.request_deliveries_max
+        rows, sliced, limit = 0, False, self._options.request_deliveries_max
         for waiting in tuple(group):
             versions.append(catalog.version)
             events: list[NewEvent] = []
@@ -286,14 +286,14 @@ class Publisher:
                     rows += 1 + len(event.deliveries)
                     if catalog.filters:
                         rows += catalog.steps(draft)
-                    if count > most:
+                    if count > limit:
                         break  # It is refused: the rest need not be made.
             except OutOfSteps:
                 self._leave(group, versions, waiting)
                 self._match(waiting)
                 continue
-            if count > most:
-                detail = f"It would make more than {most:,} deliveries, which is the limit."
+            if count > limit:
+                detail = f"It would make more than {limit:,} deliveries, which is the limit."
                 self._leave(group, versions, waiting)
                 _fail(waiting, TooLarge(detail))
                 continue
@@ -350,7 +350,7 @@ class Publisher:
         self._matcher.add(matching)
 
     def _doubt(self, staged: list[list[NewEvent]]) -> None:
-        """It may have been written all the same: its deliveries are looked for in the store."""
+        """It may have been written all the same: the store is searched for its deliveries."""
         found = (it.endpoint_id for request in staged for new in request for it in new.deliveries)
         for endpoint_id in dict.fromkeys(found):
             self.on_doubt(endpoint_id)

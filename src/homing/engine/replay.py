@@ -23,7 +23,7 @@ from homing.ports import ReplayFilter, ReplayJob
 
 log = structlog.get_logger("homing.replay")
 
-COUNT_MAX = 100_000  # history rows looked at for a dry run
+COUNT_MAX = 100_000  # history rows scanned for a dry run
 
 
 class Replayer:
@@ -34,7 +34,7 @@ class Replayer:
         self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
-        self._looking: asyncio.Task[None] | None = None
+        self._searching: asyncio.Task[None] | None = None
         self.accepted = 0
 
     async def replay(self, delivery_id: int) -> Delivery:
@@ -75,7 +75,7 @@ class Replayer:
 
     @contextmanager
     def _in_doubt(self, new: Sequence[Delivery]) -> Iterator[None]:
-        """What failed may have been written all the same: it is looked for in the store."""
+        """A failed write may have been made all the same: search the store for its rows."""
         try:
             yield
         except Unavailable:
@@ -130,17 +130,17 @@ class Replayer:
             self._spawn(job)
 
     def take_up(self) -> None:
-        """Look for jobs, without waiting for the answer."""
-        if self._ownership.is_maintenance_leader and self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+        """Search for running jobs, without waiting for the result."""
+        if self._ownership.is_maintenance_leader and self._searching is None:
+            self._searching = asyncio.get_running_loop().create_task(self._search())
 
-    async def _look(self) -> None:
+    async def _search(self) -> None:
         try:
             await self.go_on()
         except HomingError as error:
-            log.debug("replays cannot be looked for", error=str(error))
+            log.debug("running replays cannot be read", error=str(error))
         finally:
-            self._looking = None
+            self._searching = None
 
     def _spawn(self, job: ReplayJob) -> None:
         if job.id in self._tasks or not self._ownership.is_maintenance_leader:

@@ -117,9 +117,9 @@ class SettleQueue:
             turns = deque((*it, ration) for it in self._tenants.items())
         while turns and room > 0:
             name, tenant, own = turns.popleft()
-            most = min(TURN_ROWS, room)
+            limit = min(TURN_ROWS, room)
             costly = len(tenant.costly)
-            some, cost = self._turn(tenant, most, min(own, ration))
+            some, cost = self._turn(tenant, limit, min(own, ration))
             taken += some
             ration -= cost
             room -= cost + len(some) * SUCCESS_COST
@@ -133,11 +133,11 @@ class SettleQueue:
                 turns.append((name, tenant, own - cost))
         return taken
 
-    def _turn(self, tenant: _Tenant, most: int, ration: int) -> tuple[list[Item], int]:
-        """Take up to ``most`` of one tenant, in order; return them and what they cost."""
+    def _turn(self, tenant: _Tenant, limit: int, ration: int) -> tuple[list[Item], int]:
+        """Take up to ``limit`` of one tenant, in order; return them and what they cost."""
         some: list[Item] = []
         spent = 0
-        while len(some) < most:
+        while len(some) < limit:
             part = tenant.next()
             if part is tenant.costly and spent + _cost(part[0][1]) > ration:
                 part = tenant.light

@@ -20,18 +20,18 @@ from homing.ports import Clock, ClockMark, ClockStore, FleetStore, Member, Move
 
 log = structlog.get_logger("homing.clock")
 
-LOOK_EVERY_S = 1.0
-MARK_EVERY_LOOKS = 300  # A clock that was set while nothing ran is known to within this time.
+CHECK_EVERY_S = 1.0
+MARK_EVERY_CHECKS = 300  # A clock that was set while nothing ran is known to within this time.
 MARK_WITHIN_S = 1.0  # A stop does not wait longer for a store that is silent.
 MOVE_ROWS = 500  # in one transaction
 
 
 class Timekeeper:
-    """Fits stored times to the clock at a start, then looks at the clock once a second."""
+    """Fits stored times to the clock at a start, then checks the clock once a second."""
 
     def __init__(self, clock: Clock, store: ClockStore) -> None:
         self._clock, self._store = clock, store
-        self._steps, self._looks = clock.state().steps, 0
+        self._steps, self._checks = clock.state().steps, 0
         self._due = False  # a mark that must be written, and could not be
 
     async def begin(self, *, others: Callable[[], Awaitable[bool]] | None = None) -> int:
@@ -69,13 +69,13 @@ class Timekeeper:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            self._looks += 1
-            if self.look() or self._due or self._looks % MARK_EVERY_LOOKS == 0:
+            await asyncio.sleep(CHECK_EVERY_S)
+            self._checks += 1
+            if self.check() or self._due or self._checks % MARK_EVERY_CHECKS == 0:
                 await self.mark()
 
-    def look(self) -> bool:
-        """Log the steps since the last look; True if there was one."""
+    def check(self) -> bool:
+        """Log the steps since the last check; True if there was one."""
         state = self._clock.state()
         if state.steps == self._steps:
             return False
@@ -90,7 +90,7 @@ class Timekeeper:
         return True
 
     async def mark(self) -> None:
-        """Write both clocks down; where that fails, the next look tries again."""
+        """Write both clocks down; where that fails, the next check tries again."""
         try:
             async with asyncio.timeout(MARK_WITHIN_S):
                 await self._store.mark_clock(self._clock.now(), self._clock.wall())

@@ -8,7 +8,7 @@ nothing of the call is kept.
 
 from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
 from homing.ports.clock_marks import ClockMark, ClockStore, Move
-from homing.ports.fleet import FleetStore, FleetView, Lease, Member, Standing, Wire
+from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
 from homing.ports.flow import (
     DueAnswer,
     DueAsk,
@@ -66,6 +66,7 @@ __all__ = [
     "NewEvent",
     "NotAllowed",
     "NotNow",
+    "NotificationBus",
     "OutboxLook",
     "OutboxRow",
     "OutboxStore",
@@ -83,5 +84,4 @@ __all__ = [
     "SettleBatch",
     "Standing",
     "ViewStore",
-    "Wire",
 ]

@@ -83,11 +83,11 @@ class FleetStore(Protocol):
         """Milliseconds for which somebody's transaction has held back vacuum, and whose."""
 
     async def raise_topic(self, topic: str) -> None:
-        """Say that a topic has changed, for those who only look."""
+        """Write down that a topic has changed, for processes that poll."""
 
 
-class Wire(Protocol):
-    """Word from one process to all others, at once; it may get lost: everyone looks, too."""
+class NotificationBus(Protocol):
+    """Messages from one process to all others, at once. They may get lost: processes also poll."""
 
     @property
     def live(self) -> bool:

@@ -35,7 +35,7 @@ def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:
         (
             "homing_wire_live",
             "1 while notifications from other processes arrive.",
-            int(pulse.wire_live),
+            int(pulse.bus_live),
         ),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)

@@ -30,7 +30,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
 from homing.policy.shares import BUCKETS, plan, ranges
-from homing.ports import FleetStore, Member, Standing, Wire
+from homing.ports import FleetStore, Member, NotificationBus, Standing
 
 log = structlog.get_logger("homing.fleet")
 
@@ -52,7 +52,7 @@ class FleetParts(Struct, frozen=True):
     """What a process of a fleet is given."""
 
     store: FleetStore
-    wire: Wire
+    bus: NotificationBus
     me: Member
     lease_ms: int
     joined_s: float = 0.0  # monotonic: when ``me.started_at`` was the database's time
@@ -69,7 +69,7 @@ class FleetPulse(Struct, frozen=True):
     late: int = 0  # outcomes dropped because their bucket had gone
     processes: int = 0
     heartbeat_age_ms: int = 0
-    wire_live: bool = False
+    bus_live: bool = False
 
 
 class Fleet:
@@ -96,7 +96,7 @@ class Fleet:
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
         self.on_gained: Callable[[], None] = lambda: None
         self.on_tidy: Callable[[], None] = lambda: None
-        self._peers = peers = PeerNotifier(parts.wire, me=self._me)
+        self._peers = peers = PeerNotifier(parts.bus, me=self._me)
         peers.on_work, peers.on_changed = self._hear_work, self._hear_changed
         peers.on_topic = self._hear_topic
         self._barrier = CatalogBarrier(core, self._store, me=self._me, lease_ms=parts.lease_ms)
@@ -107,7 +107,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Take a share; raises where the store does not answer."""
-        self._parts.wire.listen(self._peers.receive, self._gap)
+        self._parts.bus.listen(self._peers.receive, self._gap)
         self._versions = await self._store.versions()
         await self._beat_once()
         self._spawn(self._beat())
@@ -387,7 +387,7 @@ class Fleet:
             lost=self.lost,
             processes=len(self.standing.members) if self.standing else 0,
             heartbeat_age_ms=max(self._clock.now() - beat_at, 0),
-            wire_live=self._parts.wire.live,
+            bus_live=self._parts.bus.live,
         )
 
     # --- leaving -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import structlog
 from msgspec import Struct
 
 from homing.errors import HomingError
-from homing.ports import Wire
+from homing.ports import NotificationBus
 
 log = structlog.get_logger("homing.notifications")
 
@@ -38,8 +38,8 @@ class PeerMessage(Struct, frozen=True, omit_defaults=True):
 class PeerNotifier:
     """Sends messages, and hands on those that come in."""
 
-    def __init__(self, wire: Wire, *, me: int) -> None:
-        self._wire, self._me = wire, me
+    def __init__(self, bus: NotificationBus, *, me: int) -> None:
+        self._bus, self._me = bus, me
         self._work: dict[Place, None] = {}
         self._changed: dict[Place, None] = {}
         self._topics: dict[str, None] = {}
@@ -69,7 +69,7 @@ class PeerNotifier:
             while self._work or self._changed or self._topics:
                 texts = [msgspec.json.encode(it).decode() for it in self._messages()]
                 try:
-                    await self._wire.tell(texts)
+                    await self._bus.tell(texts)
                 except HomingError as error:
                     log.debug("messages to other processes were lost", error=str(error))
         finally:

@@ -116,18 +116,18 @@ class Canaries:
         rank = (self._endpoints.get(endpoint.id, 0), *self._standing(endpoint.id), endpoint.id)
         return Candidate(rank, (endpoint.tenant, endpoint.url.split("/", 3)[2]), queue, lane)
 
-    def _in_turn(self, waiting: Waiting, most: int) -> Iterator[Candidate]:
+    def _in_turn(self, waiting: Waiting, limit: int) -> Iterator[Candidate]:
         """One of each tenant, then another of each, until there are enough."""
 
         def rank(one: Candidate) -> tuple[int, ...]:
             return (self._hosts.get(one.host, 0), *one.rank[1:])
 
         queues = {
-            tenant: heapq.nsmallest(most, hosts.values(), key=rank)[::-1]
+            tenant: heapq.nsmallest(limit, hosts.values(), key=rank)[::-1]
             for tenant, hosts in waiting.tenants.items()
         }
         order = sorted(queues, key=lambda it: (self._tenants.get(it, 0), *rank(queues[it][-1])))
-        left = most
+        left = limit
         while left and order:
             for tenant in order:
                 if left:
