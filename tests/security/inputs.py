@@ -48,8 +48,7 @@ from homing.web.dashboard.search import read_search
 from homing.web.dashboard.security_headers import check_host
 from homing.web.dashboard.targets import Targets
 from homing.web.query import Query, read_cursor
-from homing.web.schemas import SubscriptionIn
-from homing.web.schemas_filters import FilterTryIn
+from homing.web.schemas import FilterTryIn, SubscriptionIn
 from homing.web.workfront.schemas import WorkfrontSubscriptionIn
 
 EVENT = b'{"type":"a.b","data":1}'

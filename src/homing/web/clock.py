@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from homing.policy.explain import span_text
 from homing.ports import ClockState
-from homing.web.schemas_status import ClockShown
+from homing.web.schemas import ClockShown
 from homing.web.show import time_text
 
 AWAY_MS = 60_000  # so far away from steady time the wall clock is worth a word

@@ -1,6 +1,7 @@
-"""What goes over the wire: requests refuse unknown fields, answers show values in house words.
+"""The requests and responses of the API. A request with an unknown field is refused.
 
-Times are RFC 3339 in UTC with milliseconds; ids carry their prefix; secrets are masked.
+In responses, times are RFC 3339 in UTC with milliseconds, ids have their prefix, and secrets are
+masked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from msgspec import field as named
 
 from homing.model import (
     SPEC,
+    Connector,
     Decided,
     Failure,
     Field,
@@ -24,14 +26,16 @@ from homing.model import (
     Status,
 )
 from homing.policy.exact import encode
-from homing.web.schemas_filters import UnmatchedView, WorkfrontView
+from homing.policy.filters import Op, Side
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Cursor = Annotated[str | None, Meta(description="Give it as cursor for the next page.")]
+Cursor = Annotated[
+    str | None, Meta(description="The parameter cursor of the next page; null at the end.")
+]
 
 
 def silent(self: Struct) -> str:
-    """As ``__repr__`` of what holds secrets."""
+    """The ``__repr__`` of a struct that holds secrets."""
     return f"{type(self).__name__}(****)"
 
 
@@ -39,7 +43,7 @@ def silent(self: Struct) -> str:
 
 
 class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """An event to publish; ``data`` is kept byte for byte."""
+    """An event to publish; ``data`` is stored byte for byte."""
 
     type: Annotated[str, Meta(description="Dotted, of A-Z a-z 0-9 . _ -, 1 to 256 characters.")]
     data: Annotated[Raw, Meta(description="Any JSON value, at most 1 MiB.")]
@@ -55,7 +59,7 @@ class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class EventReceipt(Struct, frozen=True, gc=False):
-    """An event that was accepted, and to how many subscriptions it goes."""
+    """An event that was accepted, and the number of subscriptions that it is sent to."""
 
     id: str
     deliveries: int
@@ -159,7 +163,7 @@ class SubscriptionPatch(_SpecPatch, frozen=True, forbid_unknown_fields=True, kw_
 
 
 def read_spec(given: SubscriptionIn | SubscriptionPatch) -> dict[str, Any]:
-    """The fields that a request names, as the model has them; a patch's pairs are yet to merge."""
+    """The fields that a request names, as the model has them; a patch's pairs are not merged."""
     values = {}
     for name, field in SPEC.items():
         value = getattr(given, name)
@@ -174,10 +178,22 @@ def read_spec(given: SubscriptionIn | SubscriptionPatch) -> dict[str, Any]:
 
 
 class SecretView(Struct, frozen=True):
-    """A signing secret, masked; ``until`` while it is being rotated out."""
+    """A signing secret, masked; ``until`` is set while it is being rotated out."""
 
     value: str
     until: Time | None
+
+
+class WorkfrontView(Struct, frozen=True):
+    """The fields of a subscription that was made through the Workfront-compatible API."""
+
+    version: str
+    base64: bool
+    object: Annotated[str | None, Meta(description="Only events of this object.")]
+    twin_of: Annotated[
+        str | None,
+        Meta(description="It sends the old version of this subscription for five minutes."),
+    ]
 
 
 class SubscriptionView(_SpecView, frozen=True, kw_only=True):
@@ -190,7 +206,7 @@ class SubscriptionView(_SpecView, frozen=True, kw_only=True):
 
 
 class SubscriptionCreated(SubscriptionView, frozen=True, kw_only=True):
-    """A new subscription, with its secret: it is never shown again."""
+    """A new subscription with its secret, which is never shown again."""
 
     secret: str
     __repr__ = silent
@@ -203,11 +219,51 @@ class SubscriptionPage(Struct, frozen=True):
     next_cursor: Cursor
 
 
+# --- filters --------------------------------------------------------------------------------------
+
+
+FiltersIn = Annotated[list[dict[str, Any]], Meta(description=SPEC["filters"].sentence)]
+
+
+class FilterTryIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """Filters to try on data, on an event by its id, or else on the newest event."""
+
+    filters: FiltersIn
+    connector: Connector = named(name="filterConnector", default=Connector.AND)
+    data: Annotated[Raw | UnsetType, Meta(description="Any JSON value, in place of an event.")] = (
+        UNSET
+    )
+    event: Annotated[str | None, Meta(description="The id of an event.")] = None
+    type: Annotated[str | None, Meta(description="The newest event of this type.")] = None
+
+
+class ConditionView(Struct, frozen=True):
+    """A condition and its result."""
+
+    at: Annotated[str, Meta(description="Its place, like filters[0].filters[1].")]
+    field: str
+    op: Op
+    state: Side | None
+    value: Any
+    holds: bool
+    decided: Annotated[bool, Meta(description="The result depends on it.")]
+    sentence: str
+
+
+class FilterTried(Struct, frozen=True):
+    """Whether the filters match, and the conditions that decided it."""
+
+    matches: bool
+    sentence: str
+    conditions: list[ConditionView]
+    event: Annotated[str | None, Meta(description="The event it was tried on.")]
+
+
 # --- attempts and deliveries ----------------------------------------------------------------
 
 
 class PhasesView(Struct, frozen=True):
-    """Where the time went, in microseconds; null where a phase did not happen."""
+    """How long each phase took, in microseconds; null for a phase that did not happen."""
 
     dns_us: int | None
     connect_us: int | None
@@ -258,7 +314,7 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
     expires_at: Time | None
     finished_at: Time | None
     arrived: Annotated[
-        bool, Meta(description="Cancelled, but an attempt then in flight was answered with 2xx.")
+        bool, Meta(description="Cancelled while an attempt was in flight, which then got a 2xx.")
     ]
 
 
@@ -270,24 +326,33 @@ class DeliveryPage(Struct, frozen=True):
 
 
 class RetryView(Struct, frozen=True):
-    """A retry that lies ahead."""
+    """A retry to come."""
 
     n: int
     due_at: Time
 
 
 class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
-    """A delivery with its attempts, the retries ahead, and why it is where it is."""
+    """A delivery with its attempts, the retries to come, and an explanation of its state."""
 
     explanation: str
     attempts: list[AttemptView]
     schedule: list[RetryView]
 
 
-class EventDetail(Struct, frozen=True, kw_only=True):
-    """An event with its data, its deliveries (the first 200; the list has them all), and why not.
+class UnmatchedView(Struct, frozen=True):
+    """A subscription that an event is not sent to, and the reason."""
 
-    ``unmatched`` tells of the 200 newest other subscriptions of its tenant, as they are now.
+    subscription: str
+    url: str
+    reason: str
+
+
+class EventDetail(Struct, frozen=True, kw_only=True):
+    """An event with its data and its first 200 deliveries; the list of deliveries has all of them.
+
+    ``unmatched`` are the 200 newest other subscriptions of its tenant, each with the reason why
+    the event is not sent to it.
     """
 
     id: str
@@ -306,7 +371,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
 
 
 class CounterView(Struct, frozen=True):
-    """A number that the health rules look at, beside its limit."""
+    """A number that the health rules use, and its limit."""
 
     name: str
     value: int
@@ -341,7 +406,9 @@ class EndpointView(Struct, frozen=True, kw_only=True):
     last_success_at: Time | None
     enabled_since: Time
     next_probe_at: Time | None
-    hold_until: Annotated[Time | None, Meta(description="Retry-After: nothing goes before.")]
+    hold_until: Annotated[
+        Time | None, Meta(description="From Retry-After: nothing is sent before this time.")
+    ]
     created_at: Time
 
 
@@ -353,11 +420,89 @@ class EndpointPage(Struct, frozen=True):
 
 
 class EndpointDetail(EndpointView, frozen=True, kw_only=True):
-    """An endpoint with what waits for it and its latest changes of state."""
+    """An endpoint with its number of pending deliveries and its latest changes of state."""
 
     waiting: int
-    waiting_more: Annotated[bool, Meta(description="There are more than are counted.")]
+    waiting_more: Annotated[bool, Meta(description="There are more than were counted.")]
     transitions: list[TransitionView]
+
+
+# --- bulk replays ---------------------------------------------------------------------------------
+
+
+class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """The finished deliveries that a bulk replay takes; a field that is absent matches all."""
+
+    status: Status | None = None
+    reason: Reason | None = None
+    endpoint: str | None = None
+    subscription: str | None = None
+    event: Annotated[
+        str | None,
+        Meta(description="Of this event; of `tenant`, the key's tenant or `default`."),
+    ] = None
+    type: str | None = None
+    url: Annotated[str | None, Meta(description="Sent to a URL that contains this text.")] = None
+    since: Annotated[
+        str | None,
+        Meta(description="Accepted since: RFC 3339, or a duration back from as_of like 2h."),
+    ] = None
+    until: Annotated[str | None, Meta(description="Accepted before; like since.")] = None
+    tenant: str | None = None
+    as_of: Annotated[
+        str | None,
+        Meta(description="Finished by then: RFC 3339, as a count shows it; default: now."),
+    ] = None
+
+
+class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A bulk replay, or with ``dry_run`` only the number of deliveries it would take."""
+
+    filter: ReplayFilterIn
+    dry_run: bool = False
+
+
+class ReplayCount(Struct, frozen=True):
+    """How many deliveries a bulk replay would take; ``exact`` is false when there are more."""
+
+    count: int
+    exact: bool
+    as_of: Annotated[
+        Time,
+        Meta(
+            description="Send it with the same filter to replay the deliveries that were counted."
+        ),
+    ]
+
+
+class ReplayFilterView(Struct, frozen=True):
+    """The conditions of a bulk replay."""
+
+    status: Status | None
+    reason: Reason | None
+    endpoint: str | None
+    subscription: str | None
+    event: str | None
+    type: str | None
+    url: str | None
+    since: Time | None
+    until: Time | None
+    tenant: str | None
+    as_of: Time | None
+
+
+class ReplayJobView(Struct, frozen=True):
+    """A bulk replay and its progress."""
+
+    id: str
+    state: str
+    filter: ReplayFilterView
+    created_at: Time
+    looked_at: int
+    replayed: int
+    skipped: Annotated[
+        int, Meta(description="Their subscription is gone, or their data is past retention.")
+    ]
 
 
 # --- the whole ------------------------------------------------------------------------------
@@ -372,7 +517,7 @@ class LedgerView(Struct, frozen=True):
     pending: int
     dropped: int
     cancelled: int
-    counted: Annotated[bool, Meta(description="Pending was counted row by row.")]
+    counted: Annotated[bool, Meta(description="The pending deliveries were counted row by row.")]
     balanced: bool
 
 
@@ -380,3 +525,56 @@ class LedgerPage(Struct, frozen=True):
     """One ledger per tenant."""
 
     items: list[LedgerView]
+
+
+class GateShown(Struct, frozen=True):
+    """Sender-outage detection: `closed` in an outage, when only a few canaries are sent."""
+
+    state: str  # open, judging or closed
+    since: str | None  # of this state; null if it was open all the time
+    why: str
+    waiting: int  # failures that wait for a decision
+    canaries: int  # sent since the process started
+    closings: int  # since the process started
+
+
+class ClockShown(Struct, frozen=True):
+    """The wall clock of this machine, compared with the steady time that schedules use."""
+
+    ahead_ms: int  # of the wall clock; negative: it is behind
+    steps: int  # of more than a minute, seen since the process started
+    stepped_at: str | None  # the last of them, in steady time; null if there was none
+    stepped_by_ms: int  # negative: the wall clock was set back
+    detail: str
+
+
+class Well(Struct, frozen=True, omit_defaults=True):
+    """The process is healthy.
+
+    `gate` is present unless it is open. `clock` is present while the wall clock is more than a
+    minute away from steady time, and for an hour after it was stepped.
+    """
+
+    ok: bool
+    gate: GateShown | None = None
+    clock: ClockShown | None = None
+
+
+class StatusView(Struct, frozen=True):
+    """One process at this moment; counters count from its start."""
+
+    version: str
+    gate: GateShown
+    clock: ClockShown
+    draining: bool
+    store_ok: bool
+    late_ms: int  # how long a delivery has been due although a slot is free
+    slots: dict[str, int]
+    in_flight: dict[str, int]
+    ready: dict[str, int]
+    unsettled: int
+    endpoints: dict[str, int]
+    published: int
+    accepted: int
+    finished: dict[str, int]
+    memory_bytes: int

@@ -35,12 +35,14 @@ from homing.web.schemas import (
     EventView,
     LedgerView,
     PhasesView,
+    ReplayFilterView,
+    ReplayJobView,
     SecretView,
     SubscriptionView,
     TransitionView,
+    UnmatchedView,
+    WorkfrontView,
 )
-from homing.web.schemas_filters import UnmatchedView, WorkfrontView
-from homing.web.schemas_replays import ReplayFilterView, ReplayJobView
 
 DELIVERY = "dlv"
 ENDPOINT = "ep"

@@ -7,7 +7,7 @@ from starlette.types import Receive, Scope, Send
 from homing.errors import StoreUnavailable
 from homing.web.answer import json_answer, send_answer
 from homing.web.problems import problem_answer
-from homing.web.schemas_status import Well
+from homing.web.schemas import Well
 
 ALIVE_PATH = "/healthz"
 _ALIVE = json_answer(Well(True))

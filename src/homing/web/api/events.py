@@ -17,8 +17,7 @@ from homing.web.answer import Answer, json_answer
 from homing.web.api.publish import NDJSON
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
 from homing.web.query import show_cursor
-from homing.web.schemas import EventDetail, EventIn, EventPage, Published
-from homing.web.schemas_filters import UnmatchedView
+from homing.web.schemas import EventDetail, EventIn, EventPage, Published, UnmatchedView
 from homing.web.show import SUBSCRIPTION, event_detail, event_view
 
 

@@ -10,7 +10,7 @@ from homing.policy.exact import encode
 from homing.policy.filters_run import Step
 from homing.web.answer import Answer, json_answer
 from homing.web.operation import TENANT_ONE, Call, Operation
-from homing.web.schemas_filters import ConditionView, FilterTried, FilterTryIn
+from homing.web.schemas import ConditionView, FilterTried, FilterTryIn
 
 
 async def try_filters(call: Call) -> Answer:

@@ -18,7 +18,7 @@ from homing.ports import ReplayFilter
 from homing.web.answer import Answer, json_answer
 from homing.web.operation import Call, Operation
 from homing.web.query import id_field, url_part_problem
-from homing.web.schemas_replays import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
+from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
 from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_text
 
 

@@ -8,7 +8,7 @@ from homing.policy.outage import OutageState
 from homing.web.answer import Answer, json_answer
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
-from homing.web.schemas_status import GateShown, StatusView, Well
+from homing.web.schemas import GateShown, StatusView, Well
 from homing.web.show import time_text
 
 

@@ -9,8 +9,7 @@ from homing.web.answer import Answer, json_answer
 from homing.web.api.status import well
 from homing.web.metrics import CONTENT_TYPE, metrics_text
 from homing.web.operation import TENANT, Call, Operation
-from homing.web.schemas import LedgerPage
-from homing.web.schemas_status import Well
+from homing.web.schemas import LedgerPage, Well
 from homing.web.show import ledger_view
 
 

@@ -25,6 +25,7 @@ from homing.web.show import SUBSCRIPTION
 
 ROWS = 50
 TRIED_EVENTS = 10
+_BY_API_NAME = {field.api_name: name for name, field in SPEC.items()}
 
 
 async def subscriptions(request: PageRequest) -> Shown:
@@ -130,7 +131,7 @@ def _by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
     found: dict[str, str] = {}
     for it in problems:
         name = it.field.partition("[")[0].partition(".")[0]
-        name = "filter_connector" if name == "filterConnector" else name
+        name = _BY_API_NAME.get(name, name)
         where = it.field.removeprefix(name).lstrip(".")
         found[name] = f"{found.get(name, '')} {where} {it.reason}.".strip()
     return found
