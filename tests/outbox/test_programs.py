@@ -49,9 +49,7 @@ def test_a_server_relays_by_itself(app: str, tmp_path: Path) -> None:
         metrics = home.client.metrics()
         assert "homing_outbox_refused_total 1.0" in metrics
         assert "homing_outbox_lag_seconds 0.0" in metrics
-        assert home.terminal.well("outbox", "retry", "mine", "--json").document == {
-            "waiting_again": 1
-        }
+        assert home.terminal.well("outbox", "retry", "mine", "--json").document == {"retried": 1}
 
 
 def test_a_relay_of_its_own_waits_for_a_server_and_then_goes_on(
