@@ -19,7 +19,6 @@ from homing.model import SPEC, Field, Format, Kind, Subscription, Word
 from homing.policy.admission import MASK
 from homing.policy.exact import decoder, encode
 
-_NARROW = frozenset(("format", "policy", "token", "deadline_ms", "rate_per_second"))
 _NOT_OFFERED = frozenset((Format.WORKFRONT,))  # made through the Workfront-compatible API only
 
 
@@ -29,9 +28,11 @@ def form_rows() -> list[tuple[bool, list[Field]]]:
     The connector is shown with the filters.
     """
     fields = [field for field in SPEC.values() if field.name != "filter_connector"]
-    return [
-        (narrow, list(group)) for narrow, group in groupby(fields, lambda it: it.name in _NARROW)
-    ]
+    return [(narrow, list(group)) for narrow, group in groupby(fields, _is_narrow)]
+
+
+def _is_narrow(field: Field) -> bool:
+    return field.kind in {Kind.CHOICE, Kind.NUMBER} or (field.kind is Kind.TEXT and field.secret)
 
 
 def form_choices(policies: list[str]) -> dict[str, list[str]]:
