@@ -20,6 +20,19 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """A certificate authority with its files in one directory."""
 
@@ -36,6 +49,10 @@ class Authority:
             .not_valid_before(NOW - DAY)
             .not_valid_after(NOW + DAY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(SIGNS_CERTIFICATES, critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+            )
             .sign(self._key, hashes.SHA256())
         )
         self.ca_file = directory / f"{common.replace(' ', '_')}.pem"
@@ -54,6 +71,10 @@ class Authority:
             .not_valid_after(until)
             .add_extension(
                 x509.SubjectAlternativeName([alternative(text) for text in alternatives]),
+                critical=False,
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
             )
             .sign(self._key, hashes.SHA256())

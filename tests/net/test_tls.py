@@ -12,6 +12,7 @@ import pytest
 from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.net.tls import client_context
 from homing.policy.reach import Reach
 from net.certificates import Authority
 from net.receiver import Call, a_request, a_target, ask, names, receiver, say_ok
@@ -90,6 +91,10 @@ async def test_a_bad_peer_gets_no_byte_of_the_request(zoo: Zoo, case: str) -> No
     assert answer.phases.connect_us is not None
     assert all(call.got == b"" for call in peer.calls)
     await sender.close()
+
+
+def test_every_python_judges_certificates_alike() -> None:
+    assert client_context().verify_flags == ssl.VERIFY_X509_TRUSTED_FIRST
 
 
 @pytest.mark.parametrize("case", GOOD)
