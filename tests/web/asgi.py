@@ -124,11 +124,11 @@ def check(method: str, path: str, got: Got) -> None:
     operation = find(method, path)
     if operation is None:
         return
-    kinds = {operation.status: operation.answer, **operation.also}
+    kinds = {operation.status: operation.response, **operation.also}
     assert got.status in kinds, f"{operation.id} does not promise {got.status}"
     kind = kinds[got.status]
     if kind is not None:
-        assert got.headers["content-type"] == operation.answer_type
+        assert got.headers["content-type"] == operation.response_type
         _exactly(got.body, kind)
 
 

@@ -179,7 +179,7 @@ def _operation(operation: Operation) -> Iterator[str]:
         yield ""
         yield f"Body: {_fields(operation.request)}"
     yield ""
-    good = {operation.status: operation.answer, **operation.also}
+    good = {operation.status: operation.response, **operation.also}
     for status, kind in good.items():
         yield f"- `{status}`" + (f": {_fields(kind)}" if kind is not None else "")
     codes = ", ".join(f"`{error.http_status}` {error.code}" for error in operation.errors)

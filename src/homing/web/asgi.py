@@ -16,9 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homing.app.access import STRANGER
 from homing.app.app import App
 from homing.errors import HomingError
-from homing.web.answer import JSON, Answer, send_answer
 from homing.web.api.publish import Publish
-from homing.web.body import COMMAND_BYTES_MOST, ClientGone, read_body
+from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
 from homing.web.connections import client_address
 from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
@@ -28,9 +27,10 @@ from homing.web.problems import (
     MethodNotAllowed,
     NoSuchPath,
     refusal,
-    unexpected_answer,
+    unexpected_response,
 )
 from homing.web.query import Query
+from homing.web.response import JSON, Response, send_response
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.api import OPERATIONS as WORKFRONT
 
@@ -93,12 +93,12 @@ class Front:
         except HomingError as error:
             if started:
                 raise
-            await send_answer(send, refusal(error, scope["method"], scope["path"]))
+            await send_response(send, refusal(error, scope["method"], scope["path"]))
         except Exception as error:
             if started:
                 raise
-            answer = unexpected_answer(error, method=scope["method"], path=scope["path"])
-            await send_answer(send, answer)
+            response = unexpected_response(error, method=scope["method"], path=scope["path"])
+            await send_response(send, response)
 
 
 async def _elsewhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -135,17 +135,17 @@ class _Resource:
         scheme = operation.auth_scheme
         if scheme is None:
             key = headers.get(b"authorization")
-            await self._answer(operation, headers, key, scope, receive, send)
+            await self._response(operation, headers, key, scope, receive, send)
             return
         try:
             key = scheme.key(headers)
-            await self._answer(operation, headers, key, scope, receive, send)
+            await self._response(operation, headers, key, scope, receive, send)
         except HomingError as error:
             if error.http_status == 500:
                 raise
-            await send_answer(send, scheme.refusal(error))
+            await send_response(send, scheme.refusal(error))
 
-    async def _answer(
+    async def _response(
         self,
         operation: Operation,
         headers: dict[bytes, bytes],
@@ -167,14 +167,14 @@ class _Resource:
             body = await read_body(
                 receive,
                 declared=declared,
-                most=COMMAND_BYTES_MOST,
+                most=COMMAND_BYTES_MAX,
                 budget=self._parts.body_budget,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
         host = headers.get(b"host", b"").decode("latin-1")
         call.site = f"{scope.get('scheme', 'http')}://{host}" if host else ""
         try:
-            await send_answer(send, await operation.handler(call))
+            await send_response(send, await operation.handler(call))
         finally:
             self._parts.body_budget.release(body)
 
@@ -183,9 +183,9 @@ class _Document:
     """A document that is made once."""
 
     def __init__(self, content: bytes) -> None:
-        self._answer = Answer(200, content, JSON)
+        self._response = Response(200, content, JSON)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
             raise MethodNotAllowed(("GET",))
-        await send_answer(send, self._answer)
+        await send_response(send, self._response)

@@ -15,10 +15,10 @@ from homing.policy.exact import decoder
 from homing.web.body_budget import SMALL_BYTES, BodyBudget
 from homing.web.texts import json_problems
 
-PUBLISH_BYTES_MOST = 8 * 1024 * 1024
-COMMAND_BYTES_MOST = 256 * 1024  # what is read in one piece while everybody else waits
+PUBLISH_BYTES_MAX = 8 * 1024 * 1024
+COMMAND_BYTES_MAX = 256 * 1024  # what is read in one piece while everybody else waits
 ARRIVE_WITHIN_S = 60.0
-_DIGITS_MOST = 20  # of a content-length
+_DIGITS_MAX = 20  # of a content-length
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
@@ -40,7 +40,7 @@ async def read_body(
     if declared is not None:
         if not declared.isdigit():
             raise BadRequest("Its content-length is not a number.")
-        if len(declared) > _DIGITS_MOST or int(declared) > most:
+        if len(declared) > _DIGITS_MAX or int(declared) > most:
             raise _too_large(most)
     message = await receive()
     if message["type"] == "http.disconnect":

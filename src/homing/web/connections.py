@@ -2,7 +2,7 @@
 
 A connection is closed only when there are too many: in all, or, where the operator says so, from
 one address. Connections with a request in progress stay. Of the others the idlest go first: idle
-since they were made, or since their last answer, and half a request head is no request. So a new
+since they were made, or since their last response, and half a request head is no request. So a new
 connection has the longest time to ask something. The address that holds the most gives way first,
 so a caller who opens thousands closes its own. Behind a proxy all callers have one address, and the
 rule is the idlest of all.

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from homing.app.publishing import PublishResult
 from homing.errors import HomingError
-from homing.web.answer import answer_bytes
 from homing.web.api.publish import Plain, published
 from homing.web.asgi import PUBLISH_PATH, Front
 from homing.web.problems import refusal
+from homing.web.response import response_bytes
 from homing.web.write_coalescing import CoalescingProtocol
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class _Post:
         if self.disconnected:
             return
         if isinstance(result, HomingError):
-            answer = answer_bytes(refusal(result, "POST", PUBLISH_PATH))
-            head, _, body = answer.partition(b"\r\n\r\n")
+            response = response_bytes(refusal(result, "POST", PUBLISH_PATH))
+            head, _, body = response.partition(b"\r\n\r\n")
             head += b"\r\n"
         else:
             body = published(result)

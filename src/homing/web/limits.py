@@ -6,11 +6,11 @@ stops at the first byte too many of a head, before anything reads what the head 
 document that names the limit. The parts of a body that come in one read are joined once: uvicorn
 would copy all of them for each. The watch looks at all connections once a second, which costs a
 request nothing, and ends those that hold their place: no whole head within 10 s, be it the first or
-another after an answer, or an answer of which nothing was taken for 30 s. So no connection needs a
-timer of its own. How long a body may take is ``body``'s rule.
+another after a response, or a response of which the client took nothing for 30 s. So no connection
+needs a timer of its own. How long a body may take is ``body``'s rule.
 
-A client may close its side when it has said all: as long as an answer is due to a request that came
-whole, ours stays open. A stream that has begun ends with its client.
+A client may close its side when its request is complete: as long as a response to that request is
+due, our side stays open. A stream that has begun ends with its client.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from homing.errors import (
     UrlTooLong,
 )
 from homing.net.clock import monotonic
-from homing.web.answer import answer_bytes
 from homing.web.connections import ConnectionLimit, source_of
-from homing.web.problems import problem_answer
+from homing.web.problems import problem_response
+from homing.web.response import response_bytes
 
 URL_BYTES_MAX = 8 * 1024
 HEADER_BYTES_MAX = 8 * 1024  # its name and its value
@@ -58,7 +58,7 @@ class Limited(HttpToolsProtocol):
     _header_bytes = 0
     _body_parts: list[bytes] | None = None  # of the read under way
     _refusal: HomingError | None = None
-    idle_at = 0.0  # when it was made, or its last answer was complete
+    idle_at = 0.0  # when it was made, or its last response was complete
     source = ""
 
     def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **more: Any) -> None:
@@ -162,9 +162,9 @@ class Limited(HttpToolsProtocol):
             self._refuse(self._refusal)
 
     def _refuse(self, refusal: HomingError) -> None:
-        """Answer, unless that would be taken for the answer to an earlier request; then close."""
+        """Sends a refusal, or closes where it would be taken for another request's response."""
         if self.cycle is None or self.cycle.response_complete:
-            self.transport.write(answer_bytes(problem_answer(refusal)))
+            self.transport.write(response_bytes(problem_response(refusal)))
         self.transport.close()
 
     def on_response_complete(self) -> None:

@@ -54,7 +54,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
 def _kinds(operations: Sequence[Operation]) -> list[type[Struct]]:
     found: dict[type[Struct], None] = {Problem: None}
     for operation in operations:
-        kinds = (operation.request, operation.answer, operation.each, *operation.also.values())
+        kinds = (operation.request, operation.response, operation.each, *operation.also.values())
         for kind in (*kinds, _problem(operation)):
             if kind is not None:
                 found[kind] = None
@@ -121,7 +121,7 @@ def _request_schema(
 
 
 def _responses(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(operation.status): _good(operation, operation.answer, refs)}
+    responses: dict[str, Any] = {str(operation.status): _good(operation, operation.response, refs)}
     for status, kind in operation.also.items():
         responses[str(status)] = _good(operation, kind, refs)
     errors: list[type[HomingError]] = list(operation.errors)
@@ -148,12 +148,12 @@ def _good(
     if kind is not None:
         return {
             "description": (kind.__doc__ or description).strip(),
-            "content": {operation.answer_type: {"schema": refs[kind]}},
+            "content": {operation.response_type: {"schema": refs[kind]}},
         }
     if operation.each is not None:
         rows = {"type": "array", "items": refs[operation.each]}
-        return {"description": description, "content": {operation.answer_type: {"schema": rows}}}
+        return {"description": description, "content": {operation.response_type: {"schema": rows}}}
     if operation.status == 204 or operation.method == "DELETE":
         return {"description": description}
-    content = {operation.answer_type: {"schema": {"type": "string"}}}
+    content = {operation.response_type: {"schema": {"type": "string"}}}
     return {"description": description, "content": content}

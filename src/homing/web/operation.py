@@ -12,10 +12,10 @@ from homing.app.app import App
 from homing.errors import HomingError, NotFound
 from homing.model import read_id
 from homing.policy.keys import Role
-from homing.web.answer import JSON, Answer
 from homing.web.body import decode
 from homing.web.options import WebOptions, WebParts
-from homing.web.query import LIMIT_DEFAULT, LIMIT_MOST, Query
+from homing.web.query import LIMIT_DEFAULT, LIMIT_MAX, Query
+from homing.web.response import JSON, Response
 from homing.web.texts import check_texts
 
 _T = TypeVar("_T")
@@ -56,14 +56,14 @@ class Call:
         return number
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Response]]
 
 
 class AuthScheme(Struct, frozen=True):
     """How an API that is compatible with another product takes keys, and refuses."""
 
     key: Callable[[Mapping[bytes, bytes]], bytes | None]  # as Authorization: Bearer has it
-    refusal: Callable[[HomingError], Answer]
+    refusal: Callable[[HomingError], Response]
     problem: type[Struct]  # the body of a refusal
     key_headers: tuple[str, ...] = ()  # that may carry a key, besides Authorization
 
@@ -85,12 +85,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     summary: str
     handler: Handler | None  # None: publishing, which has an ASGI endpoint of its own
     status: int = 200
-    answer: type[Struct] | None = None
-    each: type[Struct] | None = None  # of an answer that is a bare list
-    also: dict[int, type[Struct]] = {}  # other good answers, by status
+    response: type[Struct] | None = None
+    each: type[Struct] | None = None  # of a response that is a bare list
+    also: dict[int, type[Struct]] = {}  # other good responses, by status
     request: type[Struct] | None = None
     request_types: tuple[str, ...] = (JSON.decode(),)
-    answer_type: str = JSON.decode()
+    response_type: str = JSON.decode()
     params: tuple[Param, ...] = ()
     errors: tuple[type[HomingError], ...] = ()
     auth_scheme: AuthScheme | None = None  # None: Homing's own
@@ -105,11 +105,11 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 TENANT = Param("tenant", "Only of this tenant; default: all that the key may see.")
 TENANT_ONE = Param("tenant", "Whose it is; default: the key's tenant, or `default`.")
-CURSOR = Param("cursor", "The next_cursor of an earlier answer.")
+CURSOR = Param("cursor", "The next_cursor of an earlier response.")
 LIMIT = Param(
     "limit",
     f"How many at most; default {LIMIT_DEFAULT}.",
-    {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_DEFAULT},
+    {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
 )
 PAGE = (CURSOR, LIMIT)
 

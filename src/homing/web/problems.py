@@ -15,7 +15,7 @@ from homing.errors import (
     TooMany,
     Unavailable,
 )
-from homing.web.answer import Answer, Headers
+from homing.web.response import Headers, Response
 
 CONTENT_TYPE = b"application/problem+json"
 TYPE_PREFIX = "urn:homing:error:"
@@ -66,7 +66,7 @@ class Problem(Struct, frozen=True):
     problems: list[FieldReason]
 
 
-def problem_answer(error: HomingError) -> Answer:
+def problem_response(error: HomingError) -> Response:
     """The response to an error of the tree."""
     document = Problem(
         type=TYPE_PREFIX + error.code,
@@ -76,20 +76,20 @@ def problem_answer(error: HomingError) -> Answer:
         code=error.code,
         problems=[FieldReason(problem.field, problem.reason) for problem in error.problems],
     )
-    return Answer(error.http_status, encode(document), CONTENT_TYPE, refusal_headers(error))
+    return Response(error.http_status, encode(document), CONTENT_TYPE, refusal_headers(error))
 
 
-def refusal(error: HomingError, method: str, path: str) -> Answer:
+def refusal(error: HomingError, method: str, path: str) -> Response:
     """The response to an error; one without an HTTP status of its own is logged as unexpected."""
     if error.http_status == 500:
-        return unexpected_answer(error, method=method, path=path)
-    return problem_answer(error)
+        return unexpected_response(error, method=method, path=path)
+    return problem_response(error)
 
 
-def unexpected_answer(error: Exception, *, method: str, path: str) -> Answer:
+def unexpected_response(error: Exception, *, method: str, path: str) -> Response:
     """Logs the error; the caller learns only that the request failed."""
     log_unexpected(error, method=method, path=path)
-    return problem_answer(Unexpected("The error is in the server's log."))
+    return problem_response(Unexpected("The error is in the server's log."))
 
 
 def log_unexpected(error: Exception, *, method: str, path: str) -> None:

@@ -23,8 +23,8 @@ from homing.policy.moments import moment, read_duration
 from homing.web.texts import shown_name, text_problems
 
 LIMIT_DEFAULT = 50
-LIMIT_MOST = 200
-PARAMETERS_MOST = 50
+LIMIT_MAX = 200
+PARAMETERS_MAX = 50
 URL_PART_MAX = 200
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -44,7 +44,7 @@ class Query:
             pairs = parse_qsl(
                 query_string.decode("latin-1"),
                 keep_blank_values=True,
-                max_num_fields=PARAMETERS_MOST,
+                max_num_fields=PARAMETERS_MAX,
                 errors="surrogateescape",  # A byte that is not UTF-8 is refused with its name.
             )
         except ValueError:
@@ -121,7 +121,7 @@ class Query:
             return None
         number = read_cursor(value)
         if number is None:
-            raise _refused("cursor", "must be the next_cursor of an earlier answer")
+            raise _refused("cursor", "must be the next_cursor of an earlier response")
         return number
 
     def count(self, name: str, *, default: int, most: int) -> int:
@@ -133,8 +133,8 @@ class Query:
 
     def limit(self) -> int:
         value = self._given.get("limit", str(LIMIT_DEFAULT))
-        if re.fullmatch(r"[0-9]{1,3}", value) is None or not 1 <= int(value) <= LIMIT_MOST:
-            raise _refused("limit", f"must be 1 to {LIMIT_MOST}")
+        if re.fullmatch(r"[0-9]{1,3}", value) is None or not 1 <= int(value) <= LIMIT_MAX:
+            raise _refused("limit", f"must be 1 to {LIMIT_MAX}")
         return int(value)
 
 

@@ -10,9 +10,9 @@ from homing.app.deliveries import Deliveries
 from homing.errors import Invalid
 from homing.model import Attempt, Decided, Failure, Lane, Outcome, show_id
 from homing.ports import DeliveryRow
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import LIMIT, TENANT, Call, Operation, Param
 from homing.web.query import show_cursor
+from homing.web.response import Response, json_response
 from homing.web.schemas import Time
 from homing.web.show import DELIVERY, ENDPOINT, SUBSCRIPTION, time_or_none, time_text
 
@@ -49,7 +49,7 @@ class AttemptPage(Struct, frozen=True):
     missed: Annotated[int, Meta(description="Attempts after the cursor that are no longer kept.")]
 
 
-async def list_attempts(call: Call) -> Answer:
+async def list_attempts(call: Call) -> Response:
     query = call.query
     recent = await call.app.deliveries.recent_attempts(
         call.caller,
@@ -60,7 +60,7 @@ async def list_attempts(call: Call) -> Answer:
         limit=query.limit(),
     )
     lines = [_line(attempt, row) for attempt, row in recent.attempts]
-    return json_answer(AttemptPage(lines, show_cursor(recent.last) or "", recent.missed))
+    return json_response(AttemptPage(lines, show_cursor(recent.last) or "", recent.missed))
 
 
 def _line(attempt: Attempt, row: DeliveryRow) -> AttemptLine:
@@ -98,12 +98,12 @@ OPERATIONS = (
             "what came since."
         ),
         handler=list_attempts,
-        answer=AttemptPage,
+        response=AttemptPage,
         params=(
             TENANT,
             Param("endpoint", "Only to this endpoint."),
             Param("subscription", "Only of this subscription."),
-            Param("cursor", "The next_cursor of an earlier answer; without one, the latest."),
+            Param("cursor", "The next_cursor of an earlier response; without one, the latest."),
             LIMIT,
         ),
         errors=(Invalid,),

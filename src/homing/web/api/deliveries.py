@@ -17,9 +17,9 @@ from homing.errors import (
 from homing.model import Reason, Status, show_id
 from homing.policy.moments import TIME_MAX
 from homing.ports import DeliveryFilter
-from homing.web.answer import Answer, Headers, json_answer
 from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
 from homing.web.query import show_cursor
+from homing.web.response import Headers, Response, json_response
 from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
 from homing.web.show import (
     DELIVERY,
@@ -31,7 +31,7 @@ from homing.web.show import (
 )
 
 
-async def list_deliveries(call: Call) -> Answer:
+async def list_deliveries(call: Call) -> Response:
     query, now = call.query, call.now
     within = query.duration_ms("expiring_within")
     conditions = DeliveryFilter(
@@ -53,26 +53,26 @@ async def list_deliveries(call: Call) -> Answer:
         before_id=query.cursor(),
         limit=query.limit(),
     )
-    return json_answer(DeliveryPage([delivery_view(row) for row in rows], show_cursor(after)))
+    return json_response(DeliveryPage([delivery_view(row) for row in rows], show_cursor(after)))
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> Response:
     return await _detail(call, call.number(DELIVERY))
 
 
-async def replay(call: Call) -> Answer:
+async def replay(call: Call) -> Response:
     new = await call.app.deliveries.replay(call.caller, call.number(DELIVERY))
     location = f"/v1/deliveries/{show_id(DELIVERY, new.id)}".encode()
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 
 
-async def cancel(call: Call) -> Answer:
+async def cancel(call: Call) -> Response:
     number = call.number(DELIVERY)
     await call.app.deliveries.cancel(call.caller, number)
     return await _detail(call, number)
 
 
-async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Answer:
+async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Response:
     described = await call.app.deliveries.get(call.caller, number)
     detail = DeliveryDetail(
         **asdict(delivery_view(described.row)),
@@ -80,7 +80,7 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
         attempts=[attempt_view(attempt) for attempt in described.attempts],
         schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
     )
-    return json_answer(detail, status=status, headers=headers)
+    return json_response(detail, status=status, headers=headers)
 
 
 _ONE = "/v1/deliveries/{id}"
@@ -93,7 +93,7 @@ OPERATIONS = (
         use_case=Deliveries.page,
         summary="Deliveries, pending and finished, newest first.",
         handler=list_deliveries,
-        answer=DeliveryPage,
+        response=DeliveryPage,
         params=(
             TENANT,
             choice("status", "Only in this status.", Status),
@@ -119,7 +119,7 @@ OPERATIONS = (
         use_case=Deliveries.get,
         summary="A delivery with its attempts, the retries ahead, and why it is where it is.",
         handler=get,
-        answer=DeliveryDetail,
+        response=DeliveryDetail,
         errors=(NotFound,),
     ),
     Operation(
@@ -127,10 +127,10 @@ OPERATIONS = (
         path=_ONE + "/replay",
         id="replayDelivery",
         use_case=Deliveries.replay,
-        summary="Make a new delivery from a finished one; the answer says where it waits.",
+        summary="Make a new delivery from a finished one; the response says where it waits.",
         handler=replay,
         status=201,
-        answer=DeliveryDetail,
+        response=DeliveryDetail,
         errors=(NotFound, StillPending, SubscriptionGone, Gone, StoreUnavailable),
     ),
     Operation(
@@ -140,7 +140,7 @@ OPERATIONS = (
         use_case=Deliveries.cancel,
         summary="Cancel a pending delivery.",
         handler=cancel,
-        answer=DeliveryDetail,
+        response=DeliveryDetail,
         errors=(NotFound, AlreadyFinished, StoreUnavailable),
     ),
 )

@@ -7,9 +7,9 @@ from msgspec.structs import asdict
 from homing.app.endpoints import Endpoints
 from homing.errors import Invalid, NotFound, StoreUnavailable
 from homing.model import State
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import PAGE, TENANT, Call, Operation, choice
 from homing.web.query import show_cursor
+from homing.web.response import Response, json_response
 from homing.web.schemas import EndpointDetail, EndpointPage
 from homing.web.show import ENDPOINT, endpoint_view, transition_view
 
@@ -17,7 +17,7 @@ WAITING_MAX = 10_000
 TRANSITIONS_MAX = 50
 
 
-async def list_endpoints(call: Call) -> Answer:
+async def list_endpoints(call: Call) -> Response:
     query, endpoints, now = call.query, call.app.endpoints, call.now
     rows, after = await endpoints.page(
         call.caller,
@@ -27,29 +27,29 @@ async def list_endpoints(call: Call) -> Answer:
         limit=query.limit(),
     )
     items = [endpoint_view(row, endpoints.rules_of(row.tenant), now=now) for row in rows]
-    return json_answer(EndpointPage(items, show_cursor(after)))
+    return json_response(EndpointPage(items, show_cursor(after)))
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> Response:
     return await _detail(call, call.number(ENDPOINT))
 
 
-async def enable(call: Call) -> Answer:
+async def enable(call: Call) -> Response:
     await call.app.endpoints.enable(call.caller, call.number(ENDPOINT))
     return await _detail(call, call.number(ENDPOINT))
 
 
-async def freeze(call: Call) -> Answer:
+async def freeze(call: Call) -> Response:
     await call.app.endpoints.freeze(call.caller, call.number(ENDPOINT))
     return await _detail(call, call.number(ENDPOINT))
 
 
-async def _detail(call: Call, number: int) -> Answer:
+async def _detail(call: Call, number: int) -> Response:
     found = await call.app.endpoints.describe(
         call.caller, number, transitions_max=TRANSITIONS_MAX, waiting_max=WAITING_MAX + 1
     )
     view = endpoint_view(found.endpoint, found.rules, now=call.now)
-    return json_answer(
+    return json_response(
         EndpointDetail(
             **asdict(view),
             waiting=min(found.waiting, WAITING_MAX),
@@ -69,7 +69,7 @@ OPERATIONS = (
         use_case=Endpoints.page,
         summary="Endpoints with their health, newest first.",
         handler=list_endpoints,
-        answer=EndpointPage,
+        response=EndpointPage,
         params=(TENANT, choice("state", "Only in this state.", State), *PAGE),
         errors=(Invalid,),
     ),
@@ -80,7 +80,7 @@ OPERATIONS = (
         use_case=Endpoints.describe,
         summary="One endpoint: since when and why it is in its state, and what waits for it.",
         handler=get,
-        answer=EndpointDetail,
+        response=EndpointDetail,
         errors=(NotFound,),
     ),
     Operation(
@@ -90,7 +90,7 @@ OPERATIONS = (
         use_case=Endpoints.enable,
         summary="Enable it from any state; its counters start again, what is overdue goes.",
         handler=enable,
-        answer=EndpointDetail,
+        response=EndpointDetail,
         errors=(NotFound, StoreUnavailable),
     ),
     Operation(
@@ -100,7 +100,7 @@ OPERATIONS = (
         use_case=Endpoints.freeze,
         summary="Freeze it: nothing is attempted until it is enabled.",
         handler=freeze,
-        answer=EndpointDetail,
+        response=EndpointDetail,
         errors=(NotFound, StoreUnavailable),
     ),
 )

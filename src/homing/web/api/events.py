@@ -13,15 +13,15 @@ from homing.errors import (
     TooLarge,
 )
 from homing.model import show_id
-from homing.web.answer import Answer, json_answer
 from homing.web.api.publish import NDJSON
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
 from homing.web.query import show_cursor
+from homing.web.response import Response, json_response
 from homing.web.schemas import EventDetail, EventIn, EventPage, Published, UnmatchedView
 from homing.web.show import SUBSCRIPTION, event_detail, event_view
 
 
-async def list_events(call: Call) -> Answer:
+async def list_events(call: Call) -> Response:
     query = call.query
     rows, after = await call.app.events.page(
         call.caller,
@@ -30,10 +30,10 @@ async def list_events(call: Call) -> Answer:
         before_id=query.cursor(),
         limit=query.limit(),
     )
-    return json_answer(EventPage([event_view(row) for row in rows], show_cursor(after)))
+    return json_response(EventPage([event_view(row) for row in rows], show_cursor(after)))
 
 
-async def get_event(call: Call) -> Answer:
+async def get_event(call: Call) -> Response:
     found = await call.app.events.get(call.caller, call.key(), tenant=call.query.tenant())
     unmatched = [
         UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, why) for one, why in found.unmatched
@@ -45,7 +45,7 @@ async def get_event(call: Call) -> Answer:
         more=found.more,
         unmatched_more=found.unmatched_more,
     )
-    return json_answer(detail)
+    return json_response(detail)
 
 
 OPERATIONS = (
@@ -60,7 +60,7 @@ OPERATIONS = (
         status=202,
         request=EventIn,
         request_types=("application/json", NDJSON),
-        answer=Published,
+        response=Published,
         errors=(BadRequest, EventConflict, TooLarge, Invalid, StoreUnavailable),
     ),
     Operation(
@@ -70,7 +70,7 @@ OPERATIONS = (
         use_case=Events.page,
         summary="Events, newest first, without their data.",
         handler=list_events,
-        answer=EventPage,
+        response=EventPage,
         params=(TENANT, Param("type", "Only of this type."), *PAGE),
         errors=(Invalid,),
     ),
@@ -81,7 +81,7 @@ OPERATIONS = (
         use_case=Events.get,
         summary="An event with its data and its deliveries.",
         handler=get_event,
-        answer=EventDetail,
+        response=EventDetail,
         params=(TENANT_ONE,),
         errors=(NotFound, Invalid),
     ),

@@ -8,12 +8,12 @@ from homing.app.events import Events
 from homing.errors import BadRequest, Invalid, NotFound
 from homing.policy.exact import encode
 from homing.policy.filters_run import Step
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import TENANT_ONE, Call, Operation
+from homing.web.response import Response, json_response
 from homing.web.schemas import ConditionView, FilterTried, FilterTryIn
 
 
-async def try_filters(call: Call) -> Answer:
+async def try_filters(call: Call) -> Response:
     given = call.content(FilterTryIn)
     verdict, event = await call.app.events.try_filters(
         call.caller,
@@ -30,7 +30,7 @@ async def try_filters(call: Call) -> Answer:
         conditions=[_condition(step) for step in verdict.steps],
         event=None if event is None else event.key,
     )
-    return json_answer(tried)
+    return json_response(tried)
 
 
 def _condition(step: Step) -> ConditionView:
@@ -49,7 +49,7 @@ OPERATIONS = (
         summary="Try filters on given data, an event, or the newest; says what decided.",
         handler=try_filters,
         request=FilterTryIn,
-        answer=FilterTried,
+        response=FilterTried,
         params=(TENANT_ONE,),
         errors=(BadRequest, NotFound, Invalid),
     ),

@@ -11,9 +11,9 @@ from homing.app.keys import Keys
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.model import show_id
 from homing.policy.keys import ApiKey, Role
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
+from homing.web.response import Response, json_response
 from homing.web.schemas import Cursor, Time, silent
 from homing.web.show import time_or_none, time_text
 
@@ -61,25 +61,25 @@ class KeyPage(Struct, frozen=True):
     next_cursor: Cursor
 
 
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> Response:
     given = call.content(KeyIn)
     key, text = await call.app.keys.create(
         call.caller, given.name, given.role, tenant=given.tenant, expires=given.expires
     )
-    return json_answer(KeyCreated(**asdict(_view(key)), key=text), status=201)
+    return json_response(KeyCreated(**asdict(_view(key)), key=text), status=201)
 
 
-async def list_keys(call: Call) -> Answer:
+async def list_keys(call: Call) -> Response:
     query = call.query
     found, after = await call.app.keys.page(
         call.caller, tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
     )
-    return json_answer(KeyPage([_view(key) for key in found], show_cursor(after)))
+    return json_response(KeyPage([_view(key) for key in found], show_cursor(after)))
 
 
-async def revoke(call: Call) -> Answer:
+async def revoke(call: Call) -> Response:
     await call.app.keys.revoke(call.caller, call.number(KEY))
-    return Answer(204)
+    return Response(204)
 
 
 def _view(key: ApiKey) -> KeyView:
@@ -102,11 +102,11 @@ OPERATIONS = (
         path="/v1/keys",
         id="createKey",
         use_case=Keys.create,
-        summary="Make a key; it is shown in this answer and never again.",
+        summary="Make a key; it is shown in this response and never again.",
         handler=create,
         status=201,
         request=KeyIn,
-        answer=KeyCreated,
+        response=KeyCreated,
         errors=(BadRequest, Conflict, Invalid, StoreUnavailable),
     ),
     Operation(
@@ -116,7 +116,7 @@ OPERATIONS = (
         use_case=Keys.page,
         summary="Keys without their secrets, newest first, revoked ones included.",
         handler=list_keys,
-        answer=KeyPage,
+        response=KeyPage,
         params=(TENANT, *PAGE),
         errors=(Invalid,),
     ),

@@ -1,4 +1,4 @@
-"""POST /v1/events: the hot path, a plain ASGI endpoint that reads and answers by itself.
+"""POST /v1/events: the hot path, a plain ASGI endpoint without a framework.
 
 A batch is decoded in one go; only when that fails is it walked item by item, to name each that
 is wrong. ``data`` is cut out of the body as it stands, never read and written again. The decoder
@@ -25,12 +25,12 @@ from homing.policy.admission import (
     EventDraft,
 )
 from homing.ports import Receipt
-from homing.web.answer import JSON
-from homing.web.body import PUBLISH_BYTES_MOST, check_utf8, field_problem, read_body
+from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
 from homing.web.connections import client_address
 from homing.web.options import WebParts
 from homing.web.query import Query
+from homing.web.response import JSON
 from homing.web.schemas import EventIn, EventReceipt, Published
 from homing.web.texts import json_problems
 
@@ -42,7 +42,7 @@ _few = Decoder(list[EventIn])
 _encode = Encoder().encode
 _TOO_DEEP = "is nested too deeply"
 _FEW_BYTES = 20 * BATCH_EVENTS_MAX  # no more events than a batch holds fit into so many bytes
-_LINES_MOST = 10 * BATCH_EVENTS_MAX  # of one body, with the empty ones
+_LINES_MAX = 10 * BATCH_EVENTS_MAX  # of one body, with the empty ones
 _TOO_MANY = f"A batch holds at most {BATCH_EVENTS_MAX:,} events."
 
 
@@ -86,7 +86,7 @@ class Publish:
         self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers 202 once all is on disk; raises an error of the tree otherwise."""
+        """Responds with 202 once all is on disk; raises an error of the tree otherwise."""
         authorization: bytes | None = None
         declared: bytes | None = None
         kind = b""
@@ -107,10 +107,10 @@ class Publish:
         if scope["query_string"]:
             Query(scope["query_string"], ())
         budget = self._budget
-        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MOST, budget=budget)
+        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MAX, budget=budget)
         try:
             drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
-            answer = published(await self._publishing.publish(caller, drafts))
+            response = published(await self._publishing.publish(caller, drafts))
         finally:
             budget.release(body)
         await send(
@@ -120,11 +120,11 @@ class Publish:
                 "headers": [
                     (b"content-type", JSON),
                     (b"x-content-type-options", b"nosniff"),
-                    (b"content-length", b"%d" % len(answer)),
+                    (b"content-length", b"%d" % len(response)),
                 ],
             }
         )
-        await send({"type": "http.response.body", "body": answer})
+        await send({"type": "http.response.body", "body": response})
 
     def plain_drafts(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
         """The events of a plain request; None if it must be refused, or a quota read first."""
@@ -149,7 +149,7 @@ def published(receipts: Sequence[Receipt]) -> bytes:
 def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
     """The events of a body, by default of this tenant; raises BadRequest, TooLarge or Invalid."""
     check_utf8(body)
-    if lines and body.count(b"\n") > _LINES_MOST:
+    if lines and body.count(b"\n") > _LINES_MAX:
         raise TooLarge(_TOO_MANY)
     try:
         if lines:

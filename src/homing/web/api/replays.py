@@ -15,32 +15,32 @@ from homing.policy.admission import (
 )
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import Call, Operation
 from homing.web.query import id_field, url_part_problem
+from homing.web.response import Response, json_response
 from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
 from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_text
 
 
-async def start(call: Call) -> Answer:
+async def start(call: Call) -> Response:
     given = call.content(ReplayIn)
     conditions, event = _read(given.filter, now=call.now), given.filter.event
     replays = call.app.replays
     if given.dry_run:
         count, exact = await replays.count(call.caller, conditions, event=event)
-        return json_answer(ReplayCount(count, exact, time_text(conditions.as_of or call.now)))
+        return json_response(ReplayCount(count, exact, time_text(conditions.as_of or call.now)))
     job = await replays.start(call.caller, conditions, event=event)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
-    return json_answer(replay_view(job), status=202, headers=((b"location", location),))
+    return json_response(replay_view(job), status=202, headers=((b"location", location),))
 
 
-async def get(call: Call) -> Answer:
-    return json_answer(replay_view(await call.app.replays.get(call.caller, call.number(REPLAY))))
+async def get(call: Call) -> Response:
+    return json_response(replay_view(await call.app.replays.get(call.caller, call.number(REPLAY))))
 
 
-async def cancel(call: Call) -> Answer:
+async def cancel(call: Call) -> Response:
     job = await call.app.replays.cancel(call.caller, call.number(REPLAY))
-    return json_answer(replay_view(job))
+    return json_response(replay_view(job))
 
 
 def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
@@ -113,7 +113,7 @@ OPERATIONS = (
         handler=start,
         status=202,
         request=ReplayIn,
-        answer=ReplayJobView,
+        response=ReplayJobView,
         also={200: ReplayCount},
         errors=(BadRequest, Invalid, StoreUnavailable),
     ),
@@ -124,7 +124,7 @@ OPERATIONS = (
         use_case=Replays.get,
         summary="A bulk replay and how far it is.",
         handler=get,
-        answer=ReplayJobView,
+        response=ReplayJobView,
         errors=(NotFound,),
     ),
     Operation(
@@ -134,7 +134,7 @@ OPERATIONS = (
         use_case=Replays.cancel,
         summary="Stop a bulk replay; what it has replayed stays.",
         handler=cancel,
-        answer=ReplayJobView,
+        response=ReplayJobView,
         errors=(NotFound, StoreUnavailable),
     ),
 )

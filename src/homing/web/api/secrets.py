@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 from homing.app.subscriptions import Subscriptions
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import Call, Operation
+from homing.web.response import Response, json_response
 from homing.web.schemas import SubscriptionView, silent
 from homing.web.show import SUBSCRIPTION, subscription_view
 
@@ -35,13 +35,13 @@ class SecretRotated(SubscriptionView, frozen=True, kw_only=True):
     __repr__ = silent
 
 
-async def rotate(call: Call) -> Answer:
+async def rotate(call: Call) -> Response:
     given = call.content(RotateIn, empty=b"{}")
     after = await call.app.subscriptions.rotate(
         call.caller, call.number(SUBSCRIPTION), given.secret, overlap_ms=given.overlap_ms
     )
     view = subscription_view(after)
-    return json_answer(SecretRotated(**asdict(view), secret=after.secrets[0].value))
+    return json_response(SecretRotated(**asdict(view), secret=after.secrets[0].value))
 
 
 OPERATIONS = (
@@ -53,7 +53,7 @@ OPERATIONS = (
         summary="Sign with a new secret, and for a while with the old one beside it.",
         handler=rotate,
         request=RotateIn,
-        answer=SecretRotated,
+        response=SecretRotated,
         errors=(BadRequest, Conflict, NotFound, Invalid, StoreUnavailable),
     ),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from homing import __version__
 from homing.app.status import Notices, OutageView, Status
 from homing.policy.outage import OutageState
-from homing.web.answer import Answer, json_answer
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
+from homing.web.response import Response, json_response
 from homing.web.schemas import GateShown, StatusView, Well
 from homing.web.show import time_text
 
@@ -33,9 +33,9 @@ def well(notices: Notices, *, now: int) -> Well:
     )
 
 
-async def status(call: Call) -> Answer:
+async def status(call: Call) -> Response:
     pulse = call.app.status.pulse(call.caller)
-    return json_answer(
+    return json_response(
         StatusView(
             version=__version__,
             gate=gate_shown(pulse.outage),
@@ -64,6 +64,6 @@ OPERATIONS = (
         use_case=Status.pulse,
         summary="How this process is: gate, lanes, store. Each process of a fleet has its own.",
         handler=status,
-        answer=StatusView,
+        response=StatusView,
     ),
 )

@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
 from homing.policy.admission import SubscriptionDraft, patched
-from homing.web.answer import Answer, json_answer
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
+from homing.web.response import Response, json_response
 from homing.web.schemas import (
     AttemptView,
     SubscriptionCreated,
@@ -23,7 +23,7 @@ from homing.web.schemas import (
 from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
 
 
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> Response:
     given = call.content(SubscriptionIn)
     tenant = call.caller.tenant_or_default(None if given.tenant is UNSET else given.tenant)
     draft = SubscriptionDraft(tenant=tenant, secret=given.secret, **read_spec(given))
@@ -31,25 +31,25 @@ async def create(call: Call) -> Answer:
     view = subscription_view(subscription)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
     location = f"/v1/subscriptions/{view.id}".encode()
-    return json_answer(created, status=201, headers=((b"location", location),))
+    return json_response(created, status=201, headers=((b"location", location),))
 
 
-async def list_subscriptions(call: Call) -> Answer:
+async def list_subscriptions(call: Call) -> Response:
     query = call.query
     rows, after = await call.app.subscriptions.page(
         call.caller, tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
     )
-    return json_answer(
+    return json_response(
         SubscriptionPage([subscription_view(row) for row in rows], show_cursor(after))
     )
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> Response:
     found = await call.app.subscriptions.get(call.caller, call.number(SUBSCRIPTION))
-    return json_answer(subscription_view(found))
+    return json_response(subscription_view(found))
 
 
-async def change(call: Call) -> Answer:
+async def change(call: Call) -> Response:
     given = call.content(SubscriptionPatch)
     secret, changes = None if given.secret is UNSET else given.secret, read_spec(given)
     after = await call.app.subscriptions.change(
@@ -57,17 +57,17 @@ async def change(call: Call) -> Answer:
         call.number(SUBSCRIPTION),
         lambda before: Drafted(patched(before, changes, secret=secret)),
     )
-    return json_answer(subscription_view(after))
+    return json_response(subscription_view(after))
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> Response:
     await call.app.subscriptions.delete(call.caller, call.number(SUBSCRIPTION))
-    return Answer(204)
+    return Response(204)
 
 
-async def test(call: Call) -> Answer:
+async def test(call: Call) -> Response:
     attempt = await call.app.subscriptions.test(call.caller, call.number(SUBSCRIPTION))
-    return json_answer(attempt_view(attempt))
+    return json_response(attempt_view(attempt))
 
 
 _ONE = "/v1/subscriptions/{id}"
@@ -78,11 +78,11 @@ OPERATIONS = (
         path="/v1/subscriptions",
         id="createSubscription",
         use_case=Subscriptions.create,
-        summary="Create a subscription; its secret is shown in this answer and never again.",
+        summary="Create a subscription; its secret is shown in this response and never again.",
         handler=create,
         status=201,
         request=SubscriptionIn,
-        answer=SubscriptionCreated,
+        response=SubscriptionCreated,
         errors=(BadRequest, Invalid, StoreUnavailable),
     ),
     Operation(
@@ -92,7 +92,7 @@ OPERATIONS = (
         use_case=Subscriptions.page,
         summary="Subscriptions, newest first.",
         handler=list_subscriptions,
-        answer=SubscriptionPage,
+        response=SubscriptionPage,
         params=(TENANT, *PAGE),
         errors=(Invalid,),
     ),
@@ -103,7 +103,7 @@ OPERATIONS = (
         use_case=Subscriptions.get,
         summary="One subscription.",
         handler=get,
-        answer=SubscriptionView,
+        response=SubscriptionView,
         errors=(NotFound,),
     ),
     Operation(
@@ -114,7 +114,7 @@ OPERATIONS = (
         summary="Change what is given; what is pending goes by the new values.",
         handler=change,
         request=SubscriptionPatch,
-        answer=SubscriptionView,
+        response=SubscriptionView,
         errors=(BadRequest, Conflict, NotFound, Invalid, StoreUnavailable),
     ),
     Operation(
@@ -122,7 +122,7 @@ OPERATIONS = (
         path=_ONE,
         id="deleteSubscription",
         use_case=Subscriptions.delete,
-        summary="Delete it; no attempt starts after the answer, what is pending is cancelled.",
+        summary="Delete it; no attempt starts after the response, what is pending is cancelled.",
         handler=delete,
         status=204,
         errors=(NotFound, StoreUnavailable),
@@ -134,7 +134,7 @@ OPERATIONS = (
         use_case=Subscriptions.test,
         summary="Make one signed attempt now, in every state; it is logged and counts for nothing.",
         handler=test,
-        answer=AttemptView,
+        response=AttemptView,
         errors=(NotFound, StoreUnavailable),
     ),
 )

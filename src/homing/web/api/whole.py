@@ -5,31 +5,31 @@ from __future__ import annotations
 from homing.app.figures import Figures
 from homing.app.status import Status
 from homing.errors import Invalid, Unavailable
-from homing.web.answer import Answer, json_answer
 from homing.web.api.status import well
 from homing.web.metrics import CONTENT_TYPE, metrics_text
 from homing.web.operation import TENANT, Call, Operation
+from homing.web.response import Response, json_response
 from homing.web.schemas import LedgerPage, Well
 from homing.web.show import ledger_view
 
 
-async def ledger(call: Call) -> Answer:
+async def ledger(call: Call) -> Response:
     rows = await call.app.figures.ledger(call.caller, tenant=call.query.tenant())
-    return json_answer(LedgerPage([ledger_view(row) for row in rows]))
+    return json_response(LedgerPage([ledger_view(row) for row in rows]))
 
 
-async def healthz(call: Call) -> Answer:
-    return json_answer(well(call.app.status.health(), now=call.now))
+async def healthz(call: Call) -> Response:
+    return json_response(well(call.app.status.health(), now=call.now))
 
 
-async def readyz(call: Call) -> Answer:
-    return json_answer(well(await call.app.status.ready(), now=call.now))
+async def readyz(call: Call) -> Response:
+    return json_response(well(await call.app.status.ready(), now=call.now))
 
 
-async def metrics(call: Call) -> Answer:
+async def metrics(call: Call) -> Response:
     pulse = call.app.status.pulse(call.caller)
     text = metrics_text(pulse, now=call.now, more=call.options.more_metrics)
-    return Answer(200, text, CONTENT_TYPE.encode())
+    return Response(200, text, CONTENT_TYPE.encode())
 
 
 OPERATIONS = (
@@ -40,7 +40,7 @@ OPERATIONS = (
         use_case=Figures.ledger,
         summary="Per tenant: accepted = delivered + pending + dropped + cancelled.",
         handler=ledger,
-        answer=LedgerPage,
+        response=LedgerPage,
         params=(TENANT,),
         errors=(Invalid,),
     ),
@@ -50,7 +50,7 @@ OPERATIONS = (
         id="healthz",
         summary="Whether what is due goes; 503 when it has not for a minute.",
         handler=healthz,
-        answer=Well,
+        response=Well,
         errors=(Unavailable,),
         open=True,
     ),
@@ -58,9 +58,9 @@ OPERATIONS = (
         method="GET",
         path="/readyz",
         id="readyz",
-        summary="Whether it takes requests; 503 while it stops or the store does not answer.",
+        summary="Whether it takes requests; 503 while it stops or the store does not respond.",
         handler=readyz,
-        answer=Well,
+        response=Well,
         errors=(Unavailable,),
         open=True,
     ),
@@ -71,6 +71,6 @@ OPERATIONS = (
         use_case=Status.pulse,
         summary="Metrics in the text format of Prometheus.",
         handler=metrics,
-        answer_type=CONTENT_TYPE,
+        response_type=CONTENT_TYPE,
     ),
 )

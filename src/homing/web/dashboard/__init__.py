@@ -3,7 +3,7 @@
 ``app`` checks a request (host, session, role, form token) and calls its page; ``routes`` lists the
 pages; a page of ``pages`` calls the same use cases as the API, and shows a template.
 
-- A page is a coroutine ``PageRequest → Shown | Answer`` in a table ``PAGES`` of its module, with
+- A page is a coroutine ``PageRequest → Shown | Response`` in a table ``PAGES`` of its module, with
   the use case that it calls: the roles of that use case are the roles of the page.
 - ``request.show("x.html", …)`` renders; ``request.done("Enabled.", to="/endpoints/…")`` responds to
   a form with a redirect, so that a reload sends nothing again.

@@ -17,12 +17,11 @@ from homing.app.sessions import SESSION_LIFE_MS, Sessions
 from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
 from homing.policy.keys import Role
 from homing.ports import KeySession
-from homing.web.answer import Answer, send_answer
 from homing.web.body import ClientGone, read_body
 from homing.web.connections import client_address
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
-from homing.web.dashboard.forms import SIGN_IN_BYTES_MOST, read_form
+from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
 from homing.web.dashboard.live import Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
@@ -48,6 +47,7 @@ from homing.web.problems import (
     refusal_headers,
 )
 from homing.web.query import Query
+from homing.web.response import Response, send_response
 
 SIGN_IN = "/sign-in"
 IN_LOG = "It is in the server's log."
@@ -98,22 +98,22 @@ class DashboardApp:
 
     # --- responses ---------------------------------------------------------------------------
 
-    async def say(self, send: Send, answer: Answer | Shown, request: PageRequest) -> None:
-        await send_answer(send, self._rendered(answer, request), security_headers=HEADERS)
+    async def say(self, send: Send, response: Response | Shown, request: PageRequest) -> None:
+        await send_response(send, self._rendered(response, request), security_headers=HEADERS)
 
-    def _rendered(self, answer: Answer | Shown, request: PageRequest) -> Answer:
+    def _rendered(self, response: Response | Shown, request: PageRequest) -> Response:
         """A template that fails is told as a page too."""
-        for shown in (answer, self.refused(Unexpected(IN_LOG), request)):
-            if isinstance(shown, Answer):
+        for shown in (response, self.refused(Unexpected(IN_LOG), request)):
+            if isinstance(shown, Response):
                 return shown
             try:
                 return self._render(shown, request)
             except Exception as error:  # noqa: BLE001 - what went wrong is for our log
                 log_unexpected(error, method="", path=request.target)
-        return Answer(500, NO_PAGE, HTML)
+        return Response(500, NO_PAGE, HTML)
 
-    def _render(self, answer: Shown, request: PageRequest) -> Answer:
-        headers = answer.headers
+    def _render(self, response: Shown, request: PageRequest) -> Response:
+        headers = response.headers
         said = read_cookie(request.headers.get(b"cookie", b""), SAID)
         if said and not request.partly:
             headers = (*headers, (b"set-cookie", f"{SAID}=; Path=/; Max-Age=0".encode()))
@@ -125,22 +125,22 @@ class DashboardApp:
             "now": request.now,
             "said": read_said(said) if not request.partly else "",
             **ROLES,
-            **answer.values,
+            **response.values,
         }
-        body = self._renderer.render(answer.template, values)
-        return Answer(answer.status, body, HTML, headers)
+        body = self._renderer.render(response.template, values)
+        return Response(response.status, body, HTML, headers)
 
-    def refused(self, error: HomingError, request: PageRequest) -> Answer | Shown:
-        """The answer to what went wrong."""
+    def refused(self, error: HomingError, request: PageRequest) -> Response | Shown:
+        """The response to what went wrong."""
         detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
         if isinstance(error, NotAuthorized):
             to = f"{SIGN_IN}?to={quote(request.target)}" if request.target != "/" else SIGN_IN
             name = b"hx-redirect" if request.partly else b"location"
-            return Answer(401 if request.partly else 303, b"", HTML, ((name, to.encode()),))
+            return Response(401 if request.partly else 303, b"", HTML, ((name, to.encode()),))
         if request.partly:
             said = f"{error.title} {detail}".strip()
             headers = (*told(said, bad=True), *refusal_headers(error))
-            return Answer(error.http_status, b"", HTML, headers)
+            return Response(error.http_status, b"", HTML, headers)
         values = {"title": error.title, "detail": detail, "status": error.http_status}
         return Shown("error.html", values, error.http_status, refusal_headers(error))
 
@@ -189,15 +189,15 @@ class DashboardApp:
                 cookies=self._cookies,
                 source=request.source,
             )
-            answer = await page.handler(full)
+            response = await page.handler(full)
         except ClientGone:
             raise
         except HomingError as error:
-            answer = self.refused(error, request)
+            response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - what went wrong is for our log
             log_unexpected(error, method=scope["method"], path=scope["path"])
-            answer = self.refused(Unexpected(IN_LOG), request)
-        await self.say(send, answer, request)
+            response = self.refused(Unexpected(IN_LOG), request)
+        await self.say(send, response, request)
 
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Nothing is at this address: a page for browsers, a problem document for others."""
@@ -213,7 +213,7 @@ class DashboardApp:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
         budget = self._body_budget
-        most = SIGN_IN_BYTES_MOST if request.caller is NOBODY else most
+        most = SIGN_IN_BYTES_MAX if request.caller is NOBODY else most
         body = await read_body(receive, declared=declared, most=most, budget=budget)
         try:
             return read_form(body)
@@ -236,7 +236,7 @@ class _Paths:
 
 
 def _refusing(error: HomingError, method: str) -> Page:
-    async def refuse(_request: PageRequest) -> Shown | Answer:
+    async def refuse(_request: PageRequest) -> Shown | Response:
         raise error
 
     return Page(path="", handler=refuse, method=method, open=True)
@@ -260,7 +260,7 @@ class _SignIn:
         to = self._dashboard.targets.own(request.query.text("to"))
         return request.show("sign_in.html", problem="", to=to)
 
-    async def _enter(self, request: PageRequest) -> Shown | Answer:
+    async def _enter(self, request: PageRequest) -> Shown | Response:
         to = self._dashboard.targets.own(request.form().get("to", ""))
         try:
             session = await self._dashboard.app.sessions.sign_in(
@@ -270,7 +270,7 @@ class _SignIn:
             status = error.http_status
             return request.show("sign_in.html", status=status, problem=error.detail, to=to)
         cookie = self._dashboard.cookie(session, secure=is_secure(request.headers))
-        return Answer(303, b"", HTML, ((b"location", to.encode()), cookie))
+        return Response(303, b"", HTML, ((b"location", to.encode()), cookie))
 
 
 class _SignOut:
@@ -287,13 +287,13 @@ class _SignOut:
             page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
         await self._dashboard.respond(scope, receive, send, page)
 
-    async def _leave(self, request: PageRequest) -> Answer:
+    async def _leave(self, request: PageRequest) -> Response:
         session = self._dashboard.session(request.headers)
         if session is not None:
             await self._dashboard.app.sessions.sign_out(request.caller, session)
         gone = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
         headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", gone.encode()))
-        return Answer(303, b"", HTML, headers)
+        return Response(303, b"", HTML, headers)
 
 
 class _Stream:
@@ -309,13 +309,15 @@ class _Stream:
             session = dashboard.session(headers)
             await dashboard.app.sessions.caller_of(session)
         except HomingError as error:
-            await send_answer(send, Answer(error.http_status, b"", HTML), security_headers=HEADERS)
+            await send_response(
+                send, Response(error.http_status, b"", HTML), security_headers=HEADERS
+            )
             return
         if scope["method"] != "GET":
-            refusal = Answer(405, b"", HTML, ((b"allow", b"GET"),))
-            await send_answer(send, refusal, security_headers=HEADERS)
+            refusal = Response(405, b"", HTML, ((b"allow", b"GET"),))
+            await send_response(send, refusal, security_headers=HEADERS)
         elif dashboard.live.full:  # 204 tells a browser not to ask again; the page then polls.
-            await send_answer(send, Answer(204), security_headers=HEADERS)
+            await send_response(send, Response(204), security_headers=HEADERS)
         else:
             await dashboard.live.stream(
                 receive, send, HEADERS, check=lambda: dashboard.app.sessions.caller_of(session)

@@ -15,11 +15,11 @@ from msgspec.json import encode
 from starlette.types import Receive, Send
 
 from homing.errors import NotAuthorized, StoreUnavailable
-from homing.web.answer import Headers
+from homing.web.response import Headers
 
 EVERY_S = 1.0
 STILL_EVERY_S = 15.0  # A line without meaning: so long a silence is a broken line.
-STREAMS_MOST = 200
+STREAMS_MAX = 200
 UNCHECKED_MAX = 10  # times in a row that the store could not say whether the key still works
 
 Check = Callable[[], Awaitable[object]]  # raises NotAuthorized when the stream must end
@@ -36,7 +36,7 @@ class Live:
 
     @property
     def full(self) -> bool:
-        return self._open >= STREAMS_MOST or self._leaving.is_set()
+        return self._open >= STREAMS_MAX or self._leaving.is_set()
 
     async def stream(self, receive: Receive, send: Send, headers: Headers, *, check: Check) -> None:
         """Until the tab is closed, the server stops, or ``check`` says that its key is out."""

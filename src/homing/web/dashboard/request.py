@@ -15,11 +15,11 @@ from homing.errors import NotFound
 from homing.model import read_id
 from homing.policy.keys import Role
 from homing.ports import KeySession
-from homing.web.answer import Answer, Headers
 from homing.web.dashboard.cookies import read_cookie
-from homing.web.dashboard.forms import FORM_BYTES_MOST
+from homing.web.dashboard.forms import FORM_BYTES_MAX
 from homing.web.dashboard.sessions import SECRET_LIFE_S, SessionCookies
 from homing.web.query import Query
+from homing.web.response import Headers, Response
 from homing.web.texts import check_texts
 
 HTML = b"text/html; charset=utf-8"
@@ -132,7 +132,7 @@ class PageRequest:
     ) -> Shown:
         return Shown(template, values, status, headers)
 
-    def done(self, said: str, *, to: str, secret: str = "") -> Answer:
+    def done(self, said: str, *, to: str, secret: str = "") -> Response:
         """A command was carried out: the page ``to`` says so; if it is open, it is refreshed.
 
         The redirect makes a reload harmless. ``secret`` is shown once, on the page ``to``.
@@ -141,14 +141,14 @@ class PageRequest:
         if secret:
             headers = (*headers, self._secret_cookie(secret, to))
         if not self.partly:
-            return Answer(303, b"", HTML, ((b"location", to.encode()), *headers))
+            return Response(303, b"", HTML, ((b"location", to.encode()), *headers))
         if self._is_at(to) and not secret:
-            return Answer(200, b"", HTML, told(said))
-        return Answer(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
+            return Response(200, b"", HTML, told(said))
+        return Response(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
 
-    def see_other(self, to: str) -> Answer:
+    def see_other(self, to: str) -> Response:
         """The same command goes on at another address."""
-        return Answer(303, b"", HTML, ((b"location", to.encode()),))
+        return Response(303, b"", HTML, ((b"location", to.encode()),))
 
     def _secret_cookie(self, secret: str, path: str) -> tuple[bytes, bytes]:
         assert self._session is not None
@@ -162,8 +162,8 @@ class PageRequest:
         at = self.headers.get(b"hx-current-url", b"").decode("latin-1")
         return at.partition("://")[2].partition("/")[2].partition("?")[0] == to.lstrip("/")
 
-    def json(self, content: object) -> Answer:
-        return Answer(200, encode(content))
+    def json(self, content: object) -> Response:
+        return Response(200, encode(content))
 
 
 def told(said: str, *, bad: bool = False) -> Headers:
@@ -208,7 +208,7 @@ def _escape(char: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-Handler = Callable[[PageRequest], Awaitable[Shown | Answer]]
+Handler = Callable[[PageRequest], Awaitable[Shown | Response]]
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -219,7 +219,7 @@ class Page(Struct, frozen=True, kw_only=True):
     method: str = "GET"
     open: bool = False  # needs no session
     use_case: Callable[..., Any] | None = None  # None, and not open: refused to everybody
-    form_bytes: int = FORM_BYTES_MOST
+    form_bytes: int = FORM_BYTES_MAX
 
     @property
     def roles(self) -> frozenset[Role]:

@@ -1,6 +1,6 @@
 """The search field of the deliveries: ``status:dropped type:invoice.* url:acme since:2h``.
 
-Every qualifier narrows; a word without one is looked for in the URL. The store answers all of it,
+Every qualifier narrows; a word without one is looked for in the URL. The store evaluates all of it,
 for a list and for a bulk replay alike. A page looks at a bounded number of rows.
 """
 

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from homing.errors import HomingError
-from homing.web.answer import Headers
+from homing.web.response import Headers
 
 CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -25,7 +25,7 @@ HEADERS: Headers = (
 
 
 class WrongHost(HomingError):
-    """The dashboard does not answer to this name."""
+    """The dashboard is not served under this name."""
 
     code = "wrong_host"
     http_status = 421

@@ -19,8 +19,8 @@ from homing.errors import (
 )
 from homing.model import Subscription, read_id, show_id
 from homing.policy.exact import encode
-from homing.web.answer import Answer
 from homing.web.operation import Call, Operation, Param
+from homing.web.response import Response
 from homing.web.show import SUBSCRIPTION
 from homing.web.workfront.auth_scheme import AUTH_SCHEME
 from homing.web.workfront.create import draft_from, with_workfront_names
@@ -45,11 +45,11 @@ _JSON = "application/json;charset=UTF-8"
 _CUSTOMER = Param("customerId", "Whose; only for an admin's key, whose default is `default`.")
 
 
-def _answer(
+def _response(
     content: Struct | list[Struct], *, status: int = 200, location: str | None = None
-) -> Answer:
+) -> Response:
     headers = () if location is None else ((b"location", location.encode()),)
-    return Answer(status, encode(content), _JSON.encode(), headers)
+    return Response(status, encode(content), _JSON.encode(), headers)
 
 
 def _tenant(call: Call) -> str | None:
@@ -57,7 +57,7 @@ def _tenant(call: Call) -> str | None:
     return call.query.text(_CUSTOMER.name) or None
 
 
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> Response:
     given = call.content(WorkfrontSubscriptionIn)
     draft = draft_from(given, call.caller.tenant_or_default(_tenant(call)))
     try:
@@ -66,10 +66,10 @@ async def create(call: Call) -> Answer:
         raise with_workfront_names(error) from None
     shown = show_id(SUBSCRIPTION, made.id)
     version = made.workfront.version if made.workfront is not None else ""
-    return _answer(Created(shown, version), status=201, location=f"{call.site}{BASE}/{shown}")
+    return _response(Created(shown, version), status=201, location=f"{call.site}{BASE}/{shown}")
 
 
-async def list_page(call: Call) -> Answer:
+async def list_page(call: Call) -> Response:
     limit = call.query.count("limit", default=LIMIT_DEFAULT, most=LIMIT_MAX)
     page = call.query.count("page", default=1, most=10**9)
     found = await call.app.workfront.of_tenant(call.caller, tenant=_tenant(call))
@@ -77,52 +77,52 @@ async def list_page(call: Call) -> Answer:
     endpoints = await call.app.workfront.endpoints_of(call.caller, shown)
     items = [subscription_out(one, endpoints[one.endpoint_id]) for one in shown]
     meta = Meta(page, -(-len(found) // limit), limit, len(found))
-    return _answer(SubscriptionList(items, meta))
+    return _response(SubscriptionList(items, meta))
 
 
-async def list_old(call: Call) -> Answer:
+async def list_old(call: Call) -> Response:
     found = await call.app.workfront.of_tenant(call.caller, tenant=_tenant(call))
-    return _answer([old_subscription(one) for one in found])
+    return _response([old_subscription(one) for one in found])
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> Response:
     return await _shown(call, await call.app.workfront.get(call.caller, call.number(SUBSCRIPTION)))
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> Response:
     await call.app.workfront.delete(call.caller, call.number(SUBSCRIPTION))
-    return Answer(200, b"", _JSON.encode())
+    return Response(200, b"", _JSON.encode())
 
 
-async def change_version(call: Call) -> Answer:
+async def change_version(call: Call) -> Response:
     version, number = call.content(VersionIn).version, call.number(SUBSCRIPTION)
     await call.app.workfront.change_version(call.caller, number, version)
-    return _answer(Created(show_id(SUBSCRIPTION, number), version))
+    return _response(Created(show_id(SUBSCRIPTION, number), version))
 
 
-async def change_versions(call: Call) -> Answer:
+async def change_versions(call: Call) -> Response:
     given = call.content(VersionsIn)
     changed = await call.app.workfront.change_versions(
         call.caller, given.version, tenant=_tenant(call), ids=_ids(given)
     )
     ids = [show_id(SUBSCRIPTION, one.id) for one in changed]
-    return _answer(VersionsOut(ids, given.version))
+    return _response(VersionsOut(ids, given.version))
 
 
-async def enable(call: Call) -> Answer:
+async def enable(call: Call) -> Response:
     found = await call.app.workfront.enable(call.caller, call.number(SUBSCRIPTION))
     return await _shown(call, found)
 
 
-async def enable_url(call: Call) -> Answer:
+async def enable_url(call: Call) -> Response:
     url = call.content(UrlIn).url
     endpoint = await call.app.workfront.enable_url(call.caller, url, tenant=_tenant(call))
-    return _answer(url_record(endpoint))
+    return _response(url_record(endpoint))
 
 
-async def _shown(call: Call, subscription: Subscription) -> Answer:
+async def _shown(call: Call, subscription: Subscription) -> Response:
     endpoints = await call.app.workfront.endpoints_of(call.caller, [subscription])
-    return _answer(subscription_out(subscription, endpoints[subscription.endpoint_id]))
+    return _response(subscription_out(subscription, endpoints[subscription.endpoint_id]))
 
 
 def _ids(given: VersionsIn) -> list[int | None] | None:
@@ -158,8 +158,8 @@ OPERATIONS = (
         status=201,
         params=(_CUSTOMER,),
         request=WorkfrontSubscriptionIn,
-        answer=Created,
-        answer_type=_JSON,
+        response=Created,
+        response_type=_JSON,
         errors=(BadRequest, DuplicateSubscription, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -170,8 +170,8 @@ OPERATIONS = (
         use_case=WorkfrontSubscriptions.of_tenant,
         summary="A page of the subscriptions, oldest first.",
         handler=list_page,
-        answer=SubscriptionList,
-        answer_type=_JSON,
+        response=SubscriptionList,
+        response_type=_JSON,
         params=_PAGE,
         errors=(BadRequest,),
         auth_scheme=AUTH_SCHEME,
@@ -185,7 +185,7 @@ OPERATIONS = (
         handler=list_old,
         each=OldSubscription,
         params=(_CUSTOMER,),
-        answer_type=_JSON,
+        response_type=_JSON,
         errors=(BadRequest,),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -198,8 +198,8 @@ OPERATIONS = (
         handler=change_versions,
         params=(_CUSTOMER,),
         request=VersionsIn,
-        answer=VersionsOut,
-        answer_type=_JSON,
+        response=VersionsOut,
+        response_type=_JSON,
         errors=(BadRequest, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -212,8 +212,8 @@ OPERATIONS = (
         handler=enable_url,
         params=(_CUSTOMER,),
         request=UrlIn,
-        answer=UrlRecord,
-        answer_type=_JSON,
+        response=UrlRecord,
+        response_type=_JSON,
         errors=(BadRequest, NotFound, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -224,8 +224,8 @@ OPERATIONS = (
         use_case=WorkfrontSubscriptions.get,
         summary="One subscription, with its URL's health.",
         handler=get,
-        answer=SubscriptionOut,
-        answer_type=_JSON,
+        response=SubscriptionOut,
+        response_type=_JSON,
         errors=(NotFound,),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -236,7 +236,7 @@ OPERATIONS = (
         use_case=WorkfrontSubscriptions.delete,
         summary="Delete it; what is pending is cancelled.",
         handler=delete,
-        answer_type=_JSON,
+        response_type=_JSON,
         errors=(NotFound, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -248,8 +248,8 @@ OPERATIONS = (
         summary="Change its version; for five minutes both versions are sent.",
         handler=change_version,
         request=VersionIn,
-        answer=Created,
-        answer_type=_JSON,
+        response=Created,
+        response_type=_JSON,
         errors=(BadRequest, NotFound, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),
@@ -260,8 +260,8 @@ OPERATIONS = (
         use_case=WorkfrontSubscriptions.enable,
         summary="Enable its URL; this request is ours, Adobe documents none.",
         handler=enable,
-        answer=SubscriptionOut,
-        answer_type=_JSON,
+        response=SubscriptionOut,
+        response_type=_JSON,
         errors=(NotFound, StoreUnavailable),
         auth_scheme=AUTH_SCHEME,
     ),

@@ -8,9 +8,9 @@ from msgspec import structs
 from msgspec.json import decode, encode
 
 from homing.errors import HomingError, Invalid, NotAuthorized
-from homing.web.answer import Answer
 from homing.web.operation import AuthScheme
-from homing.web.problems import Problem, problem_answer
+from homing.web.problems import Problem, problem_response
+from homing.web.response import Response
 from homing.web.workfront.schemas import Fault, WorkfrontProblem
 
 _HEADERS = (b"sessionid", b"x-user-token", b"authorization")
@@ -28,17 +28,17 @@ def key_of(headers: Mapping[bytes, bytes]) -> bytes | None:
     return None
 
 
-def refusal(error: HomingError) -> Answer:
+def refusal(error: HomingError) -> Response:
     """A wrong field is a 400; the reason is also in the place where Workfront's clients look."""
-    answer = problem_answer(error)
-    problem = decode(answer.body, type=Problem)
-    status = 400 if isinstance(error, Invalid) else answer.status
+    response = problem_response(error)
+    problem = decode(response.body, type=Problem)
+    status = 400 if isinstance(error, Invalid) else response.status
     message = problem.detail or problem.title
     if isinstance(error, NotAuthorized):
         message = _EMPTY_KEY
     fields = {**structs.asdict(problem), "status": status}
     document = WorkfrontProblem(**fields, error=Fault(type(error).__name__, message))
-    return Answer(status, encode(document), answer.content_type, answer.headers)
+    return Response(status, encode(document), response.content_type, response.headers)
 
 
 AUTH_SCHEME = AuthScheme(

@@ -9,9 +9,9 @@ from homing.app.deliveries import Deliveries
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
 from homing.model import show_id
-from homing.web.answer import Answer
 from homing.web.dashboard.pages.deliveries import searched
 from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.response import Response
 from homing.web.show import REPLAY
 
 CANCELLED_AT_ONCE = 200
@@ -44,7 +44,7 @@ async def ask(request: PageRequest) -> Shown:
     )
 
 
-async def replay(request: PageRequest) -> Answer:
+async def replay(request: PageRequest) -> Response:
     as_of = request.as_of()
     conditions = searched(request, request.field("q"), as_of=as_of).replay(as_of=as_of)
     if conditions is None:
@@ -59,13 +59,13 @@ async def job(request: PageRequest) -> Shown:
     return request.show("replay.html", job=found)
 
 
-async def stop(request: PageRequest) -> Answer:
+async def stop(request: PageRequest) -> Response:
     found = await request.app.replays.cancel(request.caller, request.number(REPLAY))
     said = "Stopped. Deliveries that were replayed stay."
     return request.done(said, to=f"/replays/{show_id(REPLAY, found.id)}")
 
 
-async def cancel(request: PageRequest) -> Answer:
+async def cancel(request: PageRequest) -> Response:
     """Cancels a bounded number of deliveries; the next page goes on with the rest."""
     text, done = request.field("q"), _count(request.field("done"))
     cancelled, more = await request.app.deliveries.cancel_some(

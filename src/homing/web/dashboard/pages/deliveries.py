@@ -12,11 +12,11 @@ from homing.app.deliveries import Deliveries, Described
 from homing.errors import Invalid
 from homing.model import show_id
 from homing.policy import exact
-from homing.web.answer import Answer
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
 from homing.web.query import show_cursor
+from homing.web.response import Response
 from homing.web.show import DELIVERY
 
 ROWS = 50
@@ -145,12 +145,12 @@ def _curl(described: Described, data: bytes) -> str:
     return " \\\n  ".join(parts)
 
 
-async def replay(request: PageRequest) -> Answer:
+async def replay(request: PageRequest) -> Response:
     new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
     return request.done("Replayed: this is the new delivery.", to=_at(new.id))
 
 
-async def cancel(request: PageRequest) -> Answer:
+async def cancel(request: PageRequest) -> Response:
     gone = await request.app.deliveries.cancel(request.caller, request.number(DELIVERY))
     return request.done("Cancelled.", to=_at(gone.id))
 

@@ -16,11 +16,11 @@ from homing.policy.health import HealthRules
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
 from homing.ports.board import HOUR_MS, EndpointSort
-from homing.web.answer import Answer
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import id_field
+from homing.web.response import Response
 from homing.web.show import ENDPOINT, SUBSCRIPTION
 
 PAGE_ROWS = 50
@@ -211,7 +211,7 @@ def bands(found: Endpoint, changes: list[Transition], *, since: int, now: int) -
     return result
 
 
-async def endpoint_chart(request: PageRequest) -> Answer:
+async def endpoint_chart(request: PageRequest) -> Response:
     span = span_of(request)
     rollups = await request.app.figures.rollups(
         request.caller,
@@ -229,18 +229,18 @@ def _address(found: Endpoint) -> str:
     return f"/endpoints/{show_id(ENDPOINT, found.id)}"
 
 
-async def enable(request: PageRequest) -> Answer:
+async def enable(request: PageRequest) -> Response:
     found = await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
     said = "Enabled. Overdue deliveries are sent now, slowly at first."
     return request.done(said, to=_address(found))
 
 
-async def freeze(request: PageRequest) -> Answer:
+async def freeze(request: PageRequest) -> Response:
     found = await request.app.endpoints.freeze(request.caller, request.number(ENDPOINT))
     return request.done("Frozen. No attempt is made until it is enabled.", to=_address(found))
 
 
-async def test_event(request: PageRequest) -> Answer:
+async def test_event(request: PageRequest) -> Response:
     number = request.number(ENDPOINT)
     subscription = id_field(request.field("subscription"), "subscription", SUBSCRIPTION)
     attempt = await request.app.endpoints.test(request.caller, number, subscription)
@@ -272,7 +272,7 @@ async def replay_count(request: PageRequest) -> Shown:
     return request.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
 
 
-async def replay(request: PageRequest) -> Answer:
+async def replay(request: PageRequest) -> Response:
     found = await _there(request)
     conditions = _dropped(found, request.field("since"), as_of=request.as_of())
     await request.app.replays.start(request.caller, conditions)

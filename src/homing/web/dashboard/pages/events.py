@@ -9,12 +9,12 @@ from homing.app.publishing import Publishing
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import EventDraft, is_type
 from homing.ports import EventRow
-from homing.web.answer import Answer
 from homing.web.api.publish import read_drafts
-from homing.web.dashboard.forms import EVENT_FORM_BYTES_MOST
+from homing.web.dashboard.forms import EVENT_FORM_BYTES_MAX
 from homing.web.dashboard.pages.deliveries import pretty
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import show_cursor
+from homing.web.response import Response
 
 ROWS = 50
 
@@ -64,7 +64,7 @@ async def event(request: PageRequest) -> Shown:
     )
 
 
-async def publish(request: PageRequest) -> Answer:
+async def publish(request: PageRequest) -> Response:
     """A test event, which passes the same checks as every other."""
     tenant = request.caller.tenant_or_default(request.field("tenant") or None)
     event_type, data = request.field("type"), request.field("data") or "{}"
@@ -92,7 +92,7 @@ PAGES = (
         handler=publish,
         method="POST",
         use_case=Publishing.publish,
-        form_bytes=EVENT_FORM_BYTES_MOST,
+        form_bytes=EVENT_FORM_BYTES_MAX,
     ),
     Page(path="/events/{tenant}/{id:path}", handler=event, use_case=Events.get),
 )

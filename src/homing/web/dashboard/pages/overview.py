@@ -8,9 +8,9 @@ from homing.app.access import ADMINS
 from homing.app.figures import Figures
 from homing.ports import Ledger
 from homing.ports.board import Rollup
-from homing.web.answer import Answer
 from homing.web.dashboard.figures import SPANS, percentile_ms, steps, total
 from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.response import Response
 
 
 async def overview(request: PageRequest) -> Shown:
@@ -55,7 +55,7 @@ def chart(rollups: Sequence[Rollup], *, span: str, now: int) -> dict[str, list[f
     }
 
 
-async def overview_chart(request: PageRequest) -> Answer:
+async def overview_chart(request: PageRequest) -> Response:
     span, now = span_of(request), request.now
     rollups = await request.app.figures.rollups(
         request.caller,

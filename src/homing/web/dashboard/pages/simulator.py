@@ -25,9 +25,9 @@ from homing.web.problems import NoSuchPath
 
 PERSON = "a person"
 DOES = {
-    "503": "answers 503",
-    "500": "answers 500",
-    "404": "answers 404",
+    "503": "responds with 503",
+    "500": "responds with 500",
+    "404": "responds with 404",
     "hangs": "hangs",
     "refuses": "refuses connections",
 }
@@ -42,7 +42,7 @@ DEFAULTS = {
     "every": "1m",
     "seed": "7",
 }
-SEED_MOST = 1_000_000_000
+SEED_MAX = 1_000_000_000
 
 _DURATION = re.compile(r"(?:[0-9]{1,6}(?:d|h|m|s))+")
 _PART = re.compile(r"([0-9]+)([dhms])")
@@ -79,7 +79,7 @@ class _Form:
         to_ms = self._duration("to", 0, RUN_MAX_MS, "0s to 14d")
         every_ms = self._duration("every", 1_000, RUN_MAX_MS, "1s to 14d")
         percent = self._whole("percent", 1, 100)
-        seed = self._whole("seed", 0, SEED_MOST)
+        seed = self._whole("seed", 0, SEED_MAX)
         if self._fields["does"] not in DOES:
             self.problems["does"] = f"Must be one of {', '.join(DOES)}."
         policies = [self._policy("policy")]

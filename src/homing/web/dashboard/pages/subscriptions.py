@@ -10,7 +10,6 @@ from homing.errors import FieldProblem, HomingError, Invalid
 from homing.model import SPEC, Connector, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.filters_run import Verdict
-from homing.web.answer import Answer
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
     form_choices,
@@ -21,6 +20,7 @@ from homing.web.dashboard.subscription_form import (
     read_form,
 )
 from homing.web.query import id_field, show_cursor
+from homing.web.response import Response
 from homing.web.show import SUBSCRIPTION
 
 ROWS = 50
@@ -101,7 +101,7 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
     return Drafted(SubscriptionDraft(tenant=tenant, workfront=workfront, **values), tuple(problems))
 
 
-async def create(request: PageRequest) -> Shown | Answer:
+async def create(request: PageRequest) -> Shown | Response:
     try:
         made = await request.app.subscriptions.create(request.caller, _drafted(request, None))
     except Invalid as error:
@@ -109,7 +109,7 @@ async def create(request: PageRequest) -> Shown | Answer:
     return request.done("Created.", to=_at(made.id), secret=made.secrets[0].value)
 
 
-async def change(request: PageRequest) -> Shown | Answer:
+async def change(request: PageRequest) -> Shown | Response:
     number = request.number(SUBSCRIPTION)
     try:
         await request.app.subscriptions.change(
@@ -137,7 +137,7 @@ def _by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
     return found
 
 
-async def check(request: PageRequest) -> Answer:
+async def check(request: PageRequest) -> Response:
     """The problems of the form so far, field by field, while a person types."""
     shown = request.field("id")
     number = id_field(shown, "id", SUBSCRIPTION) if shown else None
@@ -150,18 +150,18 @@ async def check(request: PageRequest) -> Answer:
 # --- what can be done with one ---------------------------------------------------------------
 
 
-async def delete(request: PageRequest) -> Answer:
+async def delete(request: PageRequest) -> Response:
     await request.app.subscriptions.delete(request.caller, request.number(SUBSCRIPTION))
     said = "Deleted. Its pending deliveries are cancelled."
     return request.done(said, to="/subscriptions")
 
 
-async def rotate(request: PageRequest) -> Answer:
+async def rotate(request: PageRequest) -> Response:
     after = await request.app.subscriptions.rotate(request.caller, request.number(SUBSCRIPTION))
     return request.done("Rotated.", to=_at(after.id), secret=after.secrets[0].value)
 
 
-async def test(request: PageRequest) -> Answer:
+async def test(request: PageRequest) -> Response:
     number = request.number(SUBSCRIPTION)
     attempt = await request.app.subscriptions.test(request.caller, number)
     took = f"in {attempt.phases.total_us / 1000:.0f} ms"
