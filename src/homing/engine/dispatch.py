@@ -289,11 +289,13 @@ class Dispatcher:
                 self._loader.again(queue)
             if queue.wants(lane, now):
                 self._loader.rows(queue, lane)
-        at = queue.set_alarm(now)
-        if at is not None:
-            self._tick += 1
-            heapq.heappush(self._heap, (at, self._tick, queue))
-            self._set_timer()
+        at = queue.next_time(now)
+        if at != queue.wake_at:
+            queue.wake_up_at(at)
+            if at is not None:
+                self._tick += 1
+                heapq.heappush(self._heap, (at, self._tick, queue))
+                self._set_timer()
         crowded = len(self.queues) > self._options.queues_max
         if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
             self._forget(queue.endpoint.id)  # Else what is being read may be older.

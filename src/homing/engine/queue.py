@@ -576,13 +576,9 @@ class EndpointQueue:
                     times.append(endpoint.next_probe_at)
         return min(times) if times else None
 
-    def set_alarm(self, now: int) -> int | None:
-        """Set the time at which it wakes up; return it if it is another one than before."""
-        at = self.next_time(now)
-        if at == self.wake_at:
-            return None
+    def wake_up_at(self, at: int | None) -> None:
+        """Set the time that it waits for; None: it waits for none."""
         self.wake_at = at
-        return at
 
     def wakes(self, at: int) -> bool:
         """Whether this is the time that it waits for; it waits for it no longer."""
