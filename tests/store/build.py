@@ -94,6 +94,7 @@ class Maker:
             filters='[{"field":"data.n","op":"gt","value":0}]',
             filter_connector=Connector.OR,
             rate_per_second=2.5,
+            metadata=(("customer", "4711"), ("é", "")),
             workfront=Workfront(version="v1", version_at=self.now, object_id="5e7"),
         )
 
