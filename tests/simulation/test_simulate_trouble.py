@@ -55,7 +55,7 @@ def terminal(tmp_path: Path) -> Terminal:
         (["folder"], "folder cannot be read: Is a directory."),
         (
             ["one.toml", "--compare", "own"],
-            'There is no policy "own" to compare with; there are workfront, workfront-chained, '
+            'There is no policy "own" to compare with; known policies: workfront, workfront-chained, '
             "standard-webhooks.",
         ),
         (
