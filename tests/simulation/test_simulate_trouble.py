@@ -55,8 +55,8 @@ def terminal(tmp_path: Path) -> Terminal:
         (["folder"], "folder cannot be read: Is a directory."),
         (
             ["one.toml", "--compare", "own"],
-            'There is no policy "own" to compare with; known policies: workfront, workfront-chained, '
-            "standard-webhooks.",
+            'There is no policy "own" to compare with; known policies: workfront, '
+            "workfront-chained, standard-webhooks.",
         ),
         (
             ["one.toml", "--svg", "no/x.svg"],
