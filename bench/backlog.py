@@ -1,7 +1,7 @@
 """Deliveries that are there before a server starts, written by the store's own code.
 
 They belong to tenant ``others``, so that what a part publishes itself can be counted apart. Their
-ids and times lie in the past and their secrets are sealed, as a server would have left them.
+ids and times lie in the past and their secrets are encrypted, as a server would have left them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from homing.model import (
     Subscription,
     bucket_of,
 )
-from homing.policy.seal import Sealer
-from homing.policy.seal_keys import read_keys
+from homing.policy.encryption import KeyRing
+from homing.policy.encryption_keys import read_keys
 from homing.ports import NewEvent
 from homing.server.settings import DATABASE_FILE
 from homing.store import rows
-from homing.store.sealed import Envelopes
-from homing.store.seals import Seals
+from homing.store.encryption import EncryptionKeys, FieldCipher
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Tx
 from homing.store.writes import LedgerChange, add_to_ledger, append_events
@@ -54,7 +53,7 @@ class Backlog:
 
     def __init__(self, db: SqliteDb) -> None:
         self._db = db
-        self._sealer = Sealer(read_keys(SEAL) or ())
+        self._key_ring = KeyRing(read_keys(SEAL) or ())
         self._ids = Ids()
         self.now = int(time.time() * 1000)
         self.then = self.now - HOUR_MS
@@ -68,19 +67,19 @@ class Backlog:
         """A subscription and an endpoint for each URL; a held one is not probed for an hour."""
         endpoints = [self._endpoint(url, state) for url in urls]
         made = [self._subscription(endpoint) for endpoint in endpoints]
-        envelopes, seals = Envelopes(self._sealer), Seals(self._db)
-        sealed = [envelopes.seal(it) for it in made]
+        fields, encryption = FieldCipher(self._key_ring), EncryptionKeys(self._db)
+        encrypted = [fields.encrypt(it) for it in made]
 
         async def work(tx: Tx) -> None:
             raised = await tx.one("catalog_raise")
             assert raised is not None
-            stored = [replace(it, version=raised[0]) for it in sealed]
+            stored = [replace(it, version=raised[0]) for it in encrypted]
             await tx.insert("endpoint", [rows.endpoint_row(it) for it in endpoints])
             await tx.insert("subscription", [rows.subscription_row(it) for it in stored])
 
         await self._db.run(work)
-        await seals.claim_seal(self._sealer.ids)
-        await seals.all_sealed(self._sealer.ids[0])
+        await encryption.claim_keys(self._key_ring.ids)
+        await encryption.all_encrypted(self._key_ring.ids[0])
         return made
 
     def _endpoint(self, url: str, state: State) -> Endpoint:

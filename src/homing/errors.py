@@ -27,7 +27,7 @@ HomingError
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
 │   ├── BadScenario                a scenario cannot be simulated
-│   └── CannotOpen                 a secret is encrypted with a key that this process does not have
+│   └── CannotDecrypt              a secret is encrypted with a key that this process does not have
 ├── DataInUse                      another process holds the data directory
 └── Stale                          a value that was read has changed; the engine reads it again
     ├── StaleCatalog
@@ -264,10 +264,10 @@ class BadScenario(BadSetting):
     code = "bad_scenario"
 
 
-class CannotOpen(BadSetting):
+class CannotDecrypt(BadSetting):
     """A secret in the store cannot be decrypted."""
 
-    code = "cannot_open"
+    code = "cannot_decrypt"
 
 
 class DataInUse(HomingError):

@@ -93,7 +93,7 @@ class Server:
             **{name: value for name, value in os.environ.items() if "HOMING_" not in name},
             "HOMING_ADMIN_KEY": KEY,
             "HOMING_LOG_LEVEL": "error",
-            # Servers on one PostgreSQL share the key that seals, each with its own data.
+            # Servers on one PostgreSQL share the encryption key, each with its own data.
             **({"HOMING_SECRET_KEY": SEAL} if "HOMING_DATABASE_URL" in self.environ else {}),
             **self.environ,
         }

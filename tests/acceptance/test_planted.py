@@ -126,7 +126,15 @@ async def _dump(url: str) -> str:
 
     connection = await asyncpg.connect(url)
     try:
-        tables = ("subscription", "endpoint", "attempt", "event", "seal", "api_key", "history")
+        tables = (
+            "subscription",
+            "endpoint",
+            "attempt",
+            "event",
+            "encryption_key",
+            "api_key",
+            "history",
+        )
         found = [await connection.fetch(f"SELECT * FROM {table}") for table in tables]
         return str(found)
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.terminal import Terminal
-from homing.store.backup import BadCopy, copy_database, look_into
+from homing.store.backup import BadCopy, check_copy, copy_database
 
 
 def test_a_backup_of_a_running_server_is_restored_elsewhere(terminal: Terminal) -> None:
@@ -57,11 +57,11 @@ def test_a_damaged_copy_is_found(terminal: Terminal, tmp_path: Path) -> None:
     good = tmp_path / "good.db"
     copy_database(terminal.place / "homing-data" / "homing.db", good, lambda *at: steps.append(at))
     assert steps[-1][0] == steps[-1][1] > 0
-    assert look_into(good)["event"] >= 0
+    assert check_copy(good)["event"] >= 0
     bad = tmp_path / "bad.db"
     shutil.copy(good, bad)
     content = bytearray(bad.read_bytes())
     content[8192:12288] = b"\xff" * 4096
     bad.write_bytes(content)
     with pytest.raises(BadCopy):
-        look_into(bad)
+        check_copy(bad)

@@ -265,7 +265,7 @@ def test_a_probe_is_made_once_in_the_whole_fleet_whoever_takes_over() -> None:
     fleet(story)
 
 
-def test_replay_jobs_and_chores_are_done_by_one_process_and_survive_it() -> None:
+def test_replay_jobs_and_cleanup_jobs_are_done_by_one_process_and_survive_it() -> None:
     async def story(world: FleetWorld) -> None:
         from homing.ports import ReplayFilter
 

@@ -14,7 +14,7 @@ from homing.ports import Standing
 
 async def listed(world: FleetWorld) -> set[int]:
     """Return the numbers of the processes that the store lists as alive."""
-    rows = await world.db.run(lambda tx: tx.all("processes"), look=True)
+    rows = await world.db.run(lambda tx: tx.all("processes"), read_only=True)
     return {row[0] for row in rows if row[-1] > world.clock.now()}
 
 

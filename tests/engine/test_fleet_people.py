@@ -103,7 +103,7 @@ def cut_off(machine: Machine) -> Callable[[], None]:
     core = machine.engine._core
     calls = {
         machine.beats: ("versions", "knows", "recent"),
-        core.admin: ("catalog_version", "subscriptions_since", "chores"),
+        core.admin: ("catalog_version", "subscriptions_since", "cleanup_jobs"),
         core.flow: ("settle", "due", "endpoints", "bucket_page"),
     }
     for store, names in calls.items():

@@ -22,17 +22,17 @@ def test_a_move_whose_reply_was_lost_leaves_nothing_behind() -> None:
             await world.publish()
         await world.settled()
         admin = world.engine._core.admin
-        do_chore, lost = admin.do_chore, 0
+        run_cleanup_job, lost = admin.run_cleanup_job, 0
 
         async def reply_lost(*args: Any, **more: Any) -> Any:
             nonlocal lost
-            step = await do_chore(*args, **more)
+            step = await run_cleanup_job(*args, **more)
             if not lost and step.touched:
                 lost += 1
                 raise StoreUnavailable
             return step
 
-        admin.do_chore = reply_lost  # type: ignore[method-assign]
+        admin.run_cleanup_job = reply_lost  # type: ignore[method-assign]
         await world.engine.change(subscription.id, changed(url=OTHER))
         await world.wait(10 * SECOND)
         assert lost == 1

@@ -116,10 +116,12 @@ class Witness(Admin):
         return await super().create_subscription(subscription, endpoint=endpoint)
 
     async def change_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
-        return await super().change_subscription(subscription, endpoint=endpoint, chore_id=chore_id)
+        return await super().change_subscription(
+            subscription, endpoint=endpoint, cleanup_job_id=cleanup_job_id
+        )
 
     async def change_pair(
         self,
@@ -127,10 +129,12 @@ class Witness(Admin):
         twin: Subscription,
         *,
         endpoint: Endpoint,
-        chore_ids: tuple[int, int],
+        cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
         self._seen.update(one.value for it in (subscription, twin) for one in it.secrets)
-        return await super().change_pair(subscription, twin, endpoint=endpoint, chore_ids=chore_ids)
+        return await super().change_pair(
+            subscription, twin, endpoint=endpoint, cleanup_job_ids=cleanup_job_ids
+        )
 
 
 def changed(**changes: Any) -> Callable[[Subscription], SubscriptionDraft]:

@@ -10,8 +10,8 @@ from cli.terminal import Terminal
 from client.hooks import hook
 from homing.client import Homing
 from homing.policy.shares import BUCKETS
-from homing.store.inspect_fleet import look_at_fleet
-from homing.store.move_tables import at_work
+from homing.store.inspect import inspect_fleet
+from homing.store.move import at_work
 from postgres import Server
 
 KEY = "hk_move-test-key-012345"
@@ -62,7 +62,7 @@ def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
     stranger = Terminal(tmp_path / "second", more=more)  # It has another key for the secrets.
     refused = stranger.run("serve")
     assert (refused.code, "encrypted with the key" in refused.err) == (2, True), refused.err
-    facts = asyncio.run(look_at_fleet(address))
+    facts = asyncio.run(inspect_fleet(address))
     assert facts.crew == ()
     assert facts.free == BUCKETS
     assert asyncio.run(at_work(address)) == []

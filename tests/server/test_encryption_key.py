@@ -1,4 +1,4 @@
-"""The file of the key that seals: made once, for its owner only, and never replaced in silence."""
+"""The file of the encryption key: made once, for its owner only, and never replaced in silence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from homing.cli.doctor_checks import CheckStatus, check_machine
 from homing.errors import BadSetting
-from homing.policy.seal_keys import key_id
+from homing.policy.encryption_keys import key_id
 from homing.server.database import open_stores
-from homing.server.encryption_key import sealer_of
+from homing.server.encryption_key import keys_of
 from homing.server.settings import ENCRYPTION_KEY_FILE, Settings, load_settings
 
 KEYS = [b64encode(bytes([fill]) * 32).decode() for fill in (1, 2)]
@@ -24,19 +24,19 @@ def settings_at(place: Path, **more: str) -> Settings:
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "data")
-    first = sealer_of(settings)
+    first = keys_of(settings)
     file = tmp_path / "data" / ENCRYPTION_KEY_FILE
     assert file.stat().st_mode & 0o777 == 0o600
-    assert sealer_of(settings).ids == first.ids
+    assert keys_of(settings).ids == first.ids
     assert [path.name for path in file.parent.iterdir()] == [ENCRYPTION_KEY_FILE]
-    assert sealer_of(settings_at(tmp_path / "other")).ids != first.ids
+    assert keys_of(settings_at(tmp_path / "other")).ids != first.ids
 
 
 def test_a_mode_that_lets_others_read_is_mended(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
-    ids = sealer_of(settings).ids
+    ids = keys_of(settings).ids
     (tmp_path / ENCRYPTION_KEY_FILE).chmod(0o644)
-    assert sealer_of(settings).ids == ids
+    assert keys_of(settings).ids == ids
     assert (tmp_path / ENCRYPTION_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -44,7 +44,7 @@ def test_a_damaged_key_is_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / ENCRYPTION_KEY_FILE
     file.write_text("damaged\n")
     with pytest.raises(BadSetting, match="damaged") as caught:
-        sealer_of(settings_at(tmp_path))
+        keys_of(settings_at(tmp_path))
     assert file.read_text() == "damaged\n"
     assert "Put back" in str(caught.value)
 
@@ -53,12 +53,12 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(KEYS[0])
     os.symlink(tmp_path / "elsewhere", tmp_path / ENCRYPTION_KEY_FILE)
     with pytest.raises(BadSetting, match="cannot be used"):
-        sealer_of(settings_at(tmp_path))
+        keys_of(settings_at(tmp_path))
 
 
 def test_a_set_key_is_used_and_never_repeated(tmp_path: Path) -> None:
-    sealer = sealer_of(settings_at(tmp_path, secret_key=",".join(KEYS)))
-    assert sealer.ids == (key_id(bytes([1]) * 32), key_id(bytes([2]) * 32))
+    key_ring = keys_of(settings_at(tmp_path, secret_key=",".join(KEYS)))
+    assert key_ring.ids == (key_id(bytes([1]) * 32), key_id(bytes([2]) * 32))
     assert not (tmp_path / ENCRYPTION_KEY_FILE).exists()
     with pytest.raises(BadSetting) as caught:
         load_settings({}, config=None, environ={"HOMING_SECRET_KEY": KEYS[0][:-4]})
@@ -91,7 +91,7 @@ def test_the_doctor_looks_at_the_key(tmp_path: Path) -> None:
         return check.status
 
     assert status() is CheckStatus.UNKNOWN
-    sealer_of(settings)
+    keys_of(settings)
     assert status() is CheckStatus.OK
     file = tmp_path / "data" / ENCRYPTION_KEY_FILE
     file.chmod(0o640)

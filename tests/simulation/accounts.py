@@ -306,9 +306,9 @@ class Accounts(Watch):
         )
 
     def _done_change_subscription(
-        self, _: Any, *, result: Subscription, endpoint: Endpoint, chore_id: int
+        self, _: Any, *, result: Subscription, endpoint: Endpoint, cleanup_job_id: int
     ) -> None:
-        del chore_id
+        del cleanup_job_id
         books, sub = self.books, self.books.subs[result.id]
         if sub.now.endpoint_id != result.endpoint_id:
             books.unsure |= {sub.now.endpoint_id, result.endpoint_id}

@@ -244,7 +244,7 @@ BUGS = [
     ),
     fleet_bug(
         "cleanup jobs are run by any process that finds them",
-        replace(MAINTENANCE, "Maintenance._do_chores", "mine[it.bucket]", "True"),
+        replace(MAINTENANCE, "Maintenance._run_cleanup_jobs", "mine[it.bucket]", "True"),
     ),
     fleet_bug(
         "a fleet takes rows a second before they are due",

@@ -35,7 +35,7 @@ RARE = frozenset(
         "change_subscription",
         "create_subscription",
         "delete_subscription",
-        "do_chore",
+        "run_cleanup_job",
         "replay",
         "replay_step",
         "save_replay_job",

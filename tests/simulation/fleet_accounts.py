@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from homing.model import Delivery, Endpoint, Subscription, Work
-from homing.ports import Answer, Chore, ChoreStep, Member, NewEvent, Receipt, SettleBatch
+from homing.ports import Answer, CleanupJob, CleanupStep, Member, NewEvent, Receipt, SettleBatch
 from homing.sim.world import Hit, Watch
 from simulation.fleet_books import ENABLES, FREEZES, Change, Duty, FleetBooks, Place, Sub
 from simulation.fleet_requests import FleetRequests
@@ -53,7 +53,7 @@ class FleetAccounts(Watch):
     def __init__(self, books: FleetBooks) -> None:
         self.books = books
         self.machines: dict[int, Machine] = {}  # by life
-        self._chores: dict[int, int] = {}  # how far each has come
+        self._cleanup_jobs: dict[int, int] = {}  # how far each has come
         self._requests = FleetRequests(books)
         self.settlements = FleetSettlements(books)
 
@@ -280,37 +280,45 @@ class FleetAccounts(Watch):
         known = self.books.catalogs.setdefault(machine.life.number, {})
         known.update((it.id, it) for it in result)
 
-    def done_do_chore(
+    def done_run_cleanup_job(
         self,
         machine: Machine,
-        chore: Chore,
+        cleanup_job: CleanupJob,
         *,
-        result: ChoreStep,
+        result: CleanupStep,
         target: Endpoint | None,
         except_ids: frozenset[int],
         limit: int,
         **more: Any,
     ) -> None:
         del more
-        books, sub, after = self.books, self.books.subs[chore.subscription_id], self._chores
+        books, sub, after = (
+            self.books,
+            self.books.subs[cleanup_job.subscription_id],
+            self._cleanup_jobs,
+        )
         there = books.pending(
-            lambda it: it.endpoint_id == chore.endpoint_id and it.id > after.get(chore.id, 0)
+            lambda it: (
+                it.endpoint_id == cleanup_job.endpoint_id and it.id > after.get(cleanup_job.id, 0)
+            )
         )
         there = sorted(there, key=lambda it: it.id)[:limit]
         if there and not result.done:
-            after[chore.id] = there[-1].id
+            after[cleanup_job.id] = there[-1].id
         if not result.touched:
             return
-        owner, _ = books.owner_of(chore.bucket)
+        owner, _ = books.owner_of(cleanup_job.bucket)
         right = machine.me is not None and owner == machine.me.id
-        books.must(right, "S6", lambda: f"a chore is done, and {owner} holds the bucket")
+        books.must(right, "S6", lambda: f"a cleanup job is done, and {owner} holds the bucket")
         rows = [
             it
             for it in there
-            if it.subscription_id == chore.subscription_id and it.id not in except_ids
+            if it.subscription_id == cleanup_job.subscription_id and it.id not in except_ids
         ]
-        books.must(len(rows) == result.touched, "S1", lambda: f"{chore}: {result}, not {len(rows)}")
-        books.say(f"chore at {chore.endpoint_id}: {result.touched}")
+        books.must(
+            len(rows) == result.touched, "S1", lambda: f"{cleanup_job}: {result}, not {len(rows)}"
+        )
+        books.say(f"cleanup job at {cleanup_job.endpoint_id}: {result.touched}")
         for duty in rows:
             if sub.deleted:
                 books.finish(duty, "cancelled", "subscription_deleted")

@@ -326,8 +326,8 @@ class FleetSeed:
             changes = books.places[endpoint.id].model.changes
             right = sorted(recorded, key=repr) == sorted(changes, key=repr)
             books.must(right, "S11", lambda it=recorded, was=changes: f"{it}, and it was {was}")  # type: ignore[misc]
-        chores = await Admin(self._db).chores()
-        books.must(not chores, "L2", lambda: f"chores are left: {chores}")
+        cleanup_jobs = await Admin(self._db).cleanup_jobs()
+        books.must(not cleanup_jobs, "L2", lambda: f"cleanup jobs are left: {cleanup_jobs}")
 
     async def _ledger(self, rows: list[DeliveryRow]) -> None:
         counted = Counter(row.status.value for row in rows)

@@ -62,7 +62,7 @@ class FleetSettlements:
             )
 
     def _was_moved(self, row: Delivery) -> bool:
-        """A chore was there first: it is written as it is, or not at all."""
+        """A cleanup job was there first: it is written as it is, or not at all."""
         duty = self._books.duties[row.id]
         place = (duty.endpoint_id, duty.due) == (row.endpoint_id, row.due_at)
         return place and row.attempts == duty.attempts

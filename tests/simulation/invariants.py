@@ -90,7 +90,7 @@ class Balance:
         endpoints = await self._world.endpoints()
         for endpoint in endpoints:
             await self._endpoint(endpoint)
-        await self._chores()
+        await self._cleanup_jobs()
         for job in jobs:
             self._job(job)
         self._at_rest()
@@ -173,10 +173,10 @@ class Balance:
             lambda: f"{endpoint.url}: {drops} drops, told of {told}",
         )
 
-    async def _chores(self) -> None:
+    async def _cleanup_jobs(self) -> None:
         admin = Admin(self._world.db)
-        chores, jobs = await admin.chores(), await admin.running_replay_jobs()
-        self._books.must(not chores, "L2", lambda: f"chores are left: {chores}")
+        cleanup_jobs, jobs = await admin.cleanup_jobs(), await admin.running_replay_jobs()
+        self._books.must(not cleanup_jobs, "L2", lambda: f"cleanup jobs are left: {cleanup_jobs}")
         self._books.must(not jobs, "L2", lambda: f"replays are left: {jobs}")
 
     def _job(self, job: Job) -> None:

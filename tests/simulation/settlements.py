@@ -273,7 +273,7 @@ class Settlements:
             return
         delivery.due = delivery.due_latest = row.due_at
         books.must(
-            row.endpoint_id in {sub.now.endpoint_id, *sub.left},  # Chores will follow.
+            row.endpoint_id in {sub.now.endpoint_id, *sub.left},  # Cleanup jobs will follow.
             "S1",
             lambda: f"{name(row.id)} waits where its subscription is not",
         )

@@ -180,7 +180,7 @@ async def test_a_replay_goes_to_the_url_of_now(db: Db) -> None:
     subscription, event = await with_history(db, make)
     moved = make.endpoint("https://b.example/in")
     await admin.change_subscription(
-        replace(subscription, url=moved.url), endpoint=moved, chore_id=make.id()
+        replace(subscription, url=moved.url), endpoint=moved, cleanup_job_id=make.id()
     )
     written = await admin.replay(event.deliveries[0].id, new=again(make))
     assert (written.endpoint_id, written.bucket) == (moved.id, moved.bucket)
@@ -214,7 +214,7 @@ async def test_an_unknown_delivery_cannot_be_replayed(db: Db) -> None:
 async def test_a_delivery_of_a_deleted_subscription_cannot_be_replayed(db: Db) -> None:
     admin, make = Admin(db), Maker()
     subscription, event = await with_history(db, make)
-    await admin.delete_subscription(subscription.id, now=NOW, chore_id=make.id())
+    await admin.delete_subscription(subscription.id, now=NOW, cleanup_job_id=make.id())
     with pytest.raises(SubscriptionGone):
         await admin.replay(event.deliveries[0].id, new=again(make))
 

@@ -37,14 +37,14 @@ class Pair:
 
     async def change(self, main: Subscription, twin: Subscription, at: Endpoint) -> None:
         ids = (self.make.id(), self.make.id())
-        self.main = await self.admin.change_pair(main, twin, endpoint=at, chore_ids=ids)
+        self.main = await self.admin.change_pair(main, twin, endpoint=at, cleanup_job_ids=ids)
         found = await self.views.subscription(twin.id)
         assert found is not None
         self.twin = found
 
     async def delete(self, main: Subscription, twin: Subscription | None) -> None:
         ids = (self.make.id(), self.make.id())
-        await self.admin.delete_pair(main, twin, now=NOW + 9, chore_ids=ids)
+        await self.admin.delete_pair(main, twin, now=NOW + 9, cleanup_job_ids=ids)
 
 
 async def test_both_are_written_with_one_version(db: Db) -> None:
@@ -66,8 +66,10 @@ async def test_the_pending_of_both_follow_to_a_new_url(db: Db) -> None:
         pair.new.id,
         "new",
     )
-    chores = {(it.kind, it.subscription_id, it.endpoint_id) for it in await pair.admin.chores()}
-    assert chores == {
+    cleanup_jobs = {
+        (it.kind, it.subscription_id, it.endpoint_id) for it in await pair.admin.cleanup_jobs()
+    }
+    assert cleanup_jobs == {
         ("move", pair.main.id, pair.old.id),
         ("move", pair.twin.id, pair.old.id),
     }
@@ -77,11 +79,13 @@ async def test_the_pending_of_both_follow_to_a_new_url(db: Db) -> None:
 async def test_a_pair_that_was_changed_meanwhile_is_left_as_it_is(db: Db, what: str) -> None:
     pair = await Pair(db).made()
     if what == "twin deleted":
-        await pair.admin.delete_subscription(pair.twin.id, now=NOW, chore_id=pair.make.id())
+        await pair.admin.delete_subscription(pair.twin.id, now=NOW, cleanup_job_id=pair.make.id())
     else:
         one = pair.main if what == "main" else pair.twin
         other = replace(one, description="changed by another process")
-        await pair.admin.change_subscription(other, endpoint=pair.old, chore_id=pair.make.id())
+        await pair.admin.change_subscription(
+            other, endpoint=pair.old, cleanup_job_id=pair.make.id()
+        )
     version = await pair.admin.catalog_version()
     moved = replace(pair.main, url=pair.new.url)
     with pytest.raises(StaleCatalog):
@@ -99,8 +103,8 @@ async def test_both_are_deleted_in_one_commit(db: Db) -> None:
     await pair.delete(pair.main, pair.twin)
     found = [await pair.views.subscription(it.id) for it in (pair.main, pair.twin)]
     assert [it and it.deleted_at for it in found] == [NOW + 9, NOW + 9]
-    chores = {(it.kind, it.subscription_id) for it in await pair.admin.chores()}
-    assert chores == {("cancel", pair.main.id), ("cancel", pair.twin.id)}
+    cleanup_jobs = {(it.kind, it.subscription_id) for it in await pair.admin.cleanup_jobs()}
+    assert cleanup_jobs == {("cancel", pair.main.id), ("cancel", pair.twin.id)}
     with pytest.raises(NotFound):
         await pair.delete(pair.main, None)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from homing.errors import AlreadyFinished, StaleCatalog, StaleEndpoints
 from homing.model import Endpoint, State, Status, Subscription
-from homing.ports import ChoreStep, DeliveryFilter, SettleBatch
+from homing.ports import CleanupStep, DeliveryFilter, SettleBatch
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.tx import Db
@@ -117,32 +117,36 @@ async def test_what_is_replayed_while_a_url_changes_comes_to_the_new_one(db: Db)
     await put(db, events=events, finished=[make.finished(it) for it in olds])
     moved = make.endpoint("https://b.example/in")
     change = admin.change_subscription(
-        replace(subscription, url=moved.url), endpoint=moved, chore_id=make.id()
+        replace(subscription, url=moved.url), endpoint=moved, cleanup_job_id=make.id()
     )
     replays = [admin.replay(it.id, new=replace(it, id=make.id())) for it in olds]
     await asyncio.gather(*replays[: CROWD // 2], change, *replays[CROWD // 2 :])
-    for chore in await admin.chores():
-        await admin.do_chore(chore, target=moved, except_ids=frozenset(), now=NOW, limit=99)
+    for cleanup_job in await admin.cleanup_jobs():
+        await admin.run_cleanup_job(
+            cleanup_job, target=moved, except_ids=frozenset(), now=NOW, limit=99
+        )
     conditions = DeliveryFilter(status=Status.PENDING)
     page, _ = await views.deliveries(conditions, before_id=None, limit=99)
     assert [row.url for row in page] == [moved.url] * CROWD
 
 
-async def test_a_chore_done_by_many_at_once_is_done_once(db: Db) -> None:
+async def test_a_cleanup_job_done_by_many_at_once_is_done_once(db: Db) -> None:
     admin, views, make = Admin(db), Views(db), Maker()
     _, subscription = await subscribed(db, make)
     event = make.event(*[subscription] * 40)
     await put(db, events=[event])
-    await admin.delete_subscription(subscription.id, now=NOW, chore_id=make.id())
-    (chore,) = await admin.chores()
+    await admin.delete_subscription(subscription.id, now=NOW, cleanup_job_id=make.id())
+    (cleanup_job,) = await admin.cleanup_jobs()
     steps = await asyncio.gather(
         *(
-            admin.do_chore(chore, target=None, except_ids=frozenset(), now=NOW, limit=10)
+            admin.run_cleanup_job(
+                cleanup_job, target=None, except_ids=frozenset(), now=NOW, limit=10
+            )
             for _ in range(CROWD)
         )
     )
     assert sum(step.touched for step in steps) == 40
-    assert ChoreStep(touched=0, done=True) in steps
+    assert CleanupStep(touched=0, done=True) in steps
     (ledger,) = await views.ledger(tenant=None)
     assert (ledger.cancelled, ledger.pending) == (40, 0)
 
@@ -156,12 +160,14 @@ async def test_a_publish_at_the_moment_of_a_deletion_is_refused_or_cancelled(db:
         flow.publish([[new]], catalog_version=version, number=number)
         for number, new in enumerate(events, 1)
     ]
-    delete = admin.delete_subscription(subscription.id, now=NOW, chore_id=make.id())
+    delete = admin.delete_subscription(subscription.id, now=NOW, cleanup_job_id=make.id())
     answers = await asyncio.gather(
         *publishes[: CROWD // 2], delete, *publishes[CROWD // 2 :], return_exceptions=True
     )
     refused = sum(isinstance(it, StaleCatalog) for it in answers)
-    for chore in await admin.chores():
-        await admin.do_chore(chore, target=None, except_ids=frozenset(), now=NOW, limit=99)
+    for cleanup_job in await admin.cleanup_jobs():
+        await admin.run_cleanup_job(
+            cleanup_job, target=None, except_ids=frozenset(), now=NOW, limit=99
+        )
     page, _ = await views.deliveries(DeliveryFilter(), before_id=None, limit=99)
     assert [row.status for row in page] == [Status.CANCELLED] * (CROWD - refused)

@@ -216,7 +216,7 @@ async def test_a_finished_job_stays_finished_when_it_is_cancelled(db: Db) -> Non
 async def test_what_lost_its_subscription_meanwhile_is_skipped_and_counted_so(db: Db) -> None:
     scene = await Scene(db).build()
     job = await scene.start()
-    await scene.admin.delete_subscription(scene.two.id, now=NOW, chore_id=scene.make.id())
+    await scene.admin.delete_subscription(scene.two.id, now=NOW, cleanup_job_id=scene.make.id())
     done = await scene.run(job)
     stored = await scene.admin.replay_job(job.id)
     assert stored == replace(done, replayed=EVENTS, skipped=EVENTS)
@@ -239,7 +239,7 @@ async def test_a_job_writes_to_the_url_of_now(db: Db) -> None:
     scene = await Scene(db).build()
     job = await scene.start(ReplayFilter(subscription_id=scene.one.id))
     moved = scene.make.endpoint("https://c.example/in")
-    await scene.admin.change_subscription(scene.one, endpoint=moved, chore_id=scene.make.id())
+    await scene.admin.change_subscription(scene.one, endpoint=moved, cleanup_job_id=scene.make.id())
     await scene.run(job)
     assert {(it.endpoint_id, it.bucket) for it in await scene.pending()} == {
         (moved.id, moved.bucket)

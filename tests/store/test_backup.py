@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from homing.errors import DataInUse, StoreUnavailable
-from homing.store.backup import BadCopy, copy_database, look_into, unheld
-from homing.store.inspect import holder, look_at_postgres, look_at_sqlite
+from homing.store.backup import BadCopy, check_copy, copy_database, unheld
+from homing.store.inspect import holder, inspect_postgres, inspect_sqlite
 from homing.store.migrate import Execute
 from homing.store.sqlite import SqliteDb
 from postgres import Server
@@ -39,7 +39,7 @@ async def test_a_copy_is_of_one_moment_while_commits_go_on(tmp_path: Path) -> No
             copied = await asyncio.to_thread(copy_database, file, target, lambda *_: None)
             assert copied.rows["batch_mark"] % 2 == 0, "half of a commit"
             assert copied.rows["batch_mark"] >= 2 * before
-            assert look_into(target) == copied.rows
+            assert check_copy(target) == copied.rows
             await asyncio.sleep(0.02)
     finally:
         writer.cancel()
@@ -72,7 +72,7 @@ async def test_who_holds_the_data_is_seen_without_touching_it(tmp_path: Path) ->
     assert holder(file) == os.getpid()
     with pytest.raises(DataInUse), unheld(file):
         pass
-    facts = look_at_sqlite(file)
+    facts = inspect_sqlite(file)
     assert (facts.last_id, facts.clock_ms) == (0, None)
     assert facts.version.startswith("SQLite 3.")
     await db.close()
@@ -84,16 +84,16 @@ async def test_who_holds_the_data_is_seen_without_touching_it(tmp_path: Path) ->
 def test_what_is_no_database_of_ours_is_found_out(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("nothing of the kind " * 100)
     with pytest.raises(BadCopy, match="not a database"):
-        look_into(tmp_path / "text.db")
+        check_copy(tmp_path / "text.db")
     (tmp_path / "empty.db").write_bytes(b"")
     with pytest.raises(BadCopy, match="not a database of Homing"):
-        look_into(tmp_path / "empty.db")
+        check_copy(tmp_path / "empty.db")
 
 
 async def test_postgres_is_looked_at(postgres: Server) -> None:
-    facts = await look_at_postgres(await postgres.make())
+    facts = await inspect_postgres(await postgres.make())
     assert facts.version.startswith("PostgreSQL ")
     assert facts.size_bytes > 0
     assert facts.clock_ms is not None
     with pytest.raises(StoreUnavailable, match="PostgreSQL: "):
-        await look_at_postgres("postgresql://127.0.0.1:9/none")
+        await inspect_postgres("postgresql://127.0.0.1:9/none")

@@ -17,17 +17,16 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from homing.policy.seal import Sealer
+from homing.policy.encryption import KeyRing
 from homing.server.database import open_stores
 from homing.server.encryption_key import claim
 from homing.server.settings import Settings
 from homing.store import migrate as migrating
 from homing.store import rewrite
 from homing.store.admin import Admin
+from homing.store.encryption import EncryptedAdmin, EncryptionKeys, FieldCipher
 from homing.store.migrate import migrate, migrations
 from homing.store.rows import COLUMNS, subscription_row
-from homing.store.sealed import Envelopes, SealedAdmin
-from homing.store.seals import Seals
 from homing.store.tx import Db, Dialect
 from postgres import Server
 from store.before_encryption import (
@@ -50,10 +49,10 @@ async def start(place: str, *keys: bytes) -> list[str | None]:
     db = connect(place)
     try:
         await migrate(db)
-        sealer = Sealer(keys or (KEY,))
-        await claim(Seals(db), sealer)
-        page = await Seals(db).sealed_page(0, limit=COUNT)
-        return [Envelopes(sealer).open(it).token for it in page]
+        key_ring = KeyRing(keys or (KEY,))
+        await claim(EncryptionKeys(db), key_ring)
+        page = await EncryptionKeys(db).subscriptions_page(0, limit=COUNT)
+        return [FieldCipher(key_ring).decrypt(it).token for it in page]
     finally:
         await db.close()
 
@@ -71,7 +70,7 @@ def test_no_file_of_an_upgraded_sqlite_holds_an_old_secret(tmp_path: Path) -> No
     async def upgrade() -> None:
         db = connect(place)
         await migrate(db)
-        await claim(Seals(db), Sealer((KEY,)))
+        await claim(EncryptionKeys(db), KeyRing((KEY,)))
         assert found_in(tmp_path) == [], "while it is open, with its log"
         await db.close()
 
@@ -222,15 +221,15 @@ def test_a_database_that_an_earlier_program_encrypted_is_rewritten(
         with monkeypatch.context() as patch:
             patch.setattr(migrating, "migrations", lambda _: known[:10])
             await migrate(db)
-        sealer = Sealer((KEY,))
+        key_ring = KeyRing((KEY,))
 
         async def encrypt(run: Any) -> None:
-            await run("INSERT INTO seal (name, done) VALUES (?1, 1)", sealer.ids[0])
+            await run("INSERT INTO seal (name, done) VALUES (?1, 1)", key_ring.ids[0])
             text = "UPDATE subscription SET secrets = ?1, token = ?2, headers = ?3 WHERE id = ?4"
             for number, token in await run("SELECT id, token FROM subscription"):
                 word = token.partition("_token_")[0]
-                sealed = Envelopes(sealer).seal(subscription(number, word))
-                row = dict(zip(COLUMNS["subscription"], subscription_row(sealed), strict=True))
+                encrypted = FieldCipher(key_ring).encrypt(subscription(number, word))
+                row = dict(zip(COLUMNS["subscription"], subscription_row(encrypted), strict=True))
                 await run(text, row["secrets"], row["token"], row["headers"], number)
 
         await db.raw(encrypt)
@@ -332,11 +331,11 @@ def test_a_disk_without_room_is_told_and_nothing_is_begun(
 
 
 async def test_neither_a_new_database_nor_a_new_key_needs_a_rewrite(db: Db) -> None:
-    store, old, new = Seals(db), Sealer((KEY,)), Sealer((NEXT_KEY, KEY))
+    store, old, new = EncryptionKeys(db), KeyRing((KEY,)), KeyRing((NEXT_KEY, KEY))
     await claim(store, old)
     made = subscription(1)
     at = replace(Maker().endpoint(made.url), id=made.endpoint_id)
-    await SealedAdmin(Admin(db), Envelopes(old)).create_subscription(made, endpoint=at)
+    await EncryptedAdmin(Admin(db), FieldCipher(old)).create_subscription(made, endpoint=at)
     with capture_logs() as logs:
         await claim(store, new)
     assert [it["event"] for it in logs] == ["secrets have been encrypted with the current key"]

@@ -29,10 +29,10 @@ ENDPOINTS = 40
 pytestmark = pytest.mark.parametrize("store", ["sqlite-memory", "postgres"], indirect=True)
 
 
-class Crowd(Scene):
+class Counts(Scene):
     """One endpoint with half of all that is pending, and forty that share the rest."""
 
-    async def begin(self) -> Crowd:
+    async def begin(self) -> Counts:
         await super().begin()
         self.others: list[Endpoint] = [
             self.make.endpoint(f"https://{n}.example/") for n in range(ENDPOINTS)
@@ -128,7 +128,7 @@ def _rows(node: dict[str, Any]) -> int:
     return int(own) + sum(_rows(child) for child in node.get("Plans", ()))
 
 
-async def measured(scene: Crowd, patch: pytest.MonkeyPatch) -> dict[str, int]:
+async def measured(scene: Counts, patch: pytest.MonkeyPatch) -> dict[str, int]:
     """What each named statement of the hot path spends."""
     db: Db = scene.db
     if isinstance(db, SqliteDb):
@@ -145,7 +145,7 @@ async def measured(scene: Crowd, patch: pytest.MonkeyPatch) -> dict[str, int]:
 async def test_the_hot_path_costs_the_same_with_200_times_as_much_pending(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = await Crowd(db).begin()
+    scene = await Counts(db).begin()
     await scene.fill(FEW)
     await scene.hot_path()  # Once before: a row of counts is made only at first.
     few = await measured(scene, monkeypatch)
@@ -154,7 +154,7 @@ async def test_the_hot_path_costs_the_same_with_200_times_as_much_pending(
     many = await measured(scene, monkeypatch)
 
     hot = "catalog_hold keys_known endpoint_walk endpoint_start due_heads works"
-    hot += " probe_first probe_take expired_look expired_rows endpoint_settle pending_finish"
+    hot += " probe_first probe_take expired_scan expired_rows endpoint_settle pending_finish"
     hot += " pending_wait ledger_add first_needed old_events old_history"
     assert set(hot.split()) <= few.keys()
     grown = {it: (few[it], many[it]) for it in few if many[it] > 2 * few[it] + 10}

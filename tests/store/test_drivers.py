@@ -29,13 +29,13 @@ async def test_an_operation_that_fails_leaves_nothing(db: Db) -> None:
 
 async def test_a_list_is_a_parameter_on_both_engines(db: Db) -> None:
     scene = await Scene(db).begin()
-    chore_ids = [scene.make.id() for _ in range(3)]
+    cleanup_job_ids = [scene.make.id() for _ in range(3)]
 
     async def work(tx: Tx) -> list[Row]:
-        await tx.insert("chore", [(it, "cancel", 7, 8, 0) for it in chore_ids])
-        return await tx.all("chores")
+        await tx.insert("cleanup_job", [(it, "cancel", 7, 8, 0) for it in cleanup_job_ids])
+        return await tx.all("cleanup_jobs")
 
-    assert [row[0] for row in await db.run(work)] == chore_ids
+    assert [row[0] for row in await db.run(work)] == cleanup_job_ids
 
 
 async def test_the_tables_have_the_columns_that_rows_expects(db: Db) -> None:
@@ -64,7 +64,7 @@ async def test_people_read_while_a_transaction_is_open(db: Db, store: str) -> No
     async def look(tx: Tx) -> int:
         return len(await tx.all("subscriptions_since", version=-1))
 
-    reading = [asyncio.ensure_future(db.run(look, read=True)) for _ in range(5)]
+    reading = [asyncio.ensure_future(db.run(look, view=True)) for _ in range(5)]
     writing = asyncio.ensure_future(scene.deliver(50))
     seen = await asyncio.gather(*reading)
     await writing

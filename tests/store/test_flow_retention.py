@@ -136,20 +136,20 @@ async def test_a_deleted_subscription_goes_and_its_endpoint_after_it(db: Db) -> 
     kept = scene.make.endpoint("https://kept.example/")
     await put(db, endpoints=[kept], subscriptions=[scene.make.subscription(kept)])
     admin = Admin(db)
-    await admin.delete_subscription(scene.sub.id, now=NOW, chore_id=scene.make.id())
+    await admin.delete_subscription(scene.sub.id, now=NOW, cleanup_job_id=scene.make.id())
 
     await sweep(scene.flow, before=LATER)
-    assert await count(db, "subscription") == 2, "its chore is not done yet"
+    assert await count(db, "subscription") == 2, "its cleanup job is not done yet"
 
-    (chore,) = await admin.chores()
-    await admin.do_chore(chore, target=None, except_ids=frozenset(), now=NOW, limit=10)
+    (cleanup_job,) = await admin.cleanup_jobs()
+    await admin.run_cleanup_job(cleanup_job, target=None, except_ids=frozenset(), now=NOW, limit=10)
     await sweep(scene.flow, before=NOW)
     assert await count(db, "endpoint") == 2, "an endpoint outlives its subscriptions"
 
     await sweep(scene.flow, before=LATER)
     assert [row[0] for row in await every(db, "endpoint")] == [kept.id]
     with pytest.raises(NotFound):
-        await admin.delete_subscription(scene.sub.id, now=NOW, chore_id=1)
+        await admin.delete_subscription(scene.sub.id, now=NOW, cleanup_job_id=1)
 
 
 async def test_days_go_as_a_whole_when_nothing_in_them_is_needed(db: Db) -> None:

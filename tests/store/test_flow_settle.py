@@ -48,7 +48,7 @@ async def test_a_waiting_delivery_replaces_its_row(db: Db) -> None:
 
 
 async def test_a_row_that_has_been_attempted_since_is_not_put_back(db: Db) -> None:
-    """A chore has moved it to another process's bucket while it was about to be moved here."""
+    """A cleanup job moved it to another process's bucket while it was about to be moved here."""
     scene = await Scene(db).begin()
     (delivery,) = await scene.deliver(1)
     newer = waiting(delivery)

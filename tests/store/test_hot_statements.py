@@ -10,7 +10,7 @@ from homing.store.statements import statements
 from homing.store.tx import Dialect
 
 HOT = (
-    "due_heads", "works", "probe_first", "probe_next", "probe_take", "expired_look",
+    "due_heads", "works", "probe_first", "probe_next", "probe_take", "expired_scan",
     "expired_rows", "endpoint_start", "endpoint_settle", "pending_finish",
     "bucket_walk", "recent_work", "lease_fence",
 )  # fmt: skip

@@ -31,8 +31,8 @@ async def test_keys_come_back_as_they_were(db: Db) -> None:
     store = Keys(db)
     full = key(1, expires_at=NOW + 1, role=Role.VIEWER)
     admin = key(2, tenant=None, role=Role.ADMIN)
-    assert await store.create_key(full, most=10)
-    assert await store.create_key(admin, most=10)
+    assert await store.create_key(full, max_keys=10)
+    assert await store.create_key(admin, max_keys=10)
     assert (await store.live_keys())[1] == [full, admin]
     assert await store.keys(tenant=None, before_id=None, limit=10) == ([admin, full], None)
     assert await store.keys(tenant=None, before_id=None, limit=1) == ([admin], 2)
@@ -44,7 +44,7 @@ async def test_keys_come_back_as_they_were(db: Db) -> None:
 async def test_what_is_made_or_revoked_raises_the_version_and_use_does_not(db: Db) -> None:
     store = Keys(db)
     versions = [(await store.key_versions())[0]]
-    await store.create_key(key(1), most=10)
+    await store.create_key(key(1), max_keys=10)
     versions.append((await store.key_versions())[0])
     await store.revoke_key(1, now=NOW + 5)
     versions.append((await store.key_versions())[0])
@@ -56,7 +56,7 @@ async def test_what_is_made_or_revoked_raises_the_version_and_use_does_not(db: D
 
 async def test_a_key_is_revoked_once(db: Db) -> None:
     store = Keys(db)
-    await store.create_key(key(1), most=10)
+    await store.create_key(key(1), max_keys=10)
     assert await store.revoke_key(1, now=NOW + 5) == key(1, revoked_at=NOW + 5)
     assert await store.revoke_key(1, now=NOW + 6) is None
     assert await store.revoke_key(2, now=NOW + 6) is None
@@ -66,7 +66,7 @@ async def test_a_key_is_revoked_once(db: Db) -> None:
 
 async def test_the_latest_use_is_kept(db: Db) -> None:
     store = Keys(db)
-    await store.create_key(key(1), most=10)
+    await store.create_key(key(1), max_keys=10)
     for at in (NOW + 7, NOW + 3, NOW + 8):
         await store.keys_used([(1, at)])
     assert (await store.live_keys())[1][0].last_used_at == NOW + 8
@@ -74,12 +74,12 @@ async def test_the_latest_use_is_kept(db: Db) -> None:
 
 async def test_there_are_never_more_than_the_most(db: Db) -> None:
     store = Keys(db)
-    made = await asyncio.gather(*(store.create_key(key(n), most=3) for n in range(1, 7)))
+    made = await asyncio.gather(*(store.create_key(key(n), max_keys=3) for n in range(1, 7)))
     assert sum(made) == 3
     found = (await store.live_keys())[1]
     assert len(found) == 3
     await store.revoke_key(found[0].id, now=NOW)
-    assert await store.create_key(key(9), most=3)
+    assert await store.create_key(key(9), max_keys=3)
 
 
 @pytest.mark.parametrize("cut", [slice(0, -1), slice(1, None), slice(0, 0)])

@@ -171,25 +171,27 @@ async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leas
     assert await pending_ids(db) == []
 
 
-async def test_a_late_probe_a_late_chore_and_late_retention_are_refused(
+async def test_a_late_probe_a_late_cleanup_job_and_late_retention_are_refused(
     db: Db, leases: Leases
 ) -> None:
     scene = await Scene(db).begin()
     event = scene.make.event(scene.sub)
     await scene.publish([event])
     admin, flow = Admin(db), Flow(db)
-    await admin.delete_subscription(scene.sub.id, now=NOW, chore_id=5)
-    (chore,) = await admin.chores()
+    await admin.delete_subscription(scene.sub.id, now=NOW, cleanup_job_id=5)
+    (cleanup_job,) = await admin.cleanup_jobs()
     with pytest.raises(LostLeases):
         await flow.take_probe(
             scene.endpoint, next_probe_at=NOW, now=NOW, skip_expired=False, epoch=9
         )
     with pytest.raises(LostLeases):
-        await admin.do_chore(chore, target=None, except_ids=frozenset(), now=NOW, limit=9, epoch=9)
+        await admin.run_cleanup_job(
+            cleanup_job, target=None, except_ids=frozenset(), now=NOW, limit=9, epoch=9
+        )
     with pytest.raises(LostLeases):
         await flow.remove_history(before=NOW, limit=9, epoch=9)
     assert await pending_ids(db) == [event.deliveries[0].id]
-    assert await admin.chores() == [chore]
+    assert await admin.cleanup_jobs() == [cleanup_job]
 
 
 async def test_a_takeover_waits_for_no_settle_and_a_settle_for_no_takeover(

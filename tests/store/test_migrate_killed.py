@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from homing.store.migrate import Execute, Ground, migrate, migrations
+from homing.store.migrate import Execute, RawSql, migrate, migrations
 from homing.store.postgres import PostgresDb
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Dialect, Row
@@ -26,9 +26,9 @@ WELL = 0
 class Deadly:
     """A database whose process kills itself before the first statement that nobody died at yet."""
 
-    def __init__(self, ground: Ground, tombs: Path) -> None:
-        self.dialect = ground.dialect
-        self._ground, self._tombs = ground, tombs
+    def __init__(self, db: RawSql, tombs: Path) -> None:
+        self.dialect = db.dialect
+        self._db, self._tombs = db, tombs
 
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         async def counted(execute: Execute) -> T:
@@ -41,7 +41,7 @@ class Deadly:
 
             return await operation(one)
 
-        return await self._ground.raw(counted)
+        return await self._db.raw(counted)
 
 
 def _connect(place: str) -> Any:

@@ -155,7 +155,7 @@ async def test_a_batch_given_up_and_tried_again_is_still_written_once(
 async def test_numbers_that_begin_again_with_a_process_are_other_batches(pg: PostgresDb) -> None:
     scene = await Scene(pg).begin()
     await scene.deliver(1)
-    again = await PostgresDb.open(pg.place.dsn)
+    again = await PostgresDb.open(pg.spec.dsn)
     scene.flow, scene._numbers = Flow(again), iter(range(1, 10))
     cut_next_commit(again, lost_before)
 
@@ -171,7 +171,7 @@ async def test_a_batch_written_by_a_process_that_has_ended_is_known(pg: Postgres
     batch = SettleBatch(number=7, finished=(scene.make.finished(delivery),))
     await scene.flow.publish([[new]], catalog_version=0, number=8)
     await scene.flow.settle(batch)
-    another = PostgresDb.at(pg.place, hot=1)  # as one that we start in its place
+    another = PostgresDb.at(pg.spec, hot=1)  # as one that we start in its place
     flow = Flow(another)
 
     assert await flow.settle(batch) == frozenset()

@@ -22,7 +22,7 @@ from homing.model import State
 from homing.ports import Receipt, SettleBatch
 from homing.server.database import open_stores
 from homing.server.settings import Settings
-from homing.store.postgres import Place, PostgresDb
+from homing.store.postgres import ConnectionSpec, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.tx import AlreadyWritten
 from postgres import Server
@@ -48,7 +48,7 @@ class Office:
 
     def __init__(self, db: PostgresDb, watcher: Any) -> None:
         self.db, self.watcher = db, watcher
-        self.writer = PostgresWriterProcess(db.place, node=0)
+        self.writer = PostgresWriterProcess(db.spec, node=0)
         self.scene = Scene(db)
         self.scene.flow = self.flow = OffloadedFlow(db, self.writer, node=0)
 
@@ -92,7 +92,7 @@ class Office:
 @pytest.fixture
 async def office(postgres: Server) -> AsyncIterator[Office]:
     db = await PostgresDb.open(await postgres.make())
-    watcher = await asyncpg.connect(db.place.dsn)
+    watcher = await asyncpg.connect(db.spec.dsn)
     office = Office(db, watcher)
     await office.scene.begin()
     yield office
@@ -170,8 +170,8 @@ def test_errors_survive_the_way_between_processes_word_for_word(error: HomingErr
 
 
 async def test_a_server_that_is_away_is_told_of_each_call(postgres: Server) -> None:
-    place = Place(postgres.dsn("nobody-made-this"), "homing", False, {}, 1)
-    writer = PostgresWriterProcess(place, node=0)
+    spec = ConnectionSpec(postgres.dsn("nobody-made-this"), "homing", False, {}, 1)
+    writer = PostgresWriterProcess(spec, node=0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
             await writer.call("flow", "publish", [], catalog_version=0, number=1)
@@ -304,11 +304,11 @@ def _state(pid: int) -> str:
 
 _PARENT = """
 import asyncio, contextlib
-from homing.store.postgres import Place
+from homing.store.postgres import ConnectionSpec
 from homing.store.process.postgres_writer import PostgresWriterProcess
 
 async def main():
-    writer = PostgresWriterProcess(Place("no address", "homing", False, {}, 1), node=0)
+    writer = PostgresWriterProcess(ConnectionSpec("no address", "homing", False, {}, 1), node=0)
     with contextlib.suppress(RuntimeError):
         await writer.call("flow", "publish", [], catalog_version=0, number=1)
     print(writer.process.pid, flush=True)

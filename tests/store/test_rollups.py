@@ -141,10 +141,10 @@ async def test_endpoints_are_found_counted_and_sorted(db: Db) -> None:
         assert len(await found(sort=sort)) == 2
     assert (await found(sort=EndpointSort.FAILING))[0] == bad.id
     assert (await found(sort=EndpointSort.RATE))[0] == bad.id
-    crowd = await views.crowd(tenant=None, limit=100)
-    assert (crowd.enabled, crowd.disabled, crowd.frozen) == (1, 1, 0)
-    assert (crowd.waiting, crowd.failing) == (2, 0)
-    assert await views.crowd(tenant=good.tenant, limit=100) == crowd
+    counts = await views.counts(tenant=None, limit=100)
+    assert (counts.enabled, counts.disabled, counts.frozen) == (1, 1, 0)
+    assert (counts.waiting, counts.failing) == (2, 0)
+    assert await views.counts(tenant=good.tenant, limit=100) == counts
     assert await views.waiting_of([good.id, bad.id], limit=100) == {good.id: 2, bad.id: 0}
     assert await views.waiting_of([good.id], limit=1) == {good.id: 1}
     expiring = await views.expiring(tenant=None, before=1 << 62, limit=10)

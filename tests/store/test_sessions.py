@@ -16,7 +16,7 @@ def session(number: int, *, holder: str = "holder", since: int | None = None) ->
 
 
 async def opened(store: Keys, one: KeySession, *, most: int = 9, too_old: int = 0) -> list[str]:
-    return await store.open_session(one, most=most, too_old=too_old)
+    return await store.open_session(one, max_sessions=most, too_old=too_old)
 
 
 async def test_a_session_is_there_until_it_ends(db: Db) -> None:

@@ -83,7 +83,7 @@ async def test_a_text_that_cannot_be_stored_is_named_by_the_process(tmp_path: Pa
         id=1, prefix="p", hash=b"h", name="\ud800", role=Role.VIEWER, tenant="a", created_at=1
     )
     with pytest.raises(UnstorableText) as caught:
-        await writer.call("keys", "create_key", key, most=9)
+        await writer.call("keys", "create_key", key, max_keys=9)
     assert [it.field for it in caught.value.problems] == ["name"]
     assert await flow.last_id() == 0
     await writer.close()

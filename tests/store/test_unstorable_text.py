@@ -59,7 +59,7 @@ async def test_a_list_names_the_parameter(db: Db, read: bool) -> None:
             return await tx.all("keys_page", before_id=9, tenant=bad, limit=9)
 
         with pytest.raises(UnstorableText) as caught:
-            await db.run(look, read=read)
+            await db.run(look, view=read)
         assert [it.field for it in caught.value.problems] == ["tenant"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from homing.model import Endpoint, Reason, State, Status, Subscription
 from homing.ports import DeliveryFilter, NewEvent, ReplayFilter
-from homing.store import tenants
+from homing.store import deliveries as lists
 from homing.store.admin import Admin
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
@@ -99,7 +99,7 @@ async def test_a_page_of_deliveries_costs_the_same_however_many_there_are(large:
 async def test_a_tenant_with_too_many_endpoints_is_walked_by_id(
     large: Large, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants, "ENDPOINTS_MAX", 3)
+    monkeypatch.setattr(lists, "ENDPOINTS_MAX", 3)
     large.steps = 0
     page, _ = await large.views.deliveries(DeliveryFilter(tenant="acme"), before_id=None, limit=50)
     assert len(page) == 50
@@ -152,11 +152,13 @@ async def test_the_other_reads_are_bounded_too(large: Large) -> None:
         assert 0 < large.steps < most
 
 
-async def test_a_step_of_a_chore_is_bounded(large: Large) -> None:
+async def test_a_step_of_a_cleanup_job_is_bounded(large: Large) -> None:
     subscription = large.subscriptions[3]
-    await large.admin.delete_subscription(subscription.id, now=1, chore_id=large.make.id())
-    (chore,) = await large.admin.chores()
+    await large.admin.delete_subscription(subscription.id, now=1, cleanup_job_id=large.make.id())
+    (cleanup_job,) = await large.admin.cleanup_jobs()
     large.steps = 0
-    step = await large.admin.do_chore(chore, target=None, except_ids=frozenset(), now=1, limit=100)
+    step = await large.admin.run_cleanup_job(
+        cleanup_job, target=None, except_ids=frozenset(), now=1, limit=100
+    )
     assert (step.touched, step.done) == (100, False)
     assert 0 < large.steps < 30_000

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from homing.model import Reason, Status, Subscription, bucket_of, id_time
 from homing.ports import DeliveryFilter, DeliveryRow, NewEvent, SettleBatch
-from homing.store import lists, tenants
+from homing.store import deliveries as lists
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.tx import Db
@@ -159,8 +159,8 @@ async def test_every_pair_of_conditions_shows_exactly_what_fits(
     db: Db, limit: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a bound so small that pages end before they are full; by endpoints, and without."""
-    monkeypatch.setattr(lists, "LOOK", 10)
-    monkeypatch.setattr(tenants, "ENDPOINTS_MAX", few)
+    monkeypatch.setattr(lists, "SCAN_MAX", 10)
+    monkeypatch.setattr(lists, "ENDPOINTS_MAX", few)
     scene = await Scene(db).build()
     for conditions in all_conditions(scene):
         wanted = [row for row in scene.rows if matches(row, conditions)]
@@ -244,7 +244,7 @@ class Traffic:
             await asyncio.sleep(0)
 
 
-async def crowd(db: Db, events: int) -> tuple[Scene, list[DeliveryRow]]:
+async def counts(db: Db, events: int) -> tuple[Scene, list[DeliveryRow]]:
     """Many pending deliveries; those of one endpoint are the ones to be walked over."""
     scene = await Scene(db).build(events=0)
     one, two, _ = scene.subscriptions
@@ -270,9 +270,9 @@ async def crowd(db: Db, events: int) -> tuple[Scene, list[DeliveryRow]]:
 async def test_a_walk_sees_every_row_once_while_rows_are_settled_between_its_pages(
     db: Db, path: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "LOOK", 150)
-    monkeypatch.setattr(tenants, "ENDPOINTS_MAX", few)
-    scene, rows = await crowd(db, events=1_000)
+    monkeypatch.setattr(lists, "SCAN_MAX", 150)
+    monkeypatch.setattr(lists, "ENDPOINTS_MAX", few)
+    scene, rows = await counts(db, events=1_000)
     one = scene.subscriptions[0]
     conditions = {
         "id": DeliveryFilter(),
@@ -294,7 +294,7 @@ async def test_a_walk_sees_every_row_once_while_rows_are_settled_between_its_pag
 async def test_a_walk_sees_every_row_once_while_rows_are_settled_at_the_same_time(
     db: Db, conditions: DeliveryFilter
 ) -> None:
-    scene, rows = await crowd(db, events=1_500)
+    scene, rows = await counts(db, events=1_500)
     wanted = [row.delivery.id for row in rows]
     traffic = Traffic(scene, rows)
 
@@ -316,14 +316,16 @@ async def test_a_walk_sees_every_row_once_while_rows_are_settled_at_the_same_tim
 
 
 async def test_a_walk_by_endpoint_shows_a_delivery_at_the_endpoint_where_it_is(db: Db) -> None:
-    scene, _ = await crowd(db, events=3)
+    scene, _ = await counts(db, events=3)
     one = scene.subscriptions[0]
     moved = scene.make.endpoint("https://moved.example/")
     await scene.admin.change_subscription(
-        replace(one, url=moved.url), endpoint=moved, chore_id=scene.make.id()
+        replace(one, url=moved.url), endpoint=moved, cleanup_job_id=scene.make.id()
     )
-    (chore,) = await scene.admin.chores()
-    await scene.admin.do_chore(chore, target=moved, except_ids=frozenset(), now=NOW, limit=100)
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    await scene.admin.run_cleanup_job(
+        cleanup_job, target=moved, except_ids=frozenset(), now=NOW, limit=100
+    )
     found = await scene.walk(DeliveryFilter(endpoint_id=moved.id), limit=2)
     assert len(found) == 3
     assert {row.url for row in found} == {moved.url}

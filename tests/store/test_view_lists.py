@@ -55,7 +55,7 @@ async def test_events_are_listed_newest_first_with_the_number_of_their_deliverie
 async def test_events_are_found_by_tenant_and_type(
     db: Db, look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views_module, "LOOK", look)
+    monkeypatch.setattr(views_module, "SCAN_MAX", look)
     views, make = Views(db), Maker()
     kinds = ("a", "a.b", "a.b.c", "ab")
     events = [
@@ -115,7 +115,7 @@ async def test_subscriptions_are_listed_without_the_deleted_ones(db: Db) -> None
         endpoint = make.endpoint(tenant=("acme", "other")[number % 2])
         made.append(await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint))
     for gone in made[3:9]:
-        await admin.delete_subscription(gone.id, now=NOW, chore_id=make.id())
+        await admin.delete_subscription(gone.id, now=NOW, cleanup_job_id=make.id())
     living = [*made[:3], *made[9:]][::-1]
     for tenant in (None, "acme", "other", "nobody"):
         found = await walked(
@@ -133,7 +133,7 @@ async def test_subscriptions_are_listed_without_the_deleted_ones(db: Db) -> None
 async def test_a_page_of_subscriptions_goes_on_past_any_number_of_deleted_ones(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views_module, "LOOK", 5)
+    monkeypatch.setattr(views_module, "SCAN_MAX", 5)
     views, make = Views(db), Maker()
     endpoint = make.endpoint()
     made = [make.subscription(endpoint) for _ in range(20)]
@@ -150,7 +150,7 @@ async def test_a_page_of_subscriptions_goes_on_past_any_number_of_deleted_ones(
 async def test_endpoints_are_found_by_tenant_and_state(
     db: Db, look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views_module, "LOOK", look)
+    monkeypatch.setattr(views_module, "SCAN_MAX", look)
     views, make = Views(db), Maker()
     states = (State.ENABLED, State.DISABLED, State.ENABLED, State.FROZEN, State.ENABLED)
     endpoints = [

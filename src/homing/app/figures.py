@@ -10,7 +10,7 @@ from homing.app.access import READERS, Caller, use_case
 from homing.errors import NotFound
 from homing.model import Endpoint, State
 from homing.ports import Ledger, ViewStore
-from homing.ports.board import HOUR_MS, Crowd, EndpointSort, Expiring, Rollup
+from homing.ports.board import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
 
 COUNT_MAX = 10_000
 ATTENTION_MAX = 5
@@ -25,7 +25,7 @@ class Overview(Struct, frozen=True):
     frozen: list[Endpoint]
     disabled: list[Endpoint]
     ledgers: list[Ledger]
-    crowd: Crowd
+    counts: Counts
     expiring: list[Expiring]
 
 
@@ -66,8 +66,8 @@ class Figures:
             hour=hour,
             frozen=await self._held(State.FROZEN, tenant),
             disabled=await self._held(State.DISABLED, tenant),
-            ledgers=await views.ledger(tenant=tenant, look=1),
-            crowd=await views.crowd(tenant=tenant, limit=COUNT_MAX),
+            ledgers=await views.ledger(tenant=tenant, scan_limit=1),
+            counts=await views.counts(tenant=tenant, limit=COUNT_MAX),
             expiring=await views.expiring(
                 tenant=tenant, before=now + EXPIRING_WITHIN_MS, limit=EXPIRING_MAX
             ),

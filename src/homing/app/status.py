@@ -70,7 +70,7 @@ class Status:
             pulse=self._engine.pulse(),
             settings=self._settings,
             store_bytes=await self._views.store_bytes(),
-            ledgers=await self._views.ledger(tenant=None, look=LEDGER_PENDING_MAX),
+            ledgers=await self._views.ledger(tenant=None, scan_limit=LEDGER_PENDING_MAX),
             started_at=self._started_at,
             fleet=None if fleet is None else fleet.standing,
         )

@@ -49,7 +49,7 @@ def run_backup(file: Path, *, config: str | None, data: str | None, json: bool) 
 
 def run_restore(file: Path, *, config: str | None, data: str | None, json: bool) -> None:
     """Never overwrites a database, and needs the server to be stopped."""
-    from homing.store.backup import copy_database, look_into
+    from homing.store.backup import check_copy, copy_database
 
     settings = _settings(config, data)
     target = _database(settings)
@@ -63,7 +63,7 @@ def run_restore(file: Path, *, config: str | None, data: str | None, json: bool)
                 f"{existing[0]} already exists: a restore overwrites nothing. Move it away, or "
                 "restore into an empty directory with --data."
             )
-        look_into(file)
+        check_copy(file)
         began = clock_ms()
         copied = _with_progress_bar(
             "restoring", lambda progress: copy_database(file, target, progress), json

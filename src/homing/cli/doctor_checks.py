@@ -20,11 +20,17 @@ from homing.cli.remote import Target, find_server, local_url
 from homing.client import Homing, HomingClientError, NotAuthorized
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
-from homing.policy.seal_keys import key_id, read_keys
+from homing.policy.encryption_keys import key_id, read_keys
 from homing.ports import OutboxLook
 from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
-from homing.store.inspect import StoreFacts, holder, look_at_postgres, look_at_sqlite
-from homing.store.inspect_fleet import FleetFacts, look_at_fleet
+from homing.store.inspect import (
+    FleetFacts,
+    StoreFacts,
+    holder,
+    inspect_fleet,
+    inspect_postgres,
+    inspect_sqlite,
+)
 from homing.store.outbox import open_outbox
 
 GB = 1_000_000_000
@@ -162,12 +168,12 @@ def _store(settings: Settings, data: Path) -> tuple[StoreFacts | None, Check]:
     database = data / DATABASE_FILE
     try:
         if settings.database.url:
-            facts = asyncio.run(look_at_postgres(settings.database.url))
+            facts = asyncio.run(inspect_postgres(settings.database.url))
         elif not database.exists():
             sentence = f"There is no database {database} yet."
             return None, Check("store", UNKNOWN, sentence, "`homing serve` creates it.")
         else:
-            facts = look_at_sqlite(database)
+            facts = inspect_sqlite(database)
     except StoreUnavailable as error:
         advice = "Does the disk or the database exist, and may this user read it?"
         return None, Check("store", ERROR, f"The store cannot be read: {error}", advice)
@@ -229,7 +235,7 @@ def check_fleet(settings: Settings) -> list[Check]:
     if not settings.database.url:
         return []
     try:
-        facts = asyncio.run(look_at_fleet(settings.database.url))
+        facts = asyncio.run(inspect_fleet(settings.database.url))
     except StoreUnavailable as error:
         return [Check("fleet", UNKNOWN, f"The fleet cannot be checked: {error}")]
     return [

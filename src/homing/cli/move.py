@@ -82,7 +82,7 @@ async def _move(from_address: str, to_address: str, *, quiet: bool) -> Moved:
 
 async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
     """A database that no server uses; raises Usage or DataInUse."""
-    from homing.store.move_tables import at_work
+    from homing.store.move import at_work
     from homing.store.postgres import PostgresDb
     from homing.store.sqlite import SqliteDb
 

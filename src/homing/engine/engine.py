@@ -164,7 +164,7 @@ class Engine:
 
     def _tidy(self) -> None:
         """Buckets have come, or some time has passed: what waits there to be done is done."""
-        self._maintenance.do_chores()
+        self._maintenance.run_cleanup_jobs()
         self._replayer.take_up()
 
     @property

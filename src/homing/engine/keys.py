@@ -122,7 +122,7 @@ class KeyRing:
             created_at=now,
             expires_at=expires_at,
         )
-        if not await self._store.create_key(key, most=KEYS_MAX):
+        if not await self._store.create_key(key, max_keys=KEYS_MAX):
             raise Conflict(f"There are {KEYS_MAX:,} keys already: revoke some first.")
         await self._refresh(anyway=True)
         return key, text

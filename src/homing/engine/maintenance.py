@@ -23,7 +23,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Reason, Status, id_floor, id_time
 from homing.policy.turns import Turns
-from homing.ports import Chore
+from homing.ports import CleanupJob
 
 log = structlog.get_logger("homing.maintenance")
 
@@ -95,7 +95,7 @@ class _Page:
 
 
 class Maintenance:
-    """Expiry by endpoint, retention by the hour, chores when they arise."""
+    """Expiry by endpoint, retention by the hour, cleanup jobs when they arise."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class Maintenance:
         self._places = TenantSemaphore(PAGES_MAX)
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chores: asyncio.Task[None] | None = None
-        self._asked = False  # for chores, since they were last looked for
+        self._cleanup_jobs: asyncio.Task[None] | None = None
+        self._asked = False  # for cleanup jobs, since they were last looked for
 
     # --- expiry ------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Maintenance:
 
     def start(self) -> None:
         self._spawn(self._keep_retention())
-        self.do_chores()
+        self.run_cleanup_jobs()
 
     async def _keep_retention(self) -> None:
         while True:
@@ -227,16 +227,16 @@ class Maintenance:
             except HomingError as error:
                 log.warning("history could not be removed", error=str(error))
 
-    # --- chores ------------------------------------------------------------------------------
+    # --- cleanup jobs -----------------------------------------------------------------------
 
-    def do_chores(self) -> asyncio.Task[None]:
+    def run_cleanup_jobs(self) -> asyncio.Task[None]:
         """Begin, or go on with, what changes have left behind."""
         self._asked = True
-        if self._chores is None or self._chores.done():
-            self._chores = self._spawn(self._do_chores())
-        return self._chores
+        if self._cleanup_jobs is None or self._cleanup_jobs.done():
+            self._cleanup_jobs = self._spawn(self._run_cleanup_jobs())
+        return self._cleanup_jobs
 
-    async def _do_chores(self) -> None:
+    async def _run_cleanup_jobs(self) -> None:
         while True:
             self._asked = False  # Before the look: what is asked for during it is not lost.
             try:
@@ -244,36 +244,38 @@ class Maintenance:
                 await self._catalog.refresh()
                 # Those of other buckets are done by the owners of these.
                 mine = self._ownership.mine
-                chores = [it for it in await self._admin.chores() if mine[it.bucket]]
-                for chore in chores:
-                    await self._step(chore)
-                if not chores and not self._asked:
+                cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
+                for cleanup_job in cleanup_jobs:
+                    await self._step(cleanup_job)
+                if not cleanup_jobs and not self._asked:
                     return
             except StaleCatalog:
                 continue
             except HomingError as error:
-                log.warning("a chore waits for the store", error=str(error))
+                log.warning("a cleanup job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
 
-    async def _step(self, chore: Chore) -> None:
+    async def _step(self, cleanup_job: CleanupJob) -> None:
         """Under the lock: what is in flight is exactly what a settle will move by itself."""
         async with self._settler.lock:
-            subscription = self._catalog.get(chore.subscription_id)
+            subscription = self._catalog.get(cleanup_job.subscription_id)
             target = None
             if subscription is not None:
                 starts = await self._flow.endpoints([subscription.endpoint_id])
                 target = starts[0].endpoint if starts else None
-            self._dispatcher.remove_subscription(chore.subscription_id, chore.endpoint_id)
-            queue = self._dispatcher.queues.get(chore.endpoint_id)
+            self._dispatcher.remove_subscription(
+                cleanup_job.subscription_id, cleanup_job.endpoint_id
+            )
+            queue = self._dispatcher.queues.get(cleanup_job.endpoint_id)
             moved = False
             try:
-                step = await self._admin.do_chore(
-                    chore,
+                step = await self._admin.run_cleanup_job(
+                    cleanup_job,
                     target=target,
                     except_ids=frozenset(queue.in_flight if queue is not None else ()),
                     now=self._clock.now(),
                     limit=self._options.step_rows,
-                    epoch=self._ownership.fence(chore.bucket),
+                    epoch=self._ownership.fence(cleanup_job.bucket),
                 )
                 moved = step.touched > 0
             except Unavailable:
@@ -281,7 +283,9 @@ class Maintenance:
                 raise
             finally:
                 # Once more: what was loaded during the step may no longer be there.
-                self._dispatcher.remove_subscription(chore.subscription_id, chore.endpoint_id)
+                self._dispatcher.remove_subscription(
+                    cleanup_job.subscription_id, cleanup_job.endpoint_id
+                )
                 if moved and target is not None:
                     self._dispatcher.check_store(target.id)
 

@@ -42,7 +42,7 @@ from homing.policy.workfront import twin_after, twin_of
 from homing.ports import Answer, NewEvent
 
 CHANGES_MAX = 20  # so often a change is made anew because another came before it
-CHORE_WAIT_S = 2.0  # a change waits so long for its chores, which go on after it
+CLEANUP_WAIT_S = 2.0  # a change waits so long for its cleanup jobs, which go on after it
 
 
 def _refuse_twin(subscription: Subscription) -> None:
@@ -147,7 +147,7 @@ class Operator:
                 continue
             await self._tell(new)
             if new.endpoint_id != old.endpoint_id:
-                await self._chores()
+                await self._cleanup_jobs()
             return new
         raise Unavailable("Others change it all the time.")
 
@@ -166,19 +166,19 @@ class Operator:
         now = self._clock.now()
         subscription = msgspec.structs.replace(subscription, updated_at=now)
         endpoint = self._new_endpoint(subscription.tenant, subscription.url, now)
-        chore_id = self._ids.take(now)
+        cleanup_job_id = self._ids.take(now)
         with self._in_doubt():
             async with self._settler.lock:
                 if twin is None:
                     changed = await self._admin.change_subscription(
-                        subscription, endpoint=endpoint, chore_id=chore_id
+                        subscription, endpoint=endpoint, cleanup_job_id=cleanup_job_id
                     )
                 else:
                     changed = await self._admin.change_pair(
                         subscription,
                         msgspec.structs.replace(twin, updated_at=now),
                         endpoint=endpoint,
-                        chore_ids=(chore_id, self._ids.take(now)),
+                        cleanup_job_ids=(cleanup_job_id, self._ids.take(now)),
                     )
                 await self._catalog.refresh()
         return changed
@@ -206,7 +206,7 @@ class Operator:
             if twin is not None:
                 self._dispatcher.remove_subscription(twin.id, twin.endpoint_id)
             await self._tell(gone)
-            await self._chores()
+            await self._cleanup_jobs()
             return
         raise Unavailable("Others change it all the time.")
 
@@ -215,16 +215,16 @@ class Operator:
     ) -> Subscription:
         """With its twin; what has versions is deleted only as it was seen, for a twin may come."""
         now = self._clock.now()
-        chore_id = self._ids.take(now)
+        cleanup_job_id = self._ids.take(now)
         with self._in_doubt():
             async with self._settler.lock:
                 if old is None or old.workfront is None:
                     gone = await self._admin.delete_subscription(
-                        subscription_id, now=now, chore_id=chore_id
+                        subscription_id, now=now, cleanup_job_id=cleanup_job_id
                     )
                 else:
                     gone = await self._admin.delete_pair(
-                        old, twin, now=now, chore_ids=(chore_id, self._ids.take(now))
+                        old, twin, now=now, cleanup_job_ids=(cleanup_job_id, self._ids.take(now))
                     )
                 await self._catalog.refresh()
         return gone
@@ -240,11 +240,11 @@ class Operator:
         try:
             yield
         except Unavailable:
-            self._maintenance.do_chores()
+            self._maintenance.run_cleanup_jobs()
             raise
 
-    async def _chores(self) -> None:
-        await asyncio.wait([self._maintenance.do_chores()], timeout=CHORE_WAIT_S)
+    async def _cleanup_jobs(self) -> None:
+        await asyncio.wait([self._maintenance.run_cleanup_jobs()], timeout=CLEANUP_WAIT_S)
 
     def _new_endpoint(self, tenant: str, url: str, now: int) -> Endpoint:
         return Endpoint(

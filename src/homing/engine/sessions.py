@@ -35,7 +35,7 @@ class KeySessions:
         self._check_rate(holder, now)
         session = KeySession(self._random_id(), holder, now)
         ended = await self._store.open_session(
-            session, most=SESSIONS_MAX, too_old=now - SESSION_LIFE_MS
+            session, max_sessions=SESSIONS_MAX, too_old=now - SESSION_LIFE_MS
         )
         self._endings += 1
         for one in ended:

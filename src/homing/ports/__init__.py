@@ -6,8 +6,9 @@ the API. Each method is one transaction. A store that cannot commit raises ``Sto
 nothing of the call is kept.
 """
 
-from homing.ports.admin import AdminStore, Chore, ChoreStep, ReplayFilter, ReplayJob
+from homing.ports.admin import AdminStore, CleanupJob, CleanupStep, ReplayFilter, ReplayJob
 from homing.ports.clock_marks import ClockMark, ClockStore, Move
+from homing.ports.encryption import Claim, EncryptionStore
 from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
 from homing.ports.flow import (
     DueAnswer,
@@ -32,16 +33,15 @@ from homing.ports.outbox import (
     RefusedRow,
     RowsRefused,
 )
-from homing.ports.seals import Claim, SealStore
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
 from homing.ports.world import Answer, Clock, ClockState, Request, Sender
 
 __all__ = [
     "AdminStore",
     "Answer",
-    "Chore",
-    "ChoreStep",
     "Claim",
+    "CleanupJob",
+    "CleanupStep",
     "Clock",
     "ClockMark",
     "ClockState",
@@ -50,6 +50,7 @@ __all__ = [
     "DeliveryRow",
     "DueAnswer",
     "DueAsk",
+    "EncryptionStore",
     "EndpointStart",
     "EventRow",
     "FleetStore",
@@ -78,7 +79,6 @@ __all__ = [
     "ReplayJob",
     "Request",
     "RowsRefused",
-    "SealStore",
     "Selection",
     "Sender",
     "SettleBatch",

@@ -19,7 +19,7 @@ from homing.ports.flow import NewEvent
 from homing.ports.views import Selection
 
 
-class Chore(Struct, frozen=True):
+class CleanupJob(Struct, frozen=True):
     """Bulk work that a change leaves behind, done in bounded steps and kept until done."""
 
     id: int
@@ -30,7 +30,7 @@ class Chore(Struct, frozen=True):
     bucket: int = 0  # where the pending rows are: its holder does it
 
 
-class ChoreStep(Struct, frozen=True):
+class CleanupStep(Struct, frozen=True):
     """What one step did."""
 
     touched: int
@@ -71,9 +71,9 @@ class AdminStore(Protocol):
         """``endpoint`` is used if that tenant and URL have none yet; else the existing one is."""
 
     async def change_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
     ) -> Subscription:
-        """Replace it. If its endpoint changes, a "move" chore is left.
+        """Replace it. If its endpoint changes, a "move" cleanup job is left.
 
         NotFound if it is deleted; StaleCatalog if it is no longer of this version.
         """
@@ -84,7 +84,7 @@ class AdminStore(Protocol):
         twin: Subscription,
         *,
         endpoint: Endpoint,
-        chore_ids: tuple[int, int],
+        cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
         """The same with the twin that sends its old version, in one transaction.
 
@@ -97,7 +97,7 @@ class AdminStore(Protocol):
         twin: Subscription | None,
         *,
         now: int,
-        chore_ids: tuple[int, int],
+        cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
         """Delete a subscription and its twin, if it has one, in one transaction.
 
@@ -105,26 +105,26 @@ class AdminStore(Protocol):
         """
 
     async def delete_subscription(
-        self, subscription_id: int, *, now: int, chore_id: int
+        self, subscription_id: int, *, now: int, cleanup_job_id: int
     ) -> Subscription:
-        """Mark it deleted and leave a "cancel" chore. NotFound if it is not there."""
+        """Mark it deleted and leave a "cancel" cleanup job. NotFound if it is not there."""
 
-    async def chores(self) -> list[Chore]: ...
+    async def cleanup_jobs(self) -> list[CleanupJob]: ...
 
-    async def do_chore(
+    async def run_cleanup_job(
         self,
-        chore: Chore,
+        cleanup_job: CleanupJob,
         *,
         target: Endpoint | None,
         except_ids: frozenset[int],
         now: int,
         limit: int,
         epoch: int = 0,
-    ) -> ChoreStep:
+    ) -> CleanupStep:
         """One bounded step: move to ``target``, or cancel; rows in ``except_ids`` are left.
 
-        The step's progress is kept; the chore is removed when it is done. LostLeases on another
-        epoch of the chore's bucket (0: no lease is needed).
+        The step's progress is kept; the job is removed when it is done. LostLeases on another epoch
+        of the job's bucket (0: no lease is needed).
         """
 
     async def set_endpoint(

@@ -31,7 +31,7 @@ class Rollup(Struct, frozen=True):
     took: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
 
 
-class Crowd(Struct, frozen=True):
+class Counts(Struct, frozen=True):
     """How many there are, each counted up to a limit."""
 
     enabled: int
@@ -76,7 +76,7 @@ class BoardStore(Protocol):
     ) -> dict[int, list[Rollup]]:
         """The minutes of many endpoints."""
 
-    async def crowd(self, *, tenant: str | None, limit: int) -> Crowd: ...
+    async def counts(self, *, tenant: str | None, limit: int) -> Counts: ...
 
     async def expiring(self, *, tenant: str | None, before: int, limit: int) -> list[Expiring]:
         """By endpoint, soonest first, among the ``limit`` oldest pending deliveries."""

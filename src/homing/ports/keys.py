@@ -27,8 +27,8 @@ class KeyStore(Protocol):
     async def live_keys(self) -> tuple[int, list[ApiKey]]:
         """The version, and all that are not revoked."""
 
-    async def create_key(self, key: ApiKey, *, most: int) -> bool:
-        """False, and nothing is written, if there are ``most`` already that are not revoked."""
+    async def create_key(self, key: ApiKey, *, max_keys: int) -> bool:
+        """False, and nothing is written, if there are ``max_keys`` already that are not revoked."""
 
     async def revoke_key(self, key_id: int, *, now: int) -> ApiKey | None:
         """As it is then; None if there is no such key, or it has been revoked before."""
@@ -41,8 +41,10 @@ class KeyStore(Protocol):
     async def keys_used(self, used: Sequence[tuple[int, int]]) -> None:
         """When keys were last used: (id, time). It raises no version."""
 
-    async def open_session(self, session: KeySession, *, most: int, too_old: int) -> list[str]:
-        """Keep a session; those beyond the ``most`` newest of its key end, and are returned.
+    async def open_session(
+        self, session: KeySession, *, max_sessions: int, too_old: int
+    ) -> list[str]:
+        """Keep a session; sessions beyond the ``max_sessions`` newest of its key end. Returns them.
 
         A bounded number of sessions from before ``too_old`` is removed meanwhile. Sessions that end
         raise the version of the sessions, which a new one does not.

@@ -135,8 +135,8 @@ class ViewStore(BoardStore, Protocol):
     async def fleet(self) -> FleetView:
         """Live processes and the lease map; nobody is there where SQLite serves one process."""
 
-    async def ledger(self, *, tenant: str | None, look: int | None = None) -> list[Ledger]:
-        """Pending is counted row by row up to ``look`` rows."""
+    async def ledger(self, *, tenant: str | None, scan_limit: int | None = None) -> list[Ledger]:
+        """Pending is counted row by row up to ``scan_limit`` rows."""
 
     async def pending_of(self, tenant: str) -> int:
         """How many of its deliveries are pending, by the sums of the ledger: cheap, and exact."""

@@ -18,20 +18,19 @@ from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet.membership import FleetParts
 from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
-from homing.ports import AdminStore, ClockStore, FlowStore, KeyStore, SealStore, ViewStore
-from homing.server.encryption_key import any_sealer, claim, new_key_only_if_taken, sealer_of
+from homing.ports import AdminStore, ClockStore, EncryptionStore, FlowStore, KeyStore, ViewStore
+from homing.server.encryption_key import claim, keys_of, new_key_only_if_taken, temporary_keys
 from homing.server.settings import DatabaseSettings, Settings, environ_of_children
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
+from homing.store.encryption import EncryptedAdmin, EncryptedViews, EncryptionKeys, FieldCipher
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.leases import Leases
-from homing.store.notify import PostgresWire
+from homing.store.notify import PostgresNotificationBus
 from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess
-from homing.store.sealed import Envelopes, SealedAdmin, SealedViews
-from homing.store.seals import Seals
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -47,7 +46,7 @@ class Stores(Struct, frozen=True):
     admin: AdminStore
     views: ViewStore
     keys: KeyStore
-    seals: SealStore
+    encryption: EncryptionStore
     clock: ClockStore
     fleet: FleetParts | None = None
 
@@ -55,19 +54,19 @@ class Stores(Struct, frozen=True):
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
     """Open the database; raises BadSetting if the encryption keys do not fit it."""
     with new_key_only_if_taken(settings):
-        sealer = any_sealer() if in_memory else sealer_of(settings)
+        key_ring = temporary_keys() if in_memory else keys_of(settings)
         stores = await _open(settings, in_memory=in_memory)
         try:
             async with left_unless_started(stores.fleet):
-                await claim(stores.seals, sealer)
+                await claim(stores.encryption, key_ring)
         except BaseException:
             await stores.close()
             raise
-    envelopes = Envelopes(sealer)
+    fields = FieldCipher(key_ring)
     return msgspec.structs.replace(
         stores,
-        admin=cast("AdminStore", SealedAdmin(stores.admin, envelopes)),
-        views=cast("ViewStore", SealedViews(stores.views, envelopes)),
+        admin=cast("AdminStore", EncryptedAdmin(stores.admin, fields)),
+        views=cast("ViewStore", EncryptedViews(stores.views, fields)),
     )
 
 
@@ -103,7 +102,7 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
             return await _with_writer_process(file)
         db = await SqliteDb.open(file, threads=settings.database.writer == "thread")
     marks = ClockMarks(db)
-    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), Seals(db), marks)
+    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), EncryptionKeys(db), marks)
 
 
 async def _in_a_fleet(settings: Settings) -> Stores:
@@ -118,15 +117,15 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if in_process else 0),
     )
     line = database.listen_url or (None if database.pooled else database.url)
-    beside = db.beside()
-    wire, leases = PostgresWire(db, line), Leases(beside)
+    fleet_db = db.with_own_connections()
+    wire, leases = PostgresNotificationBus(db, line), Leases(fleet_db)
     writer: PostgresWriterProcess | None = None
 
     async def close() -> None:
         if writer is not None:
             await writer.close()
         await wire.close()
-        await beside.close()
+        await fleet_db.close()
         await db.close()
 
     try:
@@ -139,7 +138,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         fleet = FleetParts(leases, wire, me, lease_ms=lease_ms, joined_s=monotonic())
         flow = Flow(db, node=me.node)
         if in_process:
-            writer = PostgresWriterProcess(db.place, node=me.node, environ=environ_of_children())
+            writer = PostgresWriterProcess(db.spec, node=me.node, environ=environ_of_children())
             async with left_unless_started(fleet):
                 await writer.start()
             flow = OffloadedFlow(db, writer, node=me.node)
@@ -148,7 +147,9 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         raise
     log.info("joined the fleet", process=me.id, node=me.node, role=me.role)
     admin = Admin(db, node=me.node)
-    return Stores(close, flow, admin, Views(db), Keys(db), Seals(db), ClockMarks(db), fleet)
+    return Stores(
+        close, flow, admin, Views(db), Keys(db), EncryptionKeys(db), ClockMarks(db), fleet
+    )
 
 
 async def _with_writer_process(file: Path) -> Stores:
@@ -165,7 +166,7 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("AdminStore", RemoteStore(writer, "admin")),
         Views(reader),
         cast("KeyStore", RemoteStore(writer, "keys")),
-        cast("SealStore", RemoteStore(writer, "seals")),
+        cast("EncryptionStore", RemoteStore(writer, "encryption")),
         cast("ClockStore", RemoteStore(writer, "clock")),
     )
 

@@ -13,27 +13,27 @@ from collections.abc import Iterator
 import structlog
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.policy.seal import Sealer
-from homing.policy.seal_keys import KEY_BYTES, read_keys
-from homing.ports import SealStore
+from homing.policy.encryption import KeyRing
+from homing.policy.encryption_keys import KEY_BYTES, read_keys
+from homing.ports import EncryptionStore
 from homing.server.key_files import DIRECTORY_MODE, create_key_file, read_key_file
 from homing.server.settings import ENCRYPTION_KEY_FILE, Settings
-from homing.store.sealed import seal_what_is_open
+from homing.store.encryption import encrypt_existing
 
 log = structlog.get_logger("homing")
 
 
-def any_sealer() -> Sealer:
+def temporary_keys() -> KeyRing:
     """With a random key, for a store that ends with its process."""
-    return Sealer((secrets.token_bytes(KEY_BYTES),))
+    return KeyRing((secrets.token_bytes(KEY_BYTES),))
 
 
-def sealer_of(settings: Settings) -> Sealer:
+def keys_of(settings: Settings) -> KeyRing:
     """With the keys of the settings, else of the file, else a new key; raises BadSetting."""
     if settings.security.secret_key:
         keys = read_keys(settings.security.secret_key)
         assert keys is not None, "checked when the settings were read"
-        return Sealer(keys)
+        return KeyRing(keys)
     path = settings.database.directory / ENCRYPTION_KEY_FILE
     try:
         path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def sealer_of(settings: Settings) -> Sealer:
             f"The secret key at {path} is damaged: it must be base64 of {KEY_BYTES} bytes, one "
             "key per line. Put back the original file; without it no secret can be decrypted."
         )
-    return Sealer(keys)
+    return KeyRing(keys)
 
 
 @contextlib.contextmanager
@@ -66,25 +66,25 @@ def _new_key() -> str:
     return b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-async def claim(store: SealStore, sealer: Sealer) -> None:
+async def claim(store: EncryptionStore, key_ring: KeyRing) -> None:
     """Check that the keys fit this database, before anything is read; raises BadSetting."""
-    answer = await store.claim_seal(sealer.ids)
+    answer = await store.claim_keys(key_ring.ids)
     if answer.missing:
         raise BadSetting(
             f"The secrets of this database are encrypted with the key {', '.join(answer.missing)};"
-            f" the key here is {', '.join(sealer.ids)}. Put the right {ENCRYPTION_KEY_FILE} into"
+            f" the key here is {', '.join(key_ring.ids)}. Put the right {ENCRYPTION_KEY_FILE} into"
             " the data directory, or set secret_key; while keys change, give the new and the old"
             " one."
         )
     if not answer.done:
-        count = await seal_what_is_open(store, sealer)
+        count = await encrypt_existing(store, key_ring)
         if count:
             log.info("secrets have been encrypted with the current key", subscriptions=count)
     if await store.is_removal_due():
         await _remove_plaintext(store)
 
 
-async def _remove_plaintext(store: SealStore) -> None:
+async def _remove_plaintext(store: EncryptionStore) -> None:
     """Rewrite the database and log the result; the server starts even if that fails."""
     log.info("rewriting the database to remove plaintext secrets from before encryption")
     try:

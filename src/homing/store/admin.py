@@ -1,4 +1,4 @@
-"""What people change: subscriptions, endpoints, single deliveries, replays."""
+"""Commands: changes of subscriptions, endpoints and single deliveries, and replays."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from homing.model import (
     Subscription,
     Transition,
 )
-from homing.ports import Chore, ChoreStep, NewEvent, ReplayJob
-from homing.store import chores, leases, replays, rows
-from homing.store.tx import Db, Tx
+from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
+from homing.store import cleanup_jobs, leases, replays, rows
+from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
 _FIXED = frozenset({"bucket", "tenant", "url", "created_at"})  # of an endpoint: never changed
@@ -35,235 +35,203 @@ class Admin:
 
     # --- subscriptions ----------------------------------------------------------------------
 
-    async def catalog_version(self) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("catalog_version")
-            assert row is not None
-            return int(row[0])
+    @transaction(read_only=True)
+    async def catalog_version(self, tx: Tx) -> int:
+        row = await tx.one("catalog_version")
+        assert row is not None
+        return int(row[0])
 
-        return await self._db.run(work, look=True)
+    @transaction(read_only=True)
+    async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
+        found = await tx.all("subscriptions_since", version=version)
+        return [rows.subscription(row) for row in found]
 
-    async def subscriptions_since(self, version: int) -> list[Subscription]:
-        async def work(tx: Tx) -> list[Subscription]:
-            found = await tx.all("subscriptions_since", version=version)
-            return [rows.subscription(row) for row in found]
-
-        return await self._db.run(work, look=True)
-
+    @transaction()
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint
+        self, tx: Tx, subscription: Subscription, *, endpoint: Endpoint
     ) -> Subscription:
-        async def work(tx: Tx) -> Subscription:
-            version = await _raise_catalog(tx)
-            endpoint_id = await _endpoint_at(tx, endpoint)
-            stored = replace(subscription, endpoint_id=endpoint_id, version=version)
-            await tx.insert("subscription", [rows.subscription_row(stored)])
-            return stored
+        version = await _raise_catalog(tx)
+        endpoint_id = await _endpoint_at(tx, endpoint)
+        stored = replace(subscription, endpoint_id=endpoint_id, version=version)
+        await tx.insert("subscription", [rows.subscription_row(stored)])
+        return stored
 
-        return await self._db.run(work)
-
+    @transaction()
     async def change_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, chore_id: int
+        self, tx: Tx, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
     ) -> Subscription:
-        async def work(tx: Tx) -> Subscription:
-            version = await _raise_catalog(tx)
-            await _of_version(tx, subscription)
-            endpoint_id = await _endpoint_at(tx, endpoint)
-            new = replace(subscription, endpoint_id=endpoint_id, version=version)
-            return await _change(tx, new, chore_id=chore_id)
+        version = await _raise_catalog(tx)
+        await _of_version(tx, subscription)
+        endpoint_id = await _endpoint_at(tx, endpoint)
+        new = replace(subscription, endpoint_id=endpoint_id, version=version)
+        return await _change(tx, new, cleanup_job_id=cleanup_job_id)
 
-        return await self._db.run(work)
-
+    @transaction()
     async def change_pair(
         self,
+        tx: Tx,
         subscription: Subscription,
         twin: Subscription,
         *,
         endpoint: Endpoint,
-        chore_ids: tuple[int, int],
+        cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
-        async def work(tx: Tx) -> Subscription:
-            version = await _raise_catalog(tx)
-            await _of_version(tx, subscription)
-            endpoint_id = await _endpoint_at(tx, endpoint)
-            new, other = (
-                replace(it, endpoint_id=endpoint_id, version=version) for it in (subscription, twin)
-            )
-            if twin.version:
-                await _twin_of_version(tx, twin)
-                await _change(tx, other, chore_id=chore_ids[1])
-            else:
-                await tx.insert("subscription", [rows.subscription_row(other)])
-            return await _change(tx, new, chore_id=chore_ids[0])
+        version = await _raise_catalog(tx)
+        await _of_version(tx, subscription)
+        endpoint_id = await _endpoint_at(tx, endpoint)
+        new, other = (
+            replace(it, endpoint_id=endpoint_id, version=version) for it in (subscription, twin)
+        )
+        if twin.version:
+            await _twin_of_version(tx, twin)
+            await _change(tx, other, cleanup_job_id=cleanup_job_ids[1])
+        else:
+            await tx.insert("subscription", [rows.subscription_row(other)])
+        return await _change(tx, new, cleanup_job_id=cleanup_job_ids[0])
 
-        return await self._db.run(work)
-
+    @transaction()
     async def delete_pair(
         self,
+        tx: Tx,
         subscription: Subscription,
         twin: Subscription | None,
         *,
         now: int,
-        chore_ids: tuple[int, int],
+        cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
-        async def work(tx: Tx) -> Subscription:
-            version = await _raise_catalog(tx)
-            before = await _of_version(tx, subscription)
-            if twin is not None:
-                other = await _twin_of_version(tx, twin)
-                await _delete(tx, other, now=now, version=version, chore_id=chore_ids[1])
-            return await _delete(tx, before, now=now, version=version, chore_id=chore_ids[0])
+        version = await _raise_catalog(tx)
+        before = await _of_version(tx, subscription)
+        if twin is not None:
+            other = await _twin_of_version(tx, twin)
+            await _delete(tx, other, now=now, version=version, cleanup_job_id=cleanup_job_ids[1])
+        return await _delete(
+            tx, before, now=now, version=version, cleanup_job_id=cleanup_job_ids[0]
+        )
 
-        return await self._db.run(work)
-
+    @transaction()
     async def delete_subscription(
-        self, subscription_id: int, *, now: int, chore_id: int
+        self, tx: Tx, subscription_id: int, *, now: int, cleanup_job_id: int
     ) -> Subscription:
-        async def work(tx: Tx) -> Subscription:
-            version = await _raise_catalog(tx)
-            before = await _living(tx, subscription_id)
-            return await _delete(tx, before, now=now, version=version, chore_id=chore_id)
+        version = await _raise_catalog(tx)
+        before = await _living(tx, subscription_id)
+        return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
 
-        return await self._db.run(work)
+    @transaction(read_only=True)
+    async def cleanup_jobs(self, tx: Tx) -> list[CleanupJob]:
+        return [rows.cleanup_job(row) for row in await tx.all("cleanup_jobs")]
 
-    async def chores(self) -> list[Chore]:
-        async def work(tx: Tx) -> list[Chore]:
-            return [rows.chore(row) for row in await tx.all("chores")]
-
-        return await self._db.run(work, look=True)
-
-    async def do_chore(
+    @transaction()
+    async def run_cleanup_job(
         self,
-        chore: Chore,
+        tx: Tx,
+        cleanup_job: CleanupJob,
         *,
         target: Endpoint | None,
         except_ids: frozenset[int],
         now: int,
         limit: int,
         epoch: int = 0,
-    ) -> ChoreStep:
+    ) -> CleanupStep:
         """StaleCatalog if ``target`` is not the endpoint that the subscription has now."""
 
-        async def work(tx: Tx) -> ChoreStep:
-            await leases.hold(tx, [(chore.bucket, epoch)] if epoch else ())
-            if target is not None:
-                await leases.raise_topic(tx, leases.bucket_topic(target.bucket))
-            return await chores.step(
-                tx,
-                chore.id,
-                target=target,
-                except_ids=except_ids,
-                now=now,
-                limit=limit,
-                node=self._node,
-            )
-
-        return await self._db.run(work)
+        await leases.hold(tx, [(cleanup_job.bucket, epoch)] if epoch else ())
+        if target is not None:
+            await leases.raise_topic(tx, leases.bucket_topic(target.bucket))
+        return await cleanup_jobs.step(
+            tx,
+            cleanup_job.id,
+            target=target,
+            except_ids=except_ids,
+            now=now,
+            limit=limit,
+            node=self._node,
+        )
 
     # --- endpoints and deliveries -----------------------------------------------------------
 
+    @transaction()
     async def set_endpoint(
         self,
+        tx: Tx,
         endpoint: Endpoint,
         *,
         seen: Endpoint,
         transition: Transition | None,
         notices: Sequence[NewEvent],
     ) -> Endpoint:
-        async def work(tx: Tx) -> Endpoint:
-            columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
-            values = {name: value for name, value in columns if name not in _FIXED}
-            row = await tx.one("endpoint_replace", **values, **_as_seen(seen))
-            if row is None:
-                raise StaleEndpoints(frozenset({endpoint.id}))
-            if transition is not None:
-                await tx.insert("transition", [rows.transition_row(transition)])
-            await write_events(tx, notices, node=self._node)
-            await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))
-            return replace(endpoint, generation=row[0])
+        columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
+        values = {name: value for name, value in columns if name not in _FIXED}
+        row = await tx.one("endpoint_replace", **values, **_as_seen(seen))
+        if row is None:
+            raise StaleEndpoints(frozenset({endpoint.id}))
+        if transition is not None:
+            await tx.insert("transition", [rows.transition_row(transition)])
+        await write_events(tx, notices, node=self._node)
+        await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))
+        return replace(endpoint, generation=row[0])
 
-        return await self._db.run(work)
+    @transaction()
+    async def cancel_delivery(self, tx: Tx, delivery_id: int, *, now: int) -> Delivery:
+        row = await tx.one("cancel_one", id=delivery_id)
+        if row is None:
+            if await tx.one("history_by_id", id=delivery_id) is not None:
+                raise AlreadyFinished
+            raise NotFound
+        delivery = rows.pending(row)
+        finished = Finished(delivery, Status.CANCELLED, Reason.BY_PERSON, now)
+        await tx.insert("history", [rows.history_row(finished)])
+        await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
+        await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
+        return delivery
 
-    async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
-        async def work(tx: Tx) -> Delivery:
-            row = await tx.one("cancel_one", id=delivery_id)
-            if row is None:
-                if await tx.one("history_by_id", id=delivery_id) is not None:
-                    raise AlreadyFinished
-                raise NotFound
-            delivery = rows.pending(row)
-            finished = Finished(delivery, Status.CANCELLED, Reason.BY_PERSON, now)
-            await tx.insert("history", [rows.history_row(finished)])
-            await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
-            await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
-            return delivery
-
-        return await self._db.run(work)
-
-    async def log_test(self, attempt: Attempt) -> None:
-        async def work(tx: Tx) -> None:
-            await tx.insert("attempt", [rows.attempt_row(attempt)])
-
-        await self._db.run(work)
+    @transaction()
+    async def log_test(self, tx: Tx, attempt: Attempt) -> None:
+        await tx.insert("attempt", [rows.attempt_row(attempt)])
 
     # --- replays ----------------------------------------------------------------------------
 
-    async def replay(self, delivery_id: int, *, new: Delivery) -> Delivery:
-        async def work(tx: Tx) -> Delivery:
-            return await replays.replay_one(tx, delivery_id, new=new, node=self._node)
+    @transaction()
+    async def replay(self, tx: Tx, delivery_id: int, *, new: Delivery) -> Delivery:
+        return await replays.replay_one(tx, delivery_id, new=new, node=self._node)
 
-        return await self._db.run(work)
+    @transaction()
+    async def save_replay_job(self, tx: Tx, job: ReplayJob) -> None:
+        await tx.insert("replay_job", [rows.replay_job_row(job)])
 
-    async def save_replay_job(self, job: ReplayJob) -> None:
-        async def work(tx: Tx) -> None:
-            await tx.insert("replay_job", [rows.replay_job_row(job)])
+    @transaction(read_only=True)
+    async def replay_job(self, tx: Tx, job_id: int) -> ReplayJob | None:
+        row = await tx.one("replay_job_by_id", id=job_id)
+        return rows.replay_job(row) if row else None
 
-        await self._db.run(work)
+    @transaction(read_only=True)
+    async def running_replay_jobs(self, tx: Tx) -> list[ReplayJob]:
+        return [rows.replay_job(row) for row in await tx.all("replay_jobs_running")]
 
-    async def replay_job(self, job_id: int) -> ReplayJob | None:
-        async def work(tx: Tx) -> ReplayJob | None:
-            row = await tx.one("replay_job_by_id", id=job_id)
-            return rows.replay_job(row) if row else None
+    @transaction()
+    async def cancel_replay_job(self, tx: Tx, job_id: int) -> ReplayJob | None:
+        await tx.all("replay_job_cancel", id=job_id)
+        row = await tx.one("replay_job_by_id", id=job_id)
+        return rows.replay_job(row) if row else None
 
-        return await self._db.run(work, look=True)
+    @transaction(view=True)
+    async def count_replay(self, tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
+        return await replays.count(tx, job, limit=limit)
 
-    async def running_replay_jobs(self) -> list[ReplayJob]:
-        async def work(tx: Tx) -> list[ReplayJob]:
-            return [rows.replay_job(row) for row in await tx.all("replay_jobs_running")]
+    @transaction(view=True)
+    async def candidates(
+        self, tx: Tx, job: ReplayJob, *, limit: int
+    ) -> tuple[list[Finished], int, bool]:
+        return await replays.found(tx, job, limit=limit)
 
-        return await self._db.run(work, look=True)
-
-    async def cancel_replay_job(self, job_id: int) -> ReplayJob | None:
-        async def work(tx: Tx) -> ReplayJob | None:
-            await tx.all("replay_job_cancel", id=job_id)
-            row = await tx.one("replay_job_by_id", id=job_id)
-            return rows.replay_job(row) if row else None
-
-        return await self._db.run(work)
-
-    async def count_replay(self, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
-        async def work(tx: Tx) -> tuple[int, bool]:
-            return await replays.count(tx, job, limit=limit)
-
-        return await self._db.run(work, read=True)
-
-    async def candidates(self, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
-        async def work(tx: Tx) -> tuple[list[Finished], int, bool]:
-            return await replays.found(tx, job, limit=limit)
-
-        return await self._db.run(work, read=True)
-
+    @transaction()
     async def replay_step(
-        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self, tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
     ) -> bool:
-        async def work(tx: Tx) -> bool:
-            return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
-
-        return await self._db.run(work)
+        return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
 
 
 def _as_seen(endpoint: Endpoint) -> dict[str, Any]:
-    """What every settle of its holder changes: a command decides on what is there now."""
+    """The values that a settle may have changed since a command read them."""
     health = endpoint.health
     return {
         "seen_state": health.state,
@@ -287,7 +255,7 @@ async def _raise_catalog(tx: Tx) -> int:
 async def _endpoint_at(tx: Tx, endpoint: Endpoint) -> int:
     """The id of the endpoint at this tenant and URL, which may be new.
 
-    The catalog's row is held: nobody else makes one at the same time.
+    The catalog's row is locked: no other transaction makes one at the same time.
     """
     row = await tx.one("endpoint_of_url", tenant=endpoint.tenant, url=endpoint.url)
     if row is not None:
@@ -322,26 +290,34 @@ async def _twin_of_version(tx: Tx, twin: Subscription) -> Subscription:
         raise StaleCatalog from None
 
 
-async def _change(tx: Tx, new: Subscription, *, chore_id: int) -> Subscription:
-    """Replace it; what is pending follows where it goes to another endpoint."""
+async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscription:
+    """Replace it; its pending deliveries follow it to another endpoint."""
     before = await _living(tx, new.id)
     await _replace_subscription(tx, new)
     if before.endpoint_id != new.endpoint_id:
-        await chores.leave(
-            tx, chores.MOVE, chore_id=chore_id, subscription_id=new.id, at=before.endpoint_id
+        await cleanup_jobs.leave(
+            tx,
+            cleanup_jobs.MOVE,
+            cleanup_job_id=cleanup_job_id,
+            subscription_id=new.id,
+            at=before.endpoint_id,
         )
     return new
 
 
 async def _delete(
-    tx: Tx, before: Subscription, *, now: int, version: int, chore_id: int
+    tx: Tx, before: Subscription, *, now: int, version: int, cleanup_job_id: int
 ) -> Subscription:
-    """Mark it deleted; what is pending is to be cancelled."""
+    """Mark it deleted; a cleanup job cancels its pending deliveries."""
     gone = replace(before, deleted_at=now, updated_at=now, version=version)
     await _replace_subscription(tx, gone)
-    await tx.all("chore_moves_cancel", subscription_id=gone.id)
-    await chores.leave(
-        tx, chores.CANCEL, chore_id=chore_id, subscription_id=gone.id, at=gone.endpoint_id
+    await tx.all("cleanup_job_moves_cancel", subscription_id=gone.id)
+    await cleanup_jobs.leave(
+        tx,
+        cleanup_jobs.CANCEL,
+        cleanup_job_id=cleanup_job_id,
+        subscription_id=gone.id,
+        at=gone.endpoint_id,
     )
     return gone
 

@@ -1,4 +1,4 @@
-"""Copies of the SQLite file: made while a server writes to it, and proved before they are trusted.
+"""Copies of the SQLite file: made while a server writes to it, and verified.
 
 The copy is read page by page in one read transaction of WAL, so it is one moment of the database,
 however long it takes and whatever is committed meanwhile. The steps are small and yield between
@@ -18,18 +18,17 @@ import apsw
 from msgspec import Struct
 
 from homing.errors import StoreUnavailable
-from homing.store.lock import Lock
-from homing.store.sqlite import BUSY_MS
+from homing.store.sqlite import BUSY_MS, Lock
 
 STEP_PAGES = 1_000  # of 4 KiB
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-_OURS = frozenset(("migration", "event", "pending", "history"))
+_TABLES_OF_HOMING = frozenset(("migration", "event", "pending", "history"))
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all
 
 
 class Copied(Struct, frozen=True):
-    """What a verified copy holds."""
+    """The contents of a verified copy."""
 
     file: str
     size_bytes: int
@@ -37,19 +36,19 @@ class Copied(Struct, frozen=True):
 
 
 class BadCopy(StoreUnavailable):
-    """The copy is not whole."""
+    """The copy is not complete."""
 
     code = "bad_copy"
 
 
 def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
-    """A verified copy under a new name; raises StoreUnavailable, and leaves nothing half done."""
+    """A verified copy under a new name; raises StoreUnavailable and then leaves no file."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:
         try:
             expected = _copy(source, draft, progress)
-            found = look_into(draft)
+            found = check_copy(draft)
         except apsw.Error as error:
             raise StoreUnavailable(f"{source.name}: {type(error).__name__}.") from error
         if expected != found:
@@ -64,7 +63,7 @@ def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
     return Copied(str(target), size, found)
 
 
-def look_into(file: Path) -> dict[str, int]:
+def check_copy(file: Path) -> dict[str, int]:
     """The number of rows by table, after a check of every page; raises BadCopy."""
     with _opened(file, readonly=True) as connection:
         try:
@@ -78,7 +77,7 @@ def look_into(file: Path) -> dict[str, int]:
 
 @contextlib.contextmanager
 def unheld(database: Path) -> Iterator[None]:
-    """While nobody else holds this data; raises DataInUse."""
+    """While no other process holds this data; raises DataInUse."""
     lock = Lock(Path(f"{database}.lock"))
     try:
         yield
@@ -95,7 +94,7 @@ def _copy(source: Path, draft: Path, progress: Progress) -> dict[str, int]:
                 backup.step(STEP_PAGES)
                 progress(backup.page_count - backup.remaining, backup.page_count)
         original.execute("COMMIT")
-        # Without a log beside it the copy is one file, which is all that people carry away.
+        # Without a log the copy is one file, and people copy only one.
         copy.pragma("journal_mode", "delete")
     return expected
 
@@ -118,7 +117,7 @@ def _opened(file: Path, *, readonly: bool = False) -> Iterator[apsw.Connection]:
 def _counts(connection: apsw.Connection) -> dict[str, int]:
     """By the tables that are there, which may be those of an older schema."""
     tables = [str(row[0]) for row in connection.execute(_TABLES)]
-    if not {*tables} >= _OURS:
+    if not {*tables} >= _TABLES_OF_HOMING:
         raise BadCopy("It is not a database of Homing.")
     return {
         table: cast("int", connection.execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
@@ -127,7 +126,7 @@ def _counts(connection: apsw.Connection) -> dict[str, int]:
 
 
 def _give_name(draft: Path, target: Path) -> None:
-    """On disk under its name; whatever had that name meanwhile is not overwritten."""
+    """Sync it and give it its name; a file of that name is not overwritten."""
     descriptor = os.open(draft, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,7 +7,7 @@ transaction that also writes how far it has come.
 from __future__ import annotations
 
 from homing.ports import ClockMark, Move
-from homing.store.tx import Db, Row, Tx
+from homing.store.tx import Db, Row, Tx, transaction
 
 _FIRST, _NEXT = "endpoint", {"endpoint": "pending", "pending": ""}
 
@@ -18,69 +18,61 @@ class ClockMarks:
     def __init__(self, db: Db) -> None:
         self._db = db
 
-    async def clock_mark(self) -> tuple[ClockMark | None, int]:
-        async def work(tx: Tx) -> tuple[ClockMark | None, int]:
-            newest = await tx.one("newest_acceptance")
-            return _mark(await tx.one("clock_mark")), int(newest[0]) if newest else 0
+    @transaction(read_only=True)
+    async def clock_mark(self, tx: Tx) -> tuple[ClockMark | None, int]:
+        newest = await tx.one("newest_acceptance")
+        return _mark(await tx.one("clock_mark")), int(newest[0]) if newest else 0
 
-        return await self._db.run(work, look=True)
+    @transaction()
+    async def mark_clock(self, tx: Tx, steady_ms: int, clock_ms: int) -> None:
+        at = clock_ms
+        if self._db.dialect == "postgres":
+            row = await tx.one("database_now")
+            assert row is not None
+            at = int(row[0])
+        await tx.all("clock_mark_set", steady_ms=steady_ms, clock_ms=at)
 
-    async def mark_clock(self, steady_ms: int, clock_ms: int) -> None:
-        async def work(tx: Tx) -> None:
-            at = clock_ms
-            if self._db.dialect == "postgres":
-                row = await tx.one("database_now")
-                assert row is not None
-                at = int(row[0])
-            await tx.all("clock_mark_set", steady_ms=steady_ms, clock_ms=at)
-
-        await self._db.run(work)
-
+    @transaction()
     async def begin_clock(
-        self, mark: ClockMark, move: Move | None, *, seen: ClockMark | None
+        self, tx: Tx, mark: ClockMark, move: Move | None, *, seen: ClockMark | None
     ) -> bool:
-        async def work(tx: Tx) -> bool:
-            row = await tx.one("clock_mark_hold")
-            assert row is not None
-            if _mark(row) != seen or row[3]:
-                return False
-            await tx.all(
-                "clock_mark_begin",
-                steady_ms=mark.steady_ms,
-                clock_ms=mark.clock_ms,
-                since_ms=mark.since_ms,
-                moving="" if move is None else _FIRST,
-                move_by_ms=0 if move is None else move.by_ms,
-                move_from_ms=0 if move is None else move.from_ms,
-            )
-            return True
+        row = await tx.one("clock_mark_hold")
+        assert row is not None
+        if _mark(row) != seen or row[3]:
+            return False
+        await tx.all(
+            "clock_mark_begin",
+            steady_ms=mark.steady_ms,
+            clock_ms=mark.clock_ms,
+            since_ms=mark.since_ms,
+            moving="" if move is None else _FIRST,
+            move_by_ms=0 if move is None else move.by_ms,
+            move_from_ms=0 if move is None else move.from_ms,
+        )
+        return True
 
-        return await self._db.run(work)
-
-    async def move_times(self, *, limit: int) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("clock_mark_hold")
-            assert row is not None
-            moving, by_ms, from_ms, after_id = row[3:]
-            while moving:
-                step = await tx.one(f"move_{moving}_step", after_id=after_id, limit=limit)
-                assert step is not None
-                count, upto_id = step
-                if count:
-                    await tx.all(
-                        f"move_{moving}",
-                        from_ms=from_ms,
-                        by_ms=by_ms,
-                        after_id=after_id,
-                        upto_id=upto_id,
-                    )
-                    await tx.all("clock_move_on", moving=moving, moved_upto=upto_id)
-                    return int(count)
-                moving, after_id = _NEXT[moving], 0
-                await tx.all("clock_move_on", moving=moving, moved_upto=0)
-            return 0
-
-        return await self._db.run(work)
+    @transaction()
+    async def move_times(self, tx: Tx, *, limit: int) -> int:
+        row = await tx.one("clock_mark_hold")
+        assert row is not None
+        moving, by_ms, from_ms, after_id = row[3:]
+        while moving:
+            step = await tx.one(f"move_{moving}_step", after_id=after_id, limit=limit)
+            assert step is not None
+            count, upto_id = step
+            if count:
+                await tx.all(
+                    f"move_{moving}",
+                    from_ms=from_ms,
+                    by_ms=by_ms,
+                    after_id=after_id,
+                    upto_id=upto_id,
+                )
+                await tx.all("clock_move_on", moving=moving, moved_upto=upto_id)
+                return int(count)
+            moving, after_id = _NEXT[moving], 0
+            await tx.all("clock_move_on", moving=moving, moved_upto=0)
+        return 0
 
 
 def _mark(row: Row | None) -> ClockMark | None:

@@ -31,17 +31,17 @@ from homing.ports import (
     SettleBatch,
 )
 from homing.store import leases, retention, rollups, rows
-from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx
+from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, transaction
 from homing.store.writes import (
     LedgerChange,
     add_to_ledger,
-    answer_all,
     append_events,
     known_keys,
+    receipts_of,
     write_events,
 )
 
-PROBE_LOOK = 2_000  # Rows past their window that a probe passes over; sweeping removes them.
+PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe passes over; expiry removes them.
 _FRESH = 0
 
 
@@ -53,17 +53,15 @@ class Flow:
         self._node = node
         # Publish and settle commit side by side: with a ledger row each, neither waits.
         self._settle_node = -1 - node
-        self._in_turn = asyncio.Lock()  # Publishes are written in the order they were asked for.
+        self._in_turn = asyncio.Lock()  # Publishes are written in the order of their calls.
         self._walk = retention.Walk()
-        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch, its answer
+        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch and its result
 
-    async def last_id(self) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("last_id")
-            assert row is not None
-            return int(row[0])
-
-        return await self._db.run(work, look=True)
+    @transaction(read_only=True)
+    async def last_id(self, tx: Tx) -> int:
+        row = await tx.one("last_id")
+        assert row is not None
+        return int(row[0])
 
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
@@ -74,72 +72,66 @@ class Flow:
             if held[0] != catalog_version:
                 raise StaleCatalog
             known = await known_keys(tx, [new for request in requests for new in request])
-            answers, accepted = answer_all(requests, known)
+            results, accepted = receipts_of(requests, known)
             await append_events(tx, accepted, node=self._node)
-            return answers
+            return results
 
         async with self._in_turn:
             return await self._db.run(work, mark=Mark(self._node, "publish", number))
 
-    # --- what there is to do ----------------------------------------------------------------
+    # --- due deliveries ---------------------------------------------------------------------
 
-    async def start_page(self, after_id: int, limit: int) -> list[EndpointStart]:
-        async def work(tx: Tx) -> list[EndpointStart]:
-            found = await tx.all("endpoint_walk", after_id=after_id, limit=limit)
-            return await _starts(tx, found)
+    @transaction(read_only=True)
+    async def start_page(self, tx: Tx, after_id: int, limit: int) -> list[EndpointStart]:
+        found = await tx.all("endpoint_walk", after_id=after_id, limit=limit)
+        return await _starts(tx, found)
 
-        return await self._db.run(work, look=True)
-
+    @transaction(read_only=True)
     async def bucket_page(
-        self, after: Mapping[int, int], *, limit: int
+        self, tx: Tx, after: Mapping[int, int], *, limit: int
     ) -> tuple[list[EndpointStart], dict[int, int]]:
-        async def work(tx: Tx) -> tuple[list[EndpointStart], dict[int, int]]:
-            found = await tx.many("bucket_walk", [(*it, limit) for it in sorted(after.items())])
-            looked: dict[int, list[int]] = defaultdict(list)
-            for bucket, endpoint_id in found:
-                looked[bucket].append(endpoint_id)
-            starts = await _starts(tx, [(endpoint_id,) for _, endpoint_id in found])
-            on = {bucket: max(ids) for bucket, ids in looked.items() if len(ids) == limit}
-            return [it for it in starts if it.oldest_id is not None], on
+        found = await tx.many("bucket_walk", [(*it, limit) for it in sorted(after.items())])
+        scanned: dict[int, list[int]] = defaultdict(list)
+        for bucket, endpoint_id in found:
+            scanned[bucket].append(endpoint_id)
+        starts = await _starts(tx, [(endpoint_id,) for _, endpoint_id in found])
+        on = {bucket: max(ids) for bucket, ids in scanned.items() if len(ids) == limit}
+        return [it for it in starts if it.oldest_id is not None], on
 
-        return await self._db.run(work, look=True)
+    @transaction(read_only=True)
+    async def endpoints(self, tx: Tx, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
+        return await _starts(tx, [(it,) for it in endpoint_ids])
 
-    async def endpoints(self, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
-        async def work(tx: Tx) -> list[EndpointStart]:
-            return await _starts(tx, [(it,) for it in endpoint_ids])
+    @transaction(read_only=True)
+    async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+        # One row more than asked for: it tells whether there is more, and when.
+        heads = await tx.many(
+            "due_heads",
+            [
+                (
+                    number,
+                    it.bucket,
+                    it.endpoint_id,
+                    it.enabled_since,
+                    it.fresh + 1,
+                    it.retry + 1,
+                )
+                for number, it in enumerate(asks)
+            ],
+        )
+        choices = _choose(asks, heads, now=now)
+        wanted = [
+            (it, ask.bucket)
+            for ask, choice in zip(asks, choices, strict=True)
+            for it in (*choice.fresh, *choice.retry)
+        ]
+        works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
+        return [choice.answer(works) for choice in choices]
 
-        return await self._db.run(work, look=True)
-
-    async def due(self, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
-        async def work(tx: Tx) -> list[DueAnswer]:
-            # One row more than asked for: it tells whether there is more, and when.
-            heads = await tx.many(
-                "due_heads",
-                [
-                    (
-                        number,
-                        it.bucket,
-                        it.endpoint_id,
-                        it.enabled_since,
-                        it.fresh + 1,
-                        it.retry + 1,
-                    )
-                    for number, it in enumerate(asks)
-                ],
-            )
-            choices = _choose(asks, heads, now=now)
-            wanted = [
-                (it, ask.bucket)
-                for ask, choice in zip(asks, choices, strict=True)
-                for it in (*choice.fresh, *choice.retry)
-            ]
-            works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
-            return [choice.answer(works) for choice in choices]
-
-        return await self._db.run(work, look=True)
-
+    @transaction()
     async def take_probe(
         self,
+        tx: Tx,
         endpoint: Endpoint,
         *,
         next_probe_at: int,
@@ -149,54 +141,48 @@ class Flow:
     ) -> Work | None:
         """``probe_after_id`` is committed with it: it becomes the id of the delivery taken."""
         alive_at = now if skip_expired else -1
+        await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
+        chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
+        if chosen is None:
+            return None
+        found = await tx.many("works", [(chosen, endpoint.bucket)])
+        if not found:
+            return None
+        taken = await tx.one(
+            "probe_take",
+            bucket=endpoint.bucket,
+            id=endpoint.id,
+            generation=endpoint.generation,
+            next_probe_at=next_probe_at,
+            probe_after_id=chosen,
+        )
+        if taken is None:
+            raise StaleEndpoints(frozenset({endpoint.id}))
+        return _work(found[0])
 
-        async def work(tx: Tx) -> Work | None:
-            await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
-            chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
-            if chosen is None:
-                return None
-            found = await tx.many("works", [(chosen, endpoint.bucket)])
-            if not found:
-                return None
-            taken = await tx.one(
-                "probe_take",
-                bucket=endpoint.bucket,
-                id=endpoint.id,
-                generation=endpoint.generation,
-                next_probe_at=next_probe_at,
-                probe_after_id=chosen,
-            )
-            if taken is None:
-                raise StaleEndpoints(frozenset({endpoint.id}))
-            return _work(found[0])
-
-        return await self._db.run(work)
-
+    @transaction(read_only=True)
     async def expired(
-        self, endpoint_id: int, *, bucket: int, now: int, after_id: int, limit: int
+        self, tx: Tx, endpoint_id: int, *, bucket: int, now: int, after_id: int, limit: int
     ) -> tuple[list[Delivery], int | None, int | None]:
-        async def work(tx: Tx) -> tuple[list[Delivery], int | None, int | None]:
-            at = {"bucket": bucket, "endpoint_id": endpoint_id, "after_id": after_id, "now": now}
-            looked = await tx.one("expired_look", **at, limit=limit)
-            assert looked is not None
-            count, upto_id, next_at = looked
-            if not count:
-                return [], None, None
-            found = await tx.all("expired_rows", **at, upto_id=upto_id)
-            last = upto_id if count == limit else None
-            return [rows.pending(row) for row in found], last, next_at
+        at = {"bucket": bucket, "endpoint_id": endpoint_id, "after_id": after_id, "now": now}
+        scanned = await tx.one("expired_scan", **at, limit=limit)
+        assert scanned is not None
+        count, upto_id, next_at = scanned
+        if not count:
+            return [], None, None
+        found = await tx.all("expired_rows", **at, upto_id=upto_id)
+        last = upto_id if count == limit else None
+        return [rows.pending(row) for row in found], last, next_at
 
-        return await self._db.run(work, look=True)
-
-    # --- what was done ----------------------------------------------------------------------
+    # --- outcomes ---------------------------------------------------------------------------
 
     async def settle(self, batch: SettleBatch) -> frozenset[int]:
-        """The same batch again is answered again, not written again."""
+        """A batch that was already written returns its result again and is not written again."""
         if self._settled is not None and self._settled[0] == batch.number:
             return self._settled[1]
 
         async def work(tx: Tx) -> frozenset[int]:
-            if self._db.dialect == "sqlite":  # On PostgreSQL the transaction's mark tells.
+            if self._db.dialect == "sqlite":  # On PostgreSQL the transaction's mark does this.
                 if await tx.one("settled_already", node=self._node, number=batch.number):
                     return frozenset()
                 await tx.one("settled_now", node=self._node, number=batch.number)
@@ -230,18 +216,16 @@ class Flow:
         rows_removed, self._walk = await self._db.run(work)
         return removed + rows_removed
 
-    async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:
-        async def work(tx: Tx) -> int:
-            return await rollups.fold(tx, now=now, before=before, limit=limit)
-
-        return await self._db.run(work)
+    @transaction()
+    async def fold_rollups(self, tx: Tx, *, now: int, before: int, limit: int) -> int:
+        return await rollups.fold(tx, now=now, before=before, limit=limit)
 
 
 # --- due ------------------------------------------------------------------------------------
 
 
 class _Choice(NamedTuple):
-    """Which rows an ask gets, by id, and what follows them."""
+    """Which rows a request gets, by id, and what follows them."""
 
     endpoint_id: int
     fresh: list[int]
@@ -307,7 +291,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
             endpoint_id=endpoint.id,
             part=part,
             alive_at=alive_at,
-            look=PROBE_LOOK,
+            scan_limit=PROBE_SCAN_MAX,
         )
         if row is not None:
             firsts.append(int(row[0]))
@@ -320,7 +304,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
             endpoint_id=endpoint.id,
             after_id=after_id,
             alive_at=alive_at,
-            look=PROBE_LOOK,
+            scan_limit=PROBE_SCAN_MAX,
         )
         if row is not None:
             return int(row[0])
@@ -331,7 +315,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
 
 
 async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
-    """First of all: what was decided on old knowledge must not be written."""
+    """First of all: decisions made on stale values must not be written."""
     ordered = sorted(endpoints, key=lambda it: it.id)
     changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation, it.bucket) for it in ordered]
     written = {row[0] for row in await tx.many("endpoint_settle", changed)}
@@ -340,7 +324,7 @@ async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
 
 
 async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
-    """Delete what is finished, replace what waits; the ids that were no longer there."""
+    """Delete finished rows and replace waiting ones; return the ids that were no longer there."""
     finished = [it.delivery.id for it in batch.finished]
     buckets = sorted({it.delivery.bucket for it in batch.finished})
     left = await tx.all("pending_finish", ids=finished, buckets=buckets) if finished else []

@@ -13,17 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
 from homing.ports import Lease, Member, Standing
-from homing.store.tx import Db, Row, Tx
+from homing.store.tx import Db, Row, Tx, transaction
 
 NODES = 1 << NODE_BITS
-LEASE_MOST_MS = 120_000  # No setting allows a longer one.
-NODE_REST_MS = 60_000  # A node is used again so long after its process was last heard of.
+LEASE_MAX_MS = 120_000  # No setting allows a longer one.
+NODE_REST_MS = (
+    60_000  # after a process's lease has ended, until another process may use its node number
+)
 
 Fence = tuple[int, int]  # bucket, epoch
 
 
 async def hold(tx: Tx, fences: Sequence[Fence]) -> None:
-    """Until this commits nobody takes these buckets; LostLeases if somebody has."""
+    """No process takes these buckets until this commits; LostLeases if one already has."""
     if not fences:
         return
     held = {row[0] for row in await tx.many("lease_fence", fences)}
@@ -32,12 +34,12 @@ async def hold(tx: Tx, fences: Sequence[Fence]) -> None:
 
 
 async def raise_topic(tx: Tx, topic: str) -> None:
-    """Say, with this commit, that something has changed."""
-    await tx.all("news_raise", topic=topic)
+    """Record with this commit that the topic has changed."""
+    await tx.all("topic_raise", topic=topic)
 
 
 def bucket_topic(bucket: int) -> str:
-    """People have changed something in this bucket."""
+    """The topic that a command raises when it changes something in this bucket."""
     return f"bucket.{bucket}"
 
 
@@ -60,115 +62,95 @@ class Leases:
         assert row is not None
         return int(row[0])
 
-    async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
-        async def work(tx: Tx) -> Member:
-            await tx.one("join_hold")
-            now = await self._now(tx)
-            known = [member(row) for row in await tx.all("processes")]
-            number = max((it.id for it in known), default=0) + 1
-            node = _free_node(known, now)
-            new = Member(number, node, name, role, delivers, now, now + lease_ms)
-            await tx.all("process_replace", node=node)
-            row = (new.id, node, name, role, int(delivers), new.started_at, new.expires_at)
-            await tx.insert("process", [row])
-            return new
+    @transaction()
+    async def join(self, tx: Tx, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
+        await tx.one("join_hold")
+        now = await self._now(tx)
+        known = [member(row) for row in await tx.all("processes")]
+        number = max((it.id for it in known), default=0) + 1
+        node = _free_node(known, now)
+        new = Member(number, node, name, role, delivers, now, now + lease_ms)
+        await tx.all("process_replace", node=node)
+        row = (new.id, node, name, role, int(delivers), new.started_at, new.expires_at)
+        await tx.insert("process", [row])
+        return new
 
-        return await self._db.run(work)
-
-    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
-        async def work(tx: Tx) -> Standing | None:
-            now = await self._now(tx)
-            renewed = await tx.one(
-                "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
+    @transaction()
+    async def renew(
+        self, tx: Tx, member_id: int, *, delivers: bool, lease_ms: int
+    ) -> Standing | None:
+        now = await self._now(tx)
+        renewed = await tx.one(
+            "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
+        )
+        if renewed is None:
+            return None
+        members = [member(row) for row in await tx.all("processes")]
+        if any(it.expires_at > now + LEASE_MAX_MS for it in members):
+            # The database's clock was set back: ended processes would keep their leases.
+            await tx.all(
+                "processes_shorten", max_expires_at=now + LEASE_MAX_MS, until=now + lease_ms
             )
-            if renewed is None:
-                return None
-            members = [member(row) for row in await tx.all("processes")]
-            if any(it.expires_at > now + LEASE_MOST_MS for it in members):
-                # The database's clock was set back: the dead would be waited for until then.
-                await tx.all("processes_shorten", most=now + LEASE_MOST_MS, until=now + lease_ms)
-            leases = tuple(Lease(*row) for row in await tx.all("leases"))
-            return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
+        leases = tuple(Lease(*row) for row in await tx.all("leases"))
+        return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
 
-        return await self._db.run(work)
+    @transaction()
+    async def take(self, tx: Tx, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
+        now = await self._now(tx)
+        if await tx.one("process_hold", id=member_id) is None:
+            return {}
+        held = await tx.all("leases_hold", buckets=sorted(wanted))
+        held = [row for row in held if wanted[row[0]] == row[2]]
+        owners = sorted({row[1] for row in held if row[1] is not None})
+        gone = await _gone(tx, owners, now) if owners else set()
+        free = [row[0] for row in held if row[1] is None or row[1] in gone]
+        if not free:
+            return {}
+        taken = await tx.all("leases_take", owner=member_id, buckets=free)
+        return dict(taken)
 
-    async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
-        async def work(tx: Tx) -> dict[int, int]:
-            now = await self._now(tx)
-            if await tx.one("process_hold", id=member_id) is None:
-                return {}
-            held = await tx.all("leases_hold", buckets=sorted(wanted))
-            held = [row for row in held if wanted[row[0]] == row[2]]
-            owners = sorted({row[1] for row in held if row[1] is not None})
-            gone = await _gone(tx, owners, now) if owners else set()
-            free = [row[0] for row in held if row[1] is None or row[1] in gone]
-            if not free:
-                return {}
-            taken = await tx.all("leases_take", owner=member_id, buckets=free)
-            return dict(taken)
+    @transaction()
+    async def give(self, tx: Tx, member_id: int, buckets: Sequence[int]) -> None:
+        await tx.all("leases_give", owner=member_id, buckets=sorted(buckets))
+        await raise_topic(tx, "leases")
 
-        return await self._db.run(work)
+    @transaction()
+    async def leave(self, tx: Tx, member_id: int) -> None:
+        # In this order: a ``take`` of this process that is under way is waited for and undone.
+        await tx.all("process_leave", id=member_id, now=await self._now(tx))
+        await tx.all("leases_leave", owner=member_id)
+        await raise_topic(tx, "leases")
 
-    async def give(self, member_id: int, buckets: Sequence[int]) -> None:
-        async def work(tx: Tx) -> None:
-            await tx.all("leases_give", owner=member_id, buckets=sorted(buckets))
-            await raise_topic(tx, "leases")
-
-        await self._db.run(work)
-
-    async def leave(self, member_id: int) -> None:
-        async def work(tx: Tx) -> None:
-            # In this order: a take of its own that is under way is waited for, and undone.
-            await tx.all("process_leave", id=member_id, now=await self._now(tx))
-            await tx.all("leases_leave", owner=member_id)
-            await raise_topic(tx, "leases")
-
-        await self._db.run(work)
-
+    @transaction(read_only=True)
     async def recent(
-        self, buckets: Sequence[int], *, from_id: int, upto_id: int
+        self, tx: Tx, buckets: Sequence[int], *, from_id: int, upto_id: int
     ) -> list[tuple[int, int]]:
-        async def work(tx: Tx) -> list[tuple[int, int]]:
-            found = await tx.all(
-                "recent_work", from_id=from_id, upto_id=upto_id, buckets=list(buckets)
-            )
-            return [(bucket, endpoint_id) for bucket, endpoint_id in found]
+        found = await tx.all("recent_work", from_id=from_id, upto_id=upto_id, buckets=list(buckets))
+        return [(bucket, endpoint_id) for bucket, endpoint_id in found]
 
-        return await self._db.run(work, look=True)
+    @transaction(read_only=True)
+    async def versions(self, tx: Tx) -> dict[str, int]:
+        return dict(await tx.all("topic_versions"))
 
-    async def versions(self) -> dict[str, int]:
-        async def work(tx: Tx) -> dict[str, int]:
-            return dict(await tx.all("news"))
+    @transaction()
+    async def knows(self, tx: Tx, member_id: int, version: int) -> None:
+        await tx.all("process_knows", id=member_id, version=version)
 
-        return await self._db.run(work, look=True)
+    @transaction(read_only=True)
+    async def behind(self, tx: Tx, version: int, *, but: int) -> list[str]:
+        now = await self._now(tx)
+        found = await tx.all("processes_behind", version=version, but=but, now=now)
+        return [name for (name,) in found]
 
-    async def knows(self, member_id: int, version: int) -> None:
-        async def work(tx: Tx) -> None:
-            await tx.all("process_knows", id=member_id, catalog=version)
+    @transaction(read_only=True)
+    async def oldest_snapshot(self, tx: Tx) -> tuple[int, str]:
+        row = await tx.one("oldest_snapshot")
+        assert row is not None
+        return int(row[0]), str(row[1])
 
-        await self._db.run(work)
-
-    async def behind(self, version: int, *, but: int) -> list[str]:
-        async def work(tx: Tx) -> list[str]:
-            now = await self._now(tx)
-            found = await tx.all("processes_behind", catalog=version, but=but, now=now)
-            return [name for (name,) in found]
-
-        return await self._db.run(work, look=True)
-
-    async def oldest_snapshot(self) -> tuple[int, str]:
-        async def work(tx: Tx) -> tuple[int, str]:
-            row = await tx.one("oldest_snapshot")
-            assert row is not None
-            return int(row[0]), str(row[1])
-
-        return await self._db.run(work, look=True)
-
-    async def raise_topic(self, topic: str) -> None:
-        async def work(tx: Tx) -> None:
-            await raise_topic(tx, topic)
-
-        await self._db.run(work)
+    @transaction()
+    async def raise_topic(self, tx: Tx, topic: str) -> None:
+        await raise_topic(tx, topic)
 
 
 def _free_node(known: Sequence[Member], now: int) -> int:
@@ -178,12 +160,12 @@ def _free_node(known: Sequence[Member], now: int) -> int:
         return min(unused)
     oldest = min(known, key=lambda it: it.expires_at)
     if oldest.expires_at > now - NODE_REST_MS:
-        raise Unavailable(f"{NODES} processes are there, or were a minute ago.")
+        raise Unavailable(f"All {NODES} node numbers are in use, or were a minute ago.")
     return oldest.node
 
 
 async def _gone(tx: Tx, owners: Sequence[int], now: int) -> set[int]:
-    """Those whose heartbeat has stopped, held; one that is just renewing is not among them."""
+    """The owners whose heartbeat has stopped, locked; one that is just renewing is not included."""
     held = await tx.all("owners_hold", ids=owners)
     known = {row[0] for row in await tx.all("owners_known", ids=owners)}
     return {row[0] for row in held if row[1] <= now} | (set(owners) - known)

@@ -47,8 +47,8 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-class Ground(Protocol):
-    """A database that can run plain SQL in one transaction that keeps other writers out."""
+class RawSql(Protocol):
+    """A database that runs raw SQL in one transaction that keeps other writers out."""
 
     dialect: Dialect
 
@@ -73,19 +73,19 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(sorted(found))
 
 
-async def migrate(ground: Ground, *, moving: bool = False) -> None:
-    """Apply what is missing. BadSetting if the database is newer than this program, or half moved.
+async def migrate(db: RawSql, *, moving: bool = False) -> None:
+    """Apply missing migrations. BadSetting if the database is newer, or a move is unfinished.
 
-    Only who is ``moving`` may open what is not wholly there.
+    Only ``homing move`` (``moving``) may open a database that is not complete yet.
     """
-    known = migrations(ground.dialect)
-    unfinished = await ground.raw(lambda execute: execute(MOVING[ground.dialect]))
+    known = migrations(db.dialect)
+    unfinished = await db.raw(lambda execute: execute(MOVING[db.dialect]))
     if unfinished and not moving:
         raise BadSetting(
-            "An installation is being moved into this database and is not whole yet:"
-            " finish it with `homing move`."
+            "An installation is being moved into this database and is not complete:"
+            " finish the move with `homing move`."
         )
-    applied = await ground.raw(_applied(ground.dialect))
+    applied = await db.raw(_applied(db.dialect))
     newest = known[-1].number
     if max(applied, default=0) > newest:
         raise BadSetting(
@@ -94,7 +94,7 @@ async def migrate(ground: Ground, *, moving: bool = False) -> None:
         )
     for migration in known:
         if migration.number not in applied:
-            await ground.raw(_apply(migration, ground.dialect))
+            await db.raw(_apply(migration, db.dialect))
 
 
 async def _lock(execute: Execute, dialect: Dialect) -> None:
@@ -103,12 +103,12 @@ async def _lock(execute: Execute, dialect: Dialect) -> None:
 
 
 def _applied(dialect: Dialect) -> Callable[[Execute], Awaitable[set[int]]]:
-    async def look(execute: Execute) -> set[int]:
+    async def read(execute: Execute) -> set[int]:
         await _lock(execute, dialect)
         await execute(_RECORD[dialect])
         return {row[0] for row in await execute("SELECT number FROM migration")}
 
-    return look
+    return read
 
 
 def _apply(migration: Migration, dialect: Dialect) -> Callable[[Execute], Awaitable[None]]:

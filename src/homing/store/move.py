@@ -1,4 +1,4 @@
-"""Carries a whole installation from one database to another, of whichever kind.
+"""Copies a whole installation from one database to another, of either kind.
 
 Tables are found, not listed, so that one added by a later schema goes along. Rows go in the order
 of their primary key, a batch in one transaction with the note how far it is: killed at any point,
@@ -11,20 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import asyncpg
 import msgspec
 from msgspec import Struct
 
-from homing.errors import BadSetting, HomingError
+from homing.errors import BadSetting, HomingError, StoreUnavailable
 from homing.model import id_floor
-from homing.store.migrate import MOVE_TABLE, MOVING, Execute, Ground
-from homing.store.move_tables import Table, tables_of
+from homing.store.migrate import MOVE_TABLE, MOVING, Execute, RawSql
 from homing.store.partitions import DAY_MS, PARTED, make_days
 from homing.store.tx import Row
 
 BATCH_ROWS = 2_000
-DAYS_MOST = 4_000  # More are no days but a clock gone wrong; such rows lie in the default part.
+DAYS_MAX = 4_000  # More days come from a wrong clock; such rows stay in the default partition.
 HELD = ("subscription", "endpoint", "event", "pending", "history")
 
 Progress = Callable[[str, int, int], None]  # what is done, rows so far, rows in all
@@ -34,7 +34,7 @@ _PLAN = ""  # the name of the note that holds the number of rows of each table
 
 
 class Moved(Struct, frozen=True):
-    """What a verified move has carried."""
+    """The rows and checksums of a verified move."""
 
     rows: dict[str, int]
     checksums: dict[str, str]
@@ -47,16 +47,16 @@ class NotTheSame(HomingError):
 
 
 class _Note(Struct, frozen=True):
-    """How far a table is."""
+    """How far the copy of a table is."""
 
     after: tuple[Any, ...] | None = None
     done: bool = False
 
 
 async def move(
-    source: Ground, target: Ground, progress: Progress, *, batch_rows: int = BATCH_ROWS
+    source: RawSql, target: RawSql, progress: Progress, *, batch_rows: int = BATCH_ROWS
 ) -> Moved:
-    """Both have the current schema. Raises BadSetting or NotTheSame; going on is calling again."""
+    """Both have the current schema. Raises BadSetting or NotTheSame; call it again to continue."""
     tables = await tables_of(source)
     others = await tables_of(target)
     for name, table in tables.items():
@@ -78,7 +78,7 @@ async def move(
     return moved
 
 
-async def _begin(target: Ground, tables: dict[str, Table], plan: dict[str, int]) -> None:
+async def _begin(target: RawSql, tables: dict[str, Table], plan: dict[str, int]) -> None:
     """Refuse a target with data of its own, and a source that has changed since the last time."""
     text = json.dumps(plan, sort_keys=True)
 
@@ -96,7 +96,7 @@ async def _begin(target: Ground, tables: dict[str, Table], plan: dict[str, int])
             if await run(f"SELECT 1 FROM {name} LIMIT 1"):  # noqa: S608
                 raise BadSetting(f"The target holds rows of {name} already: it must be empty.")
         await run(_MAKE)
-        for table in tables.values():  # What migrations put there comes with the source.
+        for table in tables.values():  # Rows that migrations inserted are copied from the source.
             await run(f"DELETE FROM {table.name}")  # noqa: S608
         await _write_note(target, run, _PLAN, text)
 
@@ -104,9 +104,9 @@ async def _begin(target: Ground, tables: dict[str, Table], plan: dict[str, int])
 
 
 async def _carry(
-    source: Ground, target: Ground, table: Table, other: Table, batch_rows: int
+    source: RawSql, target: RawSql, table: Table, other: Table, batch_rows: int
 ) -> AsyncIterator[int]:
-    """The rows that are not there yet; how many went with each batch."""
+    """Copy the rows that are not there yet; yields the number of rows of each batch."""
     note = await _read_note(target, table.name)
     if note.done:
         return
@@ -118,7 +118,7 @@ async def _carry(
 
 
 def _write(
-    target: Ground, table: Table, other: Table, rows: list[Row], note: _Note
+    target: RawSql, table: Table, other: Table, rows: list[Row], note: _Note
 ) -> Callable[[Execute], Any]:
     columns = ", ".join(table.columns)
 
@@ -140,16 +140,16 @@ def _write(
 
 
 async def _pages(
-    ground: Ground, table: Table, batch_rows: int, *, after: tuple[Any, ...] | None = None
+    db: RawSql, table: Table, batch_rows: int, *, after: tuple[Any, ...] | None = None
 ) -> AsyncIterator[list[Row]]:
     """All rows in the order of the primary key, a batch at a time."""
     columns, key = ", ".join(table.columns), ", ".join(table.key)
-    sign = _sign(ground)
+    sign = _sign(db)
     places = ", ".join(f"{sign}{n}" for n, _ in enumerate(table.key, 1))
     while True:
         where = "" if after is None else f" WHERE ({key}) > ({places})"
         text = f"SELECT {columns} FROM {table.name}{where} ORDER BY {key} LIMIT {batch_rows}"  # noqa: S608
-        rows = await _fetch(ground, text, *(after or ()))
+        rows = await _fetch(db, text, *(after or ()))
         if not rows:
             return
         yield rows
@@ -157,8 +157,8 @@ async def _pages(
 
 
 async def _verify(
-    source: Ground,
-    target: Ground,
+    source: RawSql,
+    target: RawSql,
     tables: dict[str, Table],
     plan: dict[str, int],
     progress: Progress,
@@ -186,12 +186,12 @@ async def _verify(
 
 
 def _row_sum(row: Row) -> int:
-    """Summed up over a table it says the same in whatever order: collations differ."""
+    """The sum over a table does not depend on the order of rows: collations differ."""
     packed = msgspec.msgpack.encode(row)
     return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest())
 
 
-async def _make_days(source: Ground, target: Ground, tables: dict[str, Table]) -> None:
+async def _make_days(source: RawSql, target: RawSql, tables: dict[str, Table]) -> None:
     if target.dialect != "postgres":
         return
     wanted: list[tuple[str, int]] = []
@@ -199,26 +199,26 @@ async def _make_days(source: Ground, target: Ground, tables: dict[str, Table]) -
         key = tables[name].key[0]
         day = id_floor(DAY_MS)
         found = await _fetch(source, f"SELECT DISTINCT {key} / {day} FROM {name}")  # noqa: S608
-        if len(found) <= DAYS_MOST:
+        if len(found) <= DAYS_MAX:
             wanted += [(name, int(row[0])) for row in found]
     await make_days(target, wanted)
 
 
-async def _count(ground: Ground, table: Table) -> int:
-    return int((await _fetch(ground, f"SELECT count(*) FROM {table.name}"))[0][0])  # noqa: S608
+async def _count(db: RawSql, table: Table) -> int:
+    return int((await _fetch(db, f"SELECT count(*) FROM {table.name}"))[0][0])  # noqa: S608
 
 
-async def _fetch(ground: Ground, text: str, *values: Any) -> list[Row]:
-    return await ground.raw(lambda run: run(text, *values))
+async def _fetch(db: RawSql, text: str, *values: Any) -> list[Row]:
+    return await db.raw(lambda run: run(text, *values))
 
 
-async def _read_note(target: Ground, name: str) -> _Note:
+async def _read_note(target: RawSql, name: str) -> _Note:
     text = f"SELECT note FROM {MOVE_TABLE} WHERE name = {_sign(target)}1"  # noqa: S608
     rows = await _fetch(target, text, name)
     return msgspec.json.decode(rows[0][0], type=_Note) if rows else _Note()
 
 
-async def _write_note(target: Ground, run: Execute, name: str, note: str) -> None:
+async def _write_note(target: RawSql, run: Execute, name: str, note: str) -> None:
     sign = _sign(target)
     await run(
         f"INSERT INTO {MOVE_TABLE} (name, note) VALUES ({sign}1, {sign}2)"  # noqa: S608
@@ -228,5 +228,91 @@ async def _write_note(target: Ground, run: Execute, name: str, note: str) -> Non
     )
 
 
-def _sign(ground: Ground) -> str:
-    return "$" if ground.dialect == "postgres" else "?"
+def _sign(db: RawSql) -> str:
+    return "$" if db.dialect == "postgres" else "?"
+
+
+# --- the tables of an installation ----------------------------------------------------------
+
+# These tables belong to the processes that run on a database, not to the installation.
+_FILES = "plaintext_removal"  # about the files of one database
+STAY = frozenset(
+    (
+        "migration",
+        "batch_mark",
+        "process",
+        "lease",
+        "topic_version",
+        "clock_mark",
+        _FILES,
+        MOVE_TABLE,
+    )
+)
+
+_SQLITE_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+_SQLITE_COLUMNS = "SELECT name, type, pk FROM pragma_table_info(?1) ORDER BY cid"
+_POSTGRES_TABLES = """
+    SELECT relname::text FROM pg_class
+    WHERE relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = current_schema()::regnamespace
+"""
+_POSTGRES_COLUMNS = """
+    SELECT a.attname::text, format_type(a.atttypid, a.atttypmod),
+           coalesce(array_position(i.indkey::smallint[], a.attnum) + 1, 0)
+    FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+    WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+
+# Behind a pooler sessions do not have our name; heartbeats are the way to find processes.
+_PROCESSES = """
+    SELECT name FROM process
+    WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint ORDER BY id
+"""
+_SESSIONS = """
+    SELECT DISTINCT application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'homing%'
+    AND pid <> pg_backend_pid()
+"""
+
+
+class Table(NamedTuple):
+    """A table with its columns and its primary key."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+async def tables_of(db: RawSql) -> dict[str, Table]:
+    """Every table that moves, by name."""
+    lite = db.dialect == "sqlite"
+
+    async def read(run: Execute) -> dict[str, Table]:
+        names = [str(row[0]) for row in await run(_SQLITE_TABLES if lite else _POSTGRES_TABLES)]
+        found = {}
+        for name in sorted(set(names) - STAY):
+            rows = await run(_SQLITE_COLUMNS if lite else _POSTGRES_COLUMNS, name)
+            key = tuple(row[0] for row in sorted(rows, key=lambda row: row[2]) if row[2] > 0)
+            assert key, f"the table {name} has no primary key"
+            found[name] = Table(name, tuple(row[0] for row in rows), tuple(r[1] for r in rows), key)
+        return found
+
+    return await db.raw(read)
+
+
+async def at_work(dsn: str) -> list[str]:
+    """The processes of Homing in this PostgreSQL, by their heartbeats; else by their sessions."""
+    try:
+        connection = await asyncpg.connect(dsn, timeout=5, statement_cache_size=0)
+        try:
+            if await connection.fetchval("SELECT to_regclass('process') IS NOT NULL"):
+                found = [str(row[0]) for row in await connection.fetch(_PROCESSES)]
+                if found:
+                    return found
+            return [str(row[0]) for row in await connection.fetch(_SESSIONS)]
+        finally:
+            await connection.close(timeout=5)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}.") from error

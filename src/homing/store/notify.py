@@ -1,7 +1,7 @@
-"""Word between processes through PostgreSQL: NOTIFY outside all transactions, LISTEN on one line.
+"""Notifications between processes through PostgreSQL: NOTIFY outside transactions, and LISTEN.
 
-The line is a connection of its own, straight to the server: a pooler in transaction mode cannot
-listen. Without it, or while it is broken, everyone still looks once a second.
+Listening needs a connection of its own, straight to the server: a pooler in transaction mode
+cannot listen. Without it, or while it is broken, every process still polls once a second.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PAUSES_S = (0.1, 0.3, 1.0)
 _CHANNEL = "SELECT 'homing.' || current_schema()"
 
 
-class PostgresWire:
-    """``Wire`` on PostgreSQL; without a ``dsn`` it tells and does not hear."""
+class PostgresNotificationBus:
+    """``Wire`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
 
     def __init__(self, db: Db, dsn: str | None) -> None:
         self._db, self._dsn = db, dsn
         self._task: asyncio.Task[None] | None = None
         self._live = False
-        self._line: Any = None
+        self._connection: Any = None
 
     @property
     def live(self) -> bool:
@@ -39,7 +39,7 @@ class PostgresWire:
             await tx.all("notify_all", texts=list(texts))
 
         if texts:
-            await self._db.run(work, look=True)
+            await self._db.run(work, read_only=True)
 
     def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
         if self._dsn is not None:
@@ -57,26 +57,31 @@ class PostgresWire:
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
                 failures += 1
                 if failures == 1:
-                    log.warning("nothing is heard from other processes", error=type(error).__name__)
+                    log.warning(
+                        "no notifications from other processes: the listening connection is broken",
+                        error=type(error).__name__,
+                    )
             finally:
                 self._live = False
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
 
     async def _hear(self, heard: Callable[[str], None]) -> asyncio.Event:
-        """The event is set when the line breaks."""
+        """Listen; the event is set when the connection breaks."""
         broken = asyncio.Event()
-        line: Any = await asyncpg.connect(
+        connection: Any = await asyncpg.connect(
             self._dsn, timeout=5, server_settings={"application_name": "homing listens"}
         )
-        line.add_termination_listener(lambda _: broken.set())
-        channel = await line.fetchval(_CHANNEL)
-        await line.add_listener(channel, lambda _line, _pid, _channel, text: heard(text))
-        self._line = line
+        connection.add_termination_listener(lambda _: broken.set())
+        channel = await connection.fetchval(_CHANNEL)
+        await connection.add_listener(
+            channel, lambda _connection, _pid, _channel, text: heard(text)
+        )
+        self._connection = connection
         return broken
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._line is not None and not self._line.is_closed():
-            self._line.terminate()
+        if self._connection is not None and not self._connection.is_closed():
+            self._connection.terminate()

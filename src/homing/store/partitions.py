@@ -1,7 +1,8 @@
-"""Days: events, history and attempts lie in one part per UTC day, by the time in their id.
+"""Daily partitions: events, history and attempts by UTC day, after the time in their id.
 
-A day goes as a whole, which costs nothing, once nothing in it is needed any more. What fits no
-day (a clock far off, a server that slept for days) lies in the default part and goes by rows.
+A day is dropped as a whole, which costs nothing, once nothing in it is needed any more. Rows that
+fit no day (a clock far off, a server that slept for days) lie in the default partition and are
+removed row by row.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from homing.model import id_floor
-from homing.store.migrate import Execute, Ground
+from homing.store.migrate import Execute, RawSql
 
 DAY_MS = 86_400_000
 DAYS_AHEAD = 2
@@ -25,7 +26,7 @@ _EXISTING = """
     WHERE i.inhparent = $1::text::regclass
 """
 _GUESS = "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass"
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"  # Better another time than holding all up.
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"  # Better to try later than to hold up others.
 _REPLAYS = "SELECT 1 FROM pending WHERE replay = 1 AND event_id >= $1 AND event_id < $2 LIMIT 1"
 _REMOVE_KEYS = """
     DELETE FROM event_key k
@@ -36,14 +37,14 @@ _MINUTE = id_floor(60_000)
 
 
 def part_name(table: str, day: int) -> str:
-    """``event_d20454``: the part of a table for one day since 1970."""
+    """``event_d20454``: the partition of a table for one day since 1970."""
     return f"{table}_d{day}"
 
 
-async def ensure_days(ground: Ground, now: int | None = None, *, before: int = 0) -> None:
-    """Make the parts of today and the days ahead where they are missing; None: the server's now.
+async def ensure_days(db: RawSql, now: int | None = None, *, before: int = 0) -> None:
+    """Make missing partitions of today and the days ahead; ``now`` None: the server's clock.
 
-    A day past ``before`` is not made: it would go at once.
+    A day past ``before`` is not made: it would be dropped at once.
     """
 
     async def make(execute: Execute) -> None:
@@ -56,18 +57,18 @@ async def ensure_days(ground: Ground, now: int | None = None, *, before: int = 0
             for table, day in await _missing(execute, wanted):
                 await _make(execute, table, day)
 
-    await ground.raw(make)
+    await db.raw(make)
 
 
-async def make_days(ground: Ground, wanted: list[tuple[str, int]]) -> None:
-    """Make the parts of these tables and days where they are missing."""
+async def make_days(db: RawSql, wanted: list[tuple[str, int]]) -> None:
+    """Make the partitions of these tables and days where they are missing."""
 
     async def make(execute: Execute) -> None:
         await execute(_LOCK)
         for table, day in await _missing(execute, wanted):
             await _make(execute, table, day)
 
-    await ground.raw(make)
+    await db.raw(make)
 
 
 async def _missing(execute: Execute, wanted: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -78,7 +79,7 @@ async def _missing(execute: Execute, wanted: list[tuple[str, int]]) -> list[tupl
 async def _make(execute: Execute, table: str, day: int) -> None:
     low, high = id_floor(day * DAY_MS), id_floor((day + 1) * DAY_MS)
     key = "delivery_id" if table == "attempt" else "id"
-    # Rows of that day may already lie in the default part; then the day stays there.
+    # Rows of that day may already lie in the default partition; then the day stays there.
     taken = await execute(
         f"SELECT 1 FROM {table}_default WHERE {key} >= $1 AND {key} < $2 LIMIT 1",  # noqa: S608
         low,
@@ -91,9 +92,7 @@ async def _make(execute: Execute, table: str, day: int) -> None:
         )
 
 
-async def remove_days(
-    ground: Ground, *, before: int, limit: int, keys_upto: int
-) -> tuple[int, int]:
+async def remove_days(db: RawSql, *, before: int, limit: int, keys_upto: int) -> tuple[int, int]:
     """Remove the oldest day that may go; about how many rows went, and how far keys have.
 
     A day may go when it has ended before ``before`` and
@@ -101,18 +100,16 @@ async def remove_days(
     - history and attempts: none of its deliveries is pending, and none finished at or after
       ``before`` (a BRIN index answers without reading the day);
     - events: no pending delivery and no pending replay carries one of them. Deliveries are made
-      with their event, so those with an id up to a minute past the day are looked at too.
+      with their event, so those with an id up to a minute past the day are checked, too.
 
-    This is looked at again under a lock that keeps writers out for as long as two seeks take. The
+    This is checked again under a lock that keeps writers out for as long as two seeks take. The
     keys of a day's events are removed before it, ``limit`` at a time.
     """
 
     removed = 0
     for table in ("history", "attempt", "event"):
         for _ in range(DAYS_AT_ONCE):  # Empty days count for nothing: go on to one that does.
-            step = await ground.raw(
-                _remove_day(table, before=before, limit=limit, keys_upto=keys_upto)
-            )
+            step = await db.raw(_remove_day(table, before=before, limit=limit, keys_upto=keys_upto))
             keys_upto = step.keys_upto
             removed += step.removed
             if step.removed or not step.went:

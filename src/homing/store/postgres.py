@@ -16,21 +16,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports.seals import Rewrite
+from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
-from homing.store.pool import Pool
 from homing.store.rewrite import rewrite_table
 from homing.store.rows import COLUMNS
 from homing.store.statements import Statement, statements, with_integers
-from homing.store.texts import check_rows, check_storable
-from homing.store.tx import AlreadyWritten, Dialect, Mark, Row, RunAgain, Tx
+from homing.store.tx import (
+    AlreadyWritten,
+    Dialect,
+    Mark,
+    Row,
+    RunAgain,
+    Tx,
+    check_rows,
+    check_storable,
+)
 
 T = TypeVar("T")
 
@@ -41,7 +48,7 @@ HOT_CONNECTIONS = 6
 WRITING_CONNECTIONS = 2  # of these, for publish and settle
 VIEW_CONNECTIONS = 4
 FLEET_CONNECTIONS = 2
-# A process that stops in the middle of a transaction must not hold up who takes its buckets over.
+# A process that stops in the middle of a transaction must not hold up its successor.
 STUCK_AFTER = "2s"
 
 _SESSION = {
@@ -86,7 +93,7 @@ _LOST = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,
 )
-# It is there and cannot do it: no space, no rights, standing by, damaged.
+# The server runs and cannot do it: no space, no rights, a standby, damage.
 _REFUSED = (
     asyncpg.InsufficientResourcesError,
     asyncpg.InsufficientPrivilegeError,
@@ -98,36 +105,100 @@ _REFUSED = (
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
 )
-# At a start these do not pass by themselves.
+# At a start these do not go away by themselves.
 _WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
-# What is worth another try at once.
+# Worth another try at once.
 _PASSING = (
     *(kind for kind in _LOST if kind is not OSError),  # Not a time-out: it has waited enough.
     ConnectionError,
     FileNotFoundError,  # the server's socket
     *_RACE,
 )
-# A text that it cannot hold is among the values, or another mistake of ours.
+# One of the values is a text that PostgreSQL cannot store, or this is a bug.
 _NOT_HELD = (asyncpg.DataError, ValueError)
 _RACED = ("event_key", "endpoint")  # tables to which two processes may add the same key at once
 
 
 class _Doubt(NamedTuple):
-    """A batch whose COMMIT broke off, and what it answers if it was committed."""
+    """A batch whose COMMIT was interrupted, and its result if it was committed."""
 
     mark: Mark
     result: Any
 
 
-class Place(NamedTuple):
-    """A database and how we speak to it; what another process needs to write our batches."""
+class ConnectionSpec(NamedTuple):
+    """How to connect to a database and write its batches, also from a writer process."""
 
     dsn: str
     name: str
     pooled: bool
     inserts: dict[str, Statement]
-    base: int  # of the marks: of one life of ours, whichever process writes them
+    base: int  # of the batch marks: the same for a server and its writer processes
+
+
+class Pool:
+    """At most ``size`` connections with the same settings.
+
+    asyncpg's own pool resets each connection with a round trip when it is given back; here only
+    clean connections are given back, so that a transaction costs its statements and no more.
+    """
+
+    def __init__(
+        self, dsn: str, *, size: int, settings: dict[str, str], pooled: bool = False
+    ) -> None:
+        self._dsn = dsn
+        self._settings = settings
+        self._pooled = pooled  # behind a pooler: a session's state cannot be used
+        self._room = asyncio.Semaphore(size)
+        self._free: list[Any] = []
+
+    @contextlib.asynccontextmanager
+    async def take(self) -> AsyncIterator[Any]:
+        """A connection outside any transaction; closed afterwards if it is not so any more."""
+        async with self._room:
+            connection = await self._sound()
+            clean = False
+            try:
+                yield connection
+                clean = True
+            except Exception:
+                clean = True  # As far as we know; checked below.
+                raise
+            finally:
+                if not clean or connection.is_closed() or connection.is_in_transaction():
+                    connection.terminate()
+                else:
+                    self._free.append(connection)
+
+    async def _sound(self) -> Any:
+        while self._free:
+            connection = self._free.pop()
+            if not connection.is_closed():
+                return connection
+        return await asyncpg.connect(
+            self._dsn,
+            timeout=5,
+            command_timeout=30,
+            max_cached_statement_lifetime=0,
+            server_settings=None if self._pooled else self._settings,
+            **({"statement_cache_size": 0} if self._pooled else {}),
+        )
+
+    @property
+    def begin(self) -> str:
+        """The statement that begins a transaction; behind a pooler it includes the settings."""
+        if not self._pooled:
+            return "BEGIN"
+        return ";".join(("BEGIN", *(f"SET LOCAL {k} = '{v}'" for k, v in self._settings.items())))
+
+    async def close(self) -> None:
+        while self._free:
+            connection = self._free.pop()
+            try:
+                await connection.close(timeout=5)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                connection.terminate()
 
 
 class PostgresTx:
@@ -219,7 +290,7 @@ class PostgresDb:
     ) -> None:
         self.count = 0
         named = {"application_name": name}
-        self._at = Place(dsn, name, pooled, {}, secrets.randbits(62))
+        self._spec = ConnectionSpec(dsn, name, pooled, {}, secrets.randbits(62))
         self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
         self._keys_upto = 0  # The keys of events up to this id have been removed.
@@ -243,30 +314,32 @@ class PostgresDb:
         try:
             await migrate(db, moving=moving)
             types = await db.raw(lambda run: run(_TYPES, list(COLUMNS)))
-            db._at = db._at._replace(inserts=_insert_texts(types))
+            db._spec = db._spec._replace(inserts=_insert_texts(types))
             await ensure_days(db)
         except BaseException as error:
             await db.close()
             if isinstance(error.__cause__, _WRONG):
-                told = type(error.__cause__).__name__
-                raise BadSetting(f"database_url: PostgreSQL does not let us in: {told}.") from error
+                kind = type(error.__cause__).__name__
+                raise BadSetting(
+                    f"database_url: PostgreSQL refuses the connection: {kind}."
+                ) from error
             raise
         return db
 
     @classmethod
-    def at(cls, place: Place, *, hot: int) -> PostgresDb:
+    def at(cls, spec: ConnectionSpec, *, hot: int) -> PostgresDb:
         """On connections of its own; the schema is up to date."""
-        db = cls(place.dsn, name=place.name, pooled=place.pooled, hot=hot)
-        db._at = place
+        db = cls(spec.dsn, name=spec.name, pooled=spec.pooled, hot=hot)
+        db._spec = spec
         return db
 
     @property
-    def place(self) -> Place:
-        return self._at
+    def spec(self) -> ConnectionSpec:
+        return self._spec
 
-    def beside(self) -> PostgresDb:
-        """The same on connections of its own: a heartbeat waits for nobody's work."""
-        return self.at(self._at, hot=FLEET_CONNECTIONS)
+    def with_own_connections(self) -> PostgresDb:
+        """The same database on separate connections: a heartbeat must not wait for other work."""
+        return self.at(self._spec, hot=FLEET_CONNECTIONS)
 
     @property
     def statements(self) -> int:
@@ -277,13 +350,13 @@ class PostgresDb:
         operation: Callable[[Tx], Awaitable[T]],
         *,
         mark: Mark | None = None,
-        read: bool = False,
-        look: bool = False,
+        read_only: bool = False,
+        view: bool = False,
     ) -> T:
-        if read or look:
-            pool = self._views if read else self._hot
-            return await self._patiently(lambda: self._look(pool, operation))
-        return await self._patiently(lambda: self._commit(operation, mark))
+        if read_only or view:
+            pool = self._views if view else self._hot
+            return await self._with_retries(lambda: self._read(pool, operation))
+        return await self._with_retries(lambda: self._commit(operation, mark))
 
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one transaction: for migrations and the days."""
@@ -296,10 +369,10 @@ class PostgresDb:
 
             return await operation(execute)
 
-        return await self._patiently(lambda: self._commit(plain, None))
+        return await self._with_retries(lambda: self._commit(plain, None))
 
     async def rewrite(self) -> Rewrite:
-        """Try again where a transaction of another process, which ends soon, was in the way."""
+        """Try again if a transaction of another process, which ends soon, was in the way."""
         rewritten = await self.raw(rewrite_table)
         for pause in REWRITE_PAUSES_S:
             if rewritten.done:
@@ -315,23 +388,23 @@ class PostgresDb:
         )
         return removed
 
-    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run it until it works, for a second or two."""
+    async def _with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run it until it succeeds, for a second or two."""
         for pause in (*PAUSES_S, None):
             try:
                 return await work()
             except (*_REFUSED, *_LOST, *_RACE) as error:
                 if isinstance(error, ValueError):
-                    raise  # asyncpg cannot send what we gave it: our mistake.
+                    raise  # asyncpg cannot encode a value: a bug.
                 if pause is None or not isinstance(error, _PASSING):
                     raise _unavailable(error) from error
             await asyncio.sleep(pause)
         raise AssertionError("the last pause is None")
 
-    async def _look(self, pool: Pool, operation: Callable[[Tx], Awaitable[T]]) -> T:
+    async def _read(self, pool: Pool, operation: Callable[[Tx], Awaitable[T]]) -> T:
         """Read without a transaction: in READ COMMITTED each statement sees its own moment."""
         async with pool.take() as connection:
-            tx = PostgresTx(connection, self._at.inserts)
+            tx = PostgresTx(connection, self._spec.inserts)
             try:
                 return await operation(tx)
             finally:
@@ -339,7 +412,7 @@ class PostgresDb:
 
     async def _commit(self, operation: Callable[[Tx], Awaitable[T]], mark: Mark | None) -> T:
         async with self._hot.take() as connection:
-            tx = PostgresTx(connection, self._at.inserts)
+            tx = PostgresTx(connection, self._spec.inserts)
             await connection.execute(self._hot.begin)
             try:
                 if mark is not None and await self._is_committed(connection, mark):
@@ -362,14 +435,14 @@ class PostgresDb:
     async def _is_committed(self, connection: Any, mark: Mark) -> bool:
         """Write the mark; true if an earlier run of this batch had written it.
 
-        Callers' numbers may begin again with another life of ours; what is written does not. It
-        is the same in whichever process of this life the batch is run again.
+        Callers' numbers may begin again after a restart; the number that is written does not. It is
+        the same in the server and in its writer processes, wherever the batch is run again.
         """
-        token = self._at.base ^ mark.number
+        token = self._spec.base ^ mark.number
         return not await connection.fetch(_MARK, mark.node, mark.kind, token)
 
     def _result_of(self, mark: Mark) -> Any:
-        """Of a batch that was committed; unknown where the process that wrote it has ended."""
+        """The result of a committed batch; unknown if the process that wrote it has ended."""
         doubt = self._doubts.get(mark[:2])
         if doubt is None or doubt.mark != mark:
             raise AlreadyWritten

@@ -26,7 +26,7 @@ RUNNING = "running"
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
     """Write ``new`` as a replay of a finished delivery."""
     await tx.one("catalog_hold")
-    # Pending first: what is in neither now cannot have been on its way from one to the other.
+    # Pending first: a delivery moves from pending to history, so it is not missed between the two.
     if await tx.one("pending_by_id", id=delivery_id) is not None:
         raise StillPending
     row = await tx.one("history_by_id", id=delivery_id)
@@ -61,13 +61,13 @@ async def replay_step(
         return False
     written = await _write(tx, new, node=node)
     gone = len(new) - len(written)
-    # On top of the stored counts: what was skipped here is not known to who counts.
+    # Added to the stored counts: the caller does not know which were skipped here.
     await tx.all(
         "replay_job_progress",
         id=job.id,
         state=after.state,
         after_id=after.after_id,
-        looked_at=after.looked_at,
+        scanned=after.looked_at,
         replayed=stored.replayed + after.replayed - job.replayed - gone,
         skipped=stored.skipped + after.skipped - job.skipped + gone,
     )
@@ -82,7 +82,7 @@ async def _targets(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, tuple[in
 
 
 async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[Delivery]:
-    """Write those that still have a subscription and an event, at the endpoint of now."""
+    """Write those whose subscription and event exist, at the subscription's current endpoint."""
     if not deliveries:
         return []
     targets = await _targets(tx, deliveries)
@@ -106,12 +106,12 @@ async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[D
 
 
 async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
-    """What a job takes of the next ``limit`` rows, the id looked up to, and whether that is all."""
+    """What a job takes of the next ``limit`` rows, the last id scanned, and whether that is all."""
     walk = _walk(job, limit=limit)
     taken = await tx.all("replay_found", **walk)
-    looked, top = taken[0][:2]
+    scanned, top = taken[0][:2]
     finished = [rows.history(row[2:]) for row in taken if row[2] is not None]
-    if looked < limit or top >= walk["upto_id"]:
+    if scanned < limit or top >= walk["upto_id"]:
         return finished, max(job.after_id, job.upto_id), True
     return finished, top, False
 
@@ -124,7 +124,7 @@ async def count(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
 
 
 def _walk(job: ReplayJob, *, limit: int) -> dict[str, Any]:
-    """What the statements need; of the walks the shortest is open."""
+    """The values of the statements; only the shortest of the walks is open."""
     conditions = job.filter
     low, high = id_range(conditions)
     if conditions.event_id is not None:

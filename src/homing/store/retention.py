@@ -1,8 +1,8 @@
-"""Removes what is past retention by rows, in bounded steps, oldest first.
+"""Removes rows past retention in bounded steps, oldest first.
 
 Old rows that must stay (a delivery that finished late, a test send of yesterday's backlog) lie
-among those that go. A step looks at a bounded number of rows and remembers how far it came, so
-that rows that stay are looked at once in a round and never stop it.
+among those that go. A step scans a bounded number of rows and remembers how far it came, so
+that rows that stay are scanned once in a round and never stop it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 from homing.model import Lane, id_floor
 from homing.store.tx import Row, Tx
 
-LOOKS = 10  # in one step, while nothing is found to remove
+SCANS_MAX = 10  # in one step, while nothing is found to remove
 _END = (1 << 63) - 1
 
-Look = Callable[[int], Awaitable[tuple[int, int | None]]]  # after id → removed, id to go on after
+Scan = Callable[[int], Awaitable[tuple[int, int | None]]]  # after id → removed, id to go on after
 
 
 class Walk(NamedTuple):
@@ -52,17 +52,17 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
         await tx.all("transitions_remove", bound_id=bound_id, before=before, limit=limit)
     )
     removed += len(await tx.all("subscriptions_remove", before=before, limit=limit))
-    gone, on_history = await _looks(history, walk.history)
-    tests_gone, on_attempts = await _looks(attempts, walk.attempts)
-    endpoints_gone, on_endpoints = await _looks(endpoints, walk.endpoints)
+    gone, on_history = await _scan_until(history, walk.history)
+    tests_gone, on_attempts = await _scan_until(attempts, walk.attempts)
+    endpoints_gone, on_endpoints = await _scan_until(endpoints, walk.endpoints)
     removed += gone + tests_gone + endpoints_gone
     return removed, Walk(on_history, on_attempts, on_endpoints)
 
 
-async def _looks(look: Look, after_id: int) -> tuple[int, int]:
-    """Look on until something went or the round is over."""
-    for _ in range(LOOKS):
-        removed, on_after = await look(after_id)
+async def _scan_until(scan: Scan, after_id: int) -> tuple[int, int]:
+    """Scan on until something was removed or the round is over."""
+    for _ in range(SCANS_MAX):
+        removed, on_after = await scan(after_id)
         after_id = on_after or 0
         if removed or not on_after:
             return removed, after_id
@@ -92,10 +92,10 @@ async def _events(tx: Tx, *, before: int, bound_id: int, limit: int) -> int:
 
 
 async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:
-    await tx.one("catalog_hold")  # Nobody subscribes to an endpoint while it goes.
-    looked = await tx.one("endpoints_look", after_id=after_id, limit=limit)
-    assert looked is not None
-    count, upto_id = looked
+    await tx.one("catalog_hold")  # No subscription is made for an endpoint while it is removed.
+    scanned = await tx.one("endpoints_scan", after_id=after_id, limit=limit)
+    assert scanned is not None
+    count, upto_id = scanned
     if not count:
         return 0, None
     gone = await tx.all("endpoints_remove", after_id=after_id, upto_id=upto_id, before=before)

@@ -1,4 +1,4 @@
-"""Rewrites what may hold old row versions: an UPDATE or DELETE leaves the old text in the files.
+"""Rewrites files that may hold old row versions: UPDATE and DELETE leave the old text in them.
 
 SQLite keeps old text in free pages, in the gaps of pages of any table and in the write-ahead log,
 so the whole file is rewritten. PostgreSQL keeps dead row versions in the files of one table, so
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from homing.ports.seals import Rewrite
+from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute
 
 # About half a minute. A longer start could be killed by a supervisor each time, and never end.
@@ -29,7 +29,7 @@ _HOWTO = "Follow docs/howto/encryption-keys.md, section Plaintext from before en
 
 
 def rewrite_file(path: str, *, bytes_max: int = REWRITE_BYTES_MAX) -> Rewrite:
-    """Rewrite a SQLite file that nobody writes to meanwhile, and empty its log.
+    """Rewrite a SQLite file that no other process writes to meanwhile, and empty its log.
 
     VACUUM needs twice the size of the data: a temporary file without a name, and the log.
     """

@@ -1,7 +1,7 @@
 """Counts per minute and hour: gathered in memory, one statement per batch, folded later.
 
-Settle adds what a batch did: a row per endpoint, per tenant and for all together, whatever the
-batch's size. The sweep takes minutes older than a day out and adds them to their hours.
+Settle adds the counts of a batch: a row per endpoint, per tenant and for all together, whatever the
+batch's size. Maintenance adds minutes older than a day to their hours.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from homing.store.tx import Row, Tx
 MINUTES_KEPT_MS = 25 * HOUR_MS
 _BOUNDS_US = tuple(bound * 1_000 for bound in BOUNDS_MS)
 _EMPTY = [0] * (4 + len(BOUNDS_MS) + 1)
-_OURS, _DROPPED, _TOOK = 2, 3, 4  # after delivered and failed
+_SENDER_ERRORS, _DROPPED, _TOOK = 2, 3, 4  # after delivered and failed
 
 Key = tuple[int, int, str]  # minute, endpoint, tenant
-Counts = dict[Key, list[int]]
+Sums = dict[Key, list[int]]
 
 
 async def add(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) -> None:
-    """Add what a batch did."""
+    """Add the counts of a batch."""
     counts = gather(batch, gone)
     if counts:
-        # In order: two transactions never wait for each other in a circle.
+        # In order: two transactions cannot deadlock.
         rows = [(*key, node, *counts[key]) for key in sorted(counts)]
         await tx.many("rollup_add", rows)
 
 
-def gather(batch: SettleBatch, gone: frozenset[int]) -> Counts:
-    """What a batch did, per minute and endpoint, tenant, and in all.
+def gather(batch: SettleBatch, gone: frozenset[int]) -> Sums:
+    """The counts of a batch per minute: by endpoint, by tenant, and in all.
 
-    It is on the hot path: no enum is hashed, and a row is found by one look.
+    It is on the hot path: no enum is hashed, and a row is found by one lookup.
     """
-    counts: Counts = {}
+    counts: Sums = {}
     delivered, failed = Outcome.DELIVERED, Outcome.FAILED
     for attempt in batch.attempts:
         at, outcome = attempt.finished_at, attempt.outcome
@@ -45,7 +45,7 @@ def gather(batch: SettleBatch, gone: frozenset[int]) -> Counts:
         row = counts.get(key)
         if row is None:
             row = counts[key] = _EMPTY.copy()
-        row[0 if outcome is delivered else 1 if outcome is failed else _OURS] += 1
+        row[0 if outcome is delivered else 1 if outcome is failed else _SENDER_ERRORS] += 1
         row[_TOOK + bisect_left(_BOUNDS_US, attempt.phases.total_us)] += 1
     _ended(counts, batch, gone)
     tenants = {it.id: it.tenant for it in batch.endpoints}
@@ -54,7 +54,7 @@ def gather(batch: SettleBatch, gone: frozenset[int]) -> Counts:
     return {**counts, **_totals(counts, tenants)}
 
 
-def _ended(counts: Counts, batch: SettleBatch, gone: frozenset[int]) -> None:
+def _ended(counts: Sums, batch: SettleBatch, gone: frozenset[int]) -> None:
     """Drops count for the endpoint too; how long a delivery took, for its tenant."""
     delivered, dropped = Status.DELIVERED, Status.DROPPED
     for it in batch.finished:
@@ -74,9 +74,9 @@ def _ended(counts: Counts, batch: SettleBatch, gone: frozenset[int]) -> None:
         row[place] += 1
 
 
-def _totals(counts: Counts, tenants: dict[int, str]) -> Counts:
+def _totals(counts: Sums, tenants: dict[int, str]) -> Sums:
     """The rows of tenants, with the outcomes of their endpoints, and the row of all."""
-    totals: Counts = {}
+    totals: Sums = {}
     for (minute, endpoint_id, tenant), row in counts.items():
         first, last = (0, _TOOK) if endpoint_id else (_TOOK, len(row))
         whose = tenants.get(endpoint_id, "") if endpoint_id else tenant
@@ -87,7 +87,7 @@ def _totals(counts: Counts, tenants: dict[int, str]) -> Counts:
     return totals
 
 
-# --- the sweep ------------------------------------------------------------------------------
+# --- maintenance ----------------------------------------------------------------------------
 
 
 async def fold(tx: Tx, *, now: int, before: int, limit: int) -> int:

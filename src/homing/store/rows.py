@@ -37,7 +37,7 @@ from homing.model import (
     Workfront,
 )
 from homing.policy.text import storable
-from homing.ports import Chore, NewEvent, ReplayFilter, ReplayJob
+from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
 from homing.store.tx import Row
 
 
@@ -46,12 +46,12 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 _DELIVERY = "id bucket tenant endpoint_id subscription_id event_id root_id accepted_at"
-_SCHEDULE = "due_at expires_at t0 retry attempts ours replay"
+_SCHEDULE = "due_at expires_at t0 retry attempts sender_errors replay"
 
 _ROLLUP = (
-    "at endpoint_id tenant node delivered failed ours dropped b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 b10 b11"
+    "at endpoint_id tenant node delivered failed sender_errors dropped"
+    " b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 b10 b11"
 )
-
 COLUMNS: dict[str, tuple[str, ...]] = {
     "subscription": _columns(
         "id tenant endpoint_id url types format secrets token headers policy deadline_ms active"
@@ -70,14 +70,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "attempt": _columns(
         "delivery_id number endpoint_id subscription_id lane started_at finished_at outcome code"
         " failure detail address dns_us connect_us tls_us first_byte_us total_us request_headers"
-        " answer_headers excerpt decided due_at retry"
+        " response_headers response_excerpt decided due_at retry"
     ),
     "transition": _columns("id endpoint_id at before after rule numbers by"),
     "replay_link": _columns("event_id delivery_id"),
-    "replay_job": _columns(
-        "id filter created_at state upto_id after_id looked_at replayed skipped"
-    ),
-    "chore": _columns("id kind subscription_id endpoint_id after_id"),
+    "replay_job": _columns("id filter created_at state upto_id after_id scanned replayed skipped"),
+    "cleanup_job": _columns("id kind subscription_id endpoint_id after_id"),
     "ledger": _columns("tenant node accepted delivered dropped cancelled"),
     "api_key": _columns(
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
@@ -347,15 +345,21 @@ def transition(row: Row) -> Transition:
     )
 
 
-# --- chores and replay jobs -----------------------------------------------------------------
+# --- cleanup jobs and replay jobs -----------------------------------------------------------------
 
 
-def chore_row(chore: Chore) -> Row:
-    return (chore.id, chore.kind, chore.subscription_id, chore.endpoint_id, chore.after_id)
+def cleanup_job_row(cleanup_job: CleanupJob) -> Row:
+    return (
+        cleanup_job.id,
+        cleanup_job.kind,
+        cleanup_job.subscription_id,
+        cleanup_job.endpoint_id,
+        cleanup_job.after_id,
+    )
 
 
-def chore(row: Row) -> Chore:
-    return Chore(*row)
+def cleanup_job(row: Row) -> CleanupJob:
+    return CleanupJob(*row)
 
 
 def replay_job_row(job: ReplayJob) -> Row:

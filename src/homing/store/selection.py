@@ -1,4 +1,4 @@
-"""Which deliveries people ask for, as statements take it: the same for lists and replay jobs."""
+"""The conditions of a list of deliveries as values of statements: for lists and replay jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOP_ID = (1 << 63) - 1  # above every id
 
 
 def id_range(conditions: Selection) -> tuple[int, int]:
-    """The ids of what was accepted since and until: the first of them, and the first after them."""
+    """The ids of deliveries accepted since and until: the first one, and the first one after."""
     low = 0 if conditions.since is None else id_floor(conditions.since)
     high = TOP_ID if conditions.until is None else id_floor(conditions.until)
     return low, high
@@ -30,7 +30,7 @@ def type_terms(pattern: str | None) -> dict[str, str | None]:
 
 
 def selection_values(conditions: Selection) -> dict[str, object]:
-    """What ``sql/parts/selected.sql`` needs."""
+    """The values of ``sql/parts/selected.sql``."""
     listed = conditions.expires_before if isinstance(conditions, DeliveryFilter) else None
     return {
         "tenant": conditions.tenant,

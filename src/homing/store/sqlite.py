@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import queue
 import threading
@@ -24,15 +25,13 @@ from typing import Any, Protocol, TypeVar, cast
 import apsw
 import msgspec
 
-from homing.errors import StoreUnavailable
-from homing.ports.seals import Rewrite
-from homing.store.lock import Lock
+from homing.errors import DataInUse, StoreUnavailable
+from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.rewrite import rewrite_file
 from homing.store.rows import COLUMNS
 from homing.store.statements import statements
-from homing.store.texts import check_rows, check_storable
-from homing.store.tx import Dialect, Mark, Row, Tx, to_its_end
+from homing.store.tx import Dialect, Mark, Row, Tx, check_rows, check_storable, run_sync
 
 T = TypeVar("T")
 
@@ -40,12 +39,12 @@ MEMORY = ":memory:"
 BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
 WAL_TRIES = 500
 CACHE_KIB = 64 * 1024
-MEMORY_PAGE_BYTES = 8_192  # A commit that has split a node looks at all pages in memory.
+MEMORY_PAGE_BYTES = 8_192  # A commit that has split a node reads all pages in memory.
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
 
-# Our own mistakes. Everything else of apsw is the world's: disk, permissions, damage, memory.
-_OUR_FAULT = (
+# Bugs. Every other error of apsw comes from outside: disk, permissions, damage, memory.
+_BUGS = (
     apsw.BindingsError,
     apsw.ConstraintError,
     apsw.MismatchError,
@@ -84,7 +83,7 @@ def _write_ahead(connection: apsw.Connection) -> None:
     """Turn the write-ahead log on; the file remembers it.
 
     Where another opener of a new file is doing the same, SQLite gives up at once instead of
-    waiting: whoever comes second finds it done.
+    waiting: the second opener finds it done.
     """
     for _ in range(WAL_TRIES):
         with contextlib.suppress(apsw.BusyError):
@@ -175,7 +174,7 @@ class Session:
 
     def transact(self, operation: Callable[[Tx], Awaitable[T]], *, begin: str) -> T:
         """Run an operation between ``begin`` and COMMIT."""
-        return self._between(begin, lambda _, tx: to_its_end(operation(tx)))
+        return self._between(begin, lambda _, tx: run_sync(operation(tx)))
 
     def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one writing transaction."""
@@ -185,7 +184,7 @@ class Session:
                 tx.count += 1
                 return connection.execute(text, values).fetchall()
 
-            return to_its_end(operation(execute))
+            return run_sync(operation(execute))
 
         return self._between("BEGIN IMMEDIATE", work)
 
@@ -227,7 +226,7 @@ class Session:
             connection.execute(begin)
             result = work(connection, tx)
             connection.execute("COMMIT")
-        except _OUR_FAULT:
+        except _BUGS:
             self._undo(broken=False)
             raise
         except apsw.Error as error:
@@ -258,8 +257,27 @@ class Session:
                 connection.close()
 
 
+class Lock:
+    """The lock of a SQLite file: a second process is refused and told which one holds it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._file)
+            raise DataInUse(f"Process {holder} holds {path.name}.") from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
 class Runner(Protocol):
-    """Where a session's work is done."""
+    """Where the work of a session runs."""
 
     async def call(self, work: Callable[[], T]) -> T: ...
 
@@ -267,7 +285,7 @@ class Runner(Protocol):
 
 
 class Inline:
-    """Here and now."""
+    """At once, in the caller."""
 
     async def call(self, work: Callable[[], T]) -> T:
         return work()
@@ -292,9 +310,9 @@ class Thread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def tell(result: T | None, error: BaseException | None) -> None:
+        def resolve(result: T | None, error: BaseException | None) -> None:
             if future.done():
-                return  # Who asked has stopped waiting.
+                return  # The caller was cancelled.
             if error is not None:
                 future.set_exception(error)
             else:
@@ -304,10 +322,10 @@ class Thread:
             result, reason = None, None
             try:
                 result = work()
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+            except BaseException as error:  # noqa: BLE001 - it is raised in the caller
                 reason = error
-            with contextlib.suppress(RuntimeError):  # The loop is gone, and so is who asked.
-                loop.call_soon_threadsafe(tell, result, reason)
+            with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the caller.
+                loop.call_soon_threadsafe(resolve, result, reason)
 
         self._queue.put(job)
         return await future
@@ -356,7 +374,7 @@ class SqliteDb:
 
     @classmethod
     def reader(cls, path: str | Path) -> SqliteDb:
-        """Only to read, for people, a file that a writer's process has opened."""
+        """Only to read, for people, a file that a writer process has opened."""
         return cls(str(path), threads=True, lock=None)
 
     @property
@@ -368,18 +386,18 @@ class SqliteDb:
         operation: Callable[[Tx], Awaitable[T]],
         *,
         mark: Mark | None = None,  # noqa: ARG002 - a commit's reply cannot be lost in one process
-        read: bool = False,
-        look: bool = False,
+        read_only: bool = False,
+        view: bool = False,
     ) -> T:
-        if read:
+        if view:
             return await self._read.call(
                 lambda: self._reader.transact(operation, begin="BEGIN DEFERRED")
             )
-        begin = "BEGIN DEFERRED" if look else "BEGIN IMMEDIATE"
+        begin = "BEGIN DEFERRED" if read_only else "BEGIN IMMEDIATE"
         return await self._write.call(lambda: self._writer.transact(operation, begin=begin))
 
     async def remove_days(self, *, before: int, limit: int) -> int:  # noqa: ARG002
-        return 0  # Nothing is kept by day here; everything goes by rows.
+        return 0  # SQLite has no partitions; retention removes rows.
 
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
         """Run plain SQL in one writing transaction: for migrations."""
@@ -393,7 +411,7 @@ class SqliteDb:
         return self._writer.grouped(work)
 
     async def close(self) -> None:
-        """Finish what was asked, write the log back and let the file go."""
+        """Finish the calls under way, write the log back and release the file."""
         await self._write.call(self._writer.close)
         self._write.close()
         if self._reader is not self._writer:

@@ -1,17 +1,28 @@
-"""One transaction as the store's operations see it, whichever engine carries it.
+"""One transaction as the store's operations see it, on either engine.
 
 Operations (flow, admin, views) are written once, as coroutines over ``Tx``. On PostgreSQL they
 really wait. On SQLite no method of ``Tx`` ever suspends, so the same coroutine runs to its end in
-one ``send(None)``: inline in tests and simulation, on the writer's thread when serving.
+one ``send(None)``: inline (tests, simulation), on a thread, or in the writer process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+)
 
-from homing.errors import StoreUnavailable
-from homing.ports.seals import Rewrite
+from homing.errors import FieldProblem, StoreUnavailable, UnstorableText
+from homing.policy.text import TEXT_RULE, is_storable
+from homing.ports.encryption import Rewrite
 
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgres"]
@@ -26,13 +37,13 @@ class Tx(Protocol):
     """
 
     async def all(self, name: str, /, **params: Any) -> list[Row]:
-        """Run a statement and give its rows."""
+        """Run a statement and return its rows."""
 
     async def one(self, name: str, /, **params: Any) -> Row | None:
-        """Run a statement and give its first row."""
+        """Run a statement and return its first row."""
 
     async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
-        """Run a batch statement once for all rows; what it returns for them, in any order.
+        """Run a batch statement once for all rows; return its rows, in any order.
 
         A row's values stand in the order in which the SQLite text first names its parameters.
         """
@@ -44,15 +55,15 @@ class Tx(Protocol):
         """
 
 
-def to_its_end(step: Awaitable[T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+def run_sync(step: Awaitable[T]) -> T:
+    """Run a coroutine that never suspends, and return its result."""
     coroutine = cast("Coroutine[Any, Any, T]", step)
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return cast("T", stop.value)
     coroutine.close()
-    raise AssertionError("an operation waited for something else than its transaction")
+    raise AssertionError("an operation waited for something other than its transaction")
 
 
 class Mark(NamedTuple):
@@ -68,7 +79,7 @@ class RunAgain(Exception):
 
 
 class AlreadyWritten(StoreUnavailable):
-    """This was written before; what came of it is not known."""
+    """This batch was written before; its result is not known."""
 
 
 class Db(Protocol):
@@ -78,22 +89,22 @@ class Db(Protocol):
 
     @property
     def statements(self) -> int:
-        """How many have been executed so far."""
+        """How many statements have been executed so far."""
 
     async def run(
         self,
         operation: Callable[[Tx], Awaitable[T]],
         *,
         mark: Mark | None = None,
-        read: bool = False,
-        look: bool = False,
+        read_only: bool = False,
+        view: bool = False,
     ) -> T:
         """Commit what the operation does, or nothing of it.
 
         The operation may be run more than once: it must not change anything but the database.
-        With ``read`` it only reads, for people, and never delays a commit. With ``look`` it only
-        reads, briefly, for the hot path. Raises StoreUnavailable when the database cannot do it,
-        AlreadyWritten for a batch whose answer was lost with the process that had written it.
+        With ``read_only`` it only reads, briefly, for the hot path. With ``view`` it only reads,
+        for people, and never delays a commit. Raises StoreUnavailable when the database cannot do
+        it, AlreadyWritten for a batch whose reply was lost with the process that had written it.
         """
 
     async def remove_days(self, *, before: int, limit: int) -> int:
@@ -103,6 +114,62 @@ class Db(Protocol):
         """
 
     async def rewrite(self) -> Rewrite:
-        """Rewrite what may hold old versions of subscriptions, so that only current rows remain."""
+        """Rewrite the files that may hold old row versions of subscriptions."""
 
     async def close(self) -> None: ...
+
+
+Owner = TypeVar("Owner", bound="OnDatabase")
+P = ParamSpec("P")
+_Operation = Callable[Concatenate[Owner, Tx, P], Awaitable[T]]
+_Method = Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]
+
+
+class OnDatabase(Protocol):
+    """A store port on a database."""
+
+    _db: Db
+
+
+def transaction(
+    *, read_only: bool = False, view: bool = False
+) -> Callable[[_Operation[Owner, P, T]], _Method[Owner, P, T]]:
+    """Make a method that takes a ``Tx`` one that runs in a transaction of its own (``Db.run``)."""
+
+    def decorate(operation: _Operation[Owner, P, T]) -> _Method[Owner, P, T]:
+        @functools.wraps(operation)
+        async def run(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await self._db.run(
+                lambda tx: operation(self, tx, *args, **kwargs), read_only=read_only, view=view
+            )
+
+        return run
+
+    return decorate
+
+
+# --- text that a database refused -----------------------------------------------------------
+
+
+def check_storable(names: Iterable[str], values: Iterable[Any]) -> None:
+    """Raises UnstorableText with the columns or parameters whose text cannot be stored."""
+    problems = [
+        FieldProblem(name, TEXT_RULE)
+        for name, value in zip(names, values, strict=False)
+        if not all(map(is_storable, _texts(value)))
+    ]
+    if problems:
+        raise UnstorableText(problems=tuple(problems))
+
+
+def check_rows(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """The same for the rows of a batch."""
+    check_storable(names, zip(*rows, strict=True))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple | frozenset | set):
+        for one in value:
+            yield from _texts(one)

@@ -1,36 +1,39 @@
-"""What people see. No read is unbounded, and none delays a commit."""
+"""Reads for people: lists, single objects, and the dashboard's figures.
+
+Every read scans a bounded number of rows, and none delays a commit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from homing.model import Attempt, Endpoint, State, Subscription, Transition
+from homing.model import PART_TRIED, Attempt, Endpoint, State, Subscription, Transition
 from homing.policy.match import type_matches
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
-from homing.store import leases, lists, rows, tenants
-from homing.store.board import BoardViews
-from homing.store.lists import LOOK
-from homing.store.tx import Db, Row, Tx
+from homing.ports.board import Counts, EndpointSort, Expiring, Rollup
+from homing.store import deliveries, leases, rollups, rows
+from homing.store.deliveries import SCAN_MAX
+from homing.store.tx import Db, Row, Tx, transaction
 
+ENDPOINTS_SCAN_MAX = 5_000  # endpoints that are sorted at a time
 TOP_ID = (1 << 63) - 1  # above every id
 LEDGER_ROWS_MAX = 100_000  # pending rows counted for the ledger
 PAGE_BYTES_MAX = 4 * 1024 * 1024  # of event data on one page, unless a single event has more
-ATTEMPTS_MAX = (
-    1_000  # of one delivery; a life has some 300, and about 90 for each hour of our outage
-)
+# Of one delivery, which has some 300 attempts, and about 90 more for each hour of a sender outage.
+ATTEMPTS_MAX = 1_000
 
 
 def _page(
-    looked: list[Row], *, look: int, limit: int, keep: Callable[[Row], bool]
+    scanned: list[Row], *, scan_limit: int, limit: int, keep: Callable[[Row], bool]
 ) -> tuple[list[Row], int | None]:
-    """What belongs on the page, and where the next begins. A row begins with its id."""
-    kept = [row for row in looked if keep(row)]
+    """The rows of the page, and where the next page begins. A row begins with its id."""
+    kept = [row for row in scanned if keep(row)]
     if len(kept) > limit:
         return kept[:limit], kept[limit - 1][0]
-    return kept, looked[-1][0] if len(looked) == look else None
+    return kept, scanned[-1][0] if len(scanned) == scan_limit else None
 
 
-class Views(BoardViews):
+class Views:
     """``ViewStore`` on a database."""
 
     def __init__(self, db: Db) -> None:
@@ -38,206 +41,269 @@ class Views(BoardViews):
 
     # --- events -----------------------------------------------------------------------------
 
+    @transaction(view=True)
     async def events(
-        self, *, tenant: str | None, event_type: str | None, before_id: int | None, limit: int
+        self,
+        tx: Tx,
+        *,
+        tenant: str | None,
+        event_type: str | None,
+        before_id: int | None,
+        limit: int,
     ) -> tuple[list[EventRow], int | None]:
         def keep(row: Row) -> bool:
             if tenant is not None and row[1] != tenant:
                 return False
             return event_type is None or type_matches(event_type, row[2])
 
-        async def work(tx: Tx) -> tuple[list[EventRow], int | None]:
-            look = _look(limit, passes_over=tenant is not None or event_type is not None)
-            looked = await tx.all("view_events", before_id=_before(before_id), look=look)
-            page, cursor = _page(looked, look=look, limit=limit, keep=keep)
-            fitting = _that_fit(page)
-            if len(fitting) < len(page):
-                cursor = fitting[-1][0]
-            whole = await tx.all("view_events_whole", ids=[row[0] for row in fitting])
-            return [_event_row(row) for row in whole], cursor
+        scan_limit = _scan_limit(limit, passes_over=tenant is not None or event_type is not None)
+        scanned = await tx.all("view_events", before_id=_before(before_id), scan_limit=scan_limit)
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
+        fitting = _that_fit(page)
+        if len(fitting) < len(page):
+            cursor = fitting[-1][0]
+        whole = await tx.all("view_events_whole", ids=[row[0] for row in fitting])
+        return [_event_row(row) for row in whole], cursor
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def event(self, tx: Tx, key: str, *, tenant: str) -> EventRow | None:
+        row = await tx.one("view_event", tenant=tenant, key=key)
+        return _event_row(row) if row else None
 
-    async def event(self, key: str, *, tenant: str) -> EventRow | None:
-        async def work(tx: Tx) -> EventRow | None:
-            row = await tx.one("view_event", tenant=tenant, key=key)
-            return _event_row(row) if row else None
-
-        return await self._db.run(work, read=True)
-
-    async def event_deliveries(self, event_id: int, *, limit: int) -> list[DeliveryRow]:
-        async def work(tx: Tx) -> list[DeliveryRow]:
-            return await lists.of_event(tx, event_id, limit=limit)
-
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def event_deliveries(self, tx: Tx, event_id: int, *, limit: int) -> list[DeliveryRow]:
+        return await deliveries.of_event(tx, event_id, limit=limit)
 
     # --- subscriptions and endpoints --------------------------------------------------------
 
+    @transaction(view=True)
     async def subscriptions(
-        self, *, tenant: str | None, before_id: int | None, limit: int
+        self, tx: Tx, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[Subscription], int | None]:
-        async def work(tx: Tx) -> tuple[list[Subscription], int | None]:
-            before = _before(before_id)
-            look = _look(limit, passes_over=tenant is None)
-            if tenant is None:
-                looked = await tx.all("view_subscriptions", before_id=before, look=look)
-            else:
-                looked = await tx.all(
-                    "view_subscriptions_of_tenant", tenant=tenant, before_id=before, look=look
-                )
-            page, cursor = _page(looked, look=look, limit=limit, keep=_is_living)
-            return [rows.subscription(row) for row in page], cursor
+        before = _before(before_id)
+        scan_limit = _scan_limit(limit, passes_over=tenant is None)
+        if tenant is None:
+            scanned = await tx.all("view_subscriptions", before_id=before, scan_limit=scan_limit)
+        else:
+            scanned = await tx.all(
+                "view_subscriptions_of_tenant",
+                tenant=tenant,
+                before_id=before,
+                scan_limit=scan_limit,
+            )
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=_is_living)
+        return [rows.subscription(row) for row in page], cursor
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def subscription(self, tx: Tx, subscription_id: int) -> Subscription | None:
+        row = await tx.one("subscription_by_id", id=subscription_id)
+        return rows.subscription(row) if row else None
 
-    async def subscription(self, subscription_id: int) -> Subscription | None:
-        async def work(tx: Tx) -> Subscription | None:
-            row = await tx.one("subscription_by_id", id=subscription_id)
-            return rows.subscription(row) if row else None
-
-        return await self._db.run(work, read=True)
-
+    @transaction(view=True)
     async def endpoints(
-        self, *, tenant: str | None, state: State | None, before_id: int | None, limit: int
+        self, tx: Tx, *, tenant: str | None, state: State | None, before_id: int | None, limit: int
     ) -> tuple[list[Endpoint], int | None]:
         def keep(row: Row) -> bool:
             return (tenant is None or row[2] == tenant) and (state is None or row[6] == state)
 
-        async def work(tx: Tx) -> tuple[list[Endpoint], int | None]:
-            before = _before(before_id)
-            look = _look(limit, passes_over=tenant is not None or state is not None)
-            if state is not None and state is not State.ENABLED:
-                looked = await tx.all(
-                    "view_endpoints_held", state=state.value, before_id=before, look=look
-                )
-            elif tenant is not None and await _has_few_endpoints(tx, tenant):
-                looked = await tx.all(
-                    "view_endpoints_of_tenant", tenant=tenant, before_id=before, look=look
-                )
-            else:
-                looked = await tx.all("view_endpoints", before_id=before, look=look)
-            page, cursor = _page(looked, look=look, limit=limit, keep=keep)
-            return [rows.endpoint(row) for row in page], cursor
-
-        return await self._db.run(work, read=True)
-
-    async def endpoint(self, endpoint_id: int) -> Endpoint | None:
-        async def work(tx: Tx) -> Endpoint | None:
-            row = await tx.one("view_endpoint", id=endpoint_id)
-            return rows.endpoint(row) if row else None
-
-        return await self._db.run(work, read=True)
-
-    async def waiting(self, endpoint_id: int, *, limit: int) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("view_waiting", endpoint_id=endpoint_id, limit=limit)
-            return int(row[0]) if row else 0
-
-        return await self._db.run(work, read=True)
-
-    async def transitions(
-        self, endpoint_id: int, *, before_id: int | None, limit: int
-    ) -> tuple[list[Transition], int | None]:
-        async def work(tx: Tx) -> tuple[list[Transition], int | None]:
-            look = _look(limit, passes_over=False)
-            looked = await tx.all(
-                "view_transitions",
-                endpoint_id=endpoint_id,
-                before_id=_before(before_id),
-                look=look,
+        before = _before(before_id)
+        scan_limit = _scan_limit(limit, passes_over=tenant is not None or state is not None)
+        if state is not None and state is not State.ENABLED:
+            scanned = await tx.all(
+                "view_endpoints_held",
+                state=state.value,
+                before_id=before,
+                scan_limit=scan_limit,
             )
-            page, cursor = _page(looked, look=look, limit=limit, keep=_any)
-            return [rows.transition(row) for row in page], cursor
+        elif tenant is not None and await _has_few_endpoints(tx, tenant):
+            scanned = await tx.all(
+                "view_endpoints_of_tenant",
+                tenant=tenant,
+                before_id=before,
+                scan_limit=scan_limit,
+            )
+        else:
+            scanned = await tx.all("view_endpoints", before_id=before, scan_limit=scan_limit)
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
+        return [rows.endpoint(row) for row in page], cursor
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def endpoint(self, tx: Tx, endpoint_id: int) -> Endpoint | None:
+        row = await tx.one("view_endpoint", id=endpoint_id)
+        return rows.endpoint(row) if row else None
+
+    @transaction(view=True)
+    async def waiting(self, tx: Tx, endpoint_id: int, *, limit: int) -> int:
+        row = await tx.one("view_waiting", endpoint_id=endpoint_id, limit=limit)
+        return int(row[0]) if row else 0
+
+    @transaction(view=True)
+    async def transitions(
+        self, tx: Tx, endpoint_id: int, *, before_id: int | None, limit: int
+    ) -> tuple[list[Transition], int | None]:
+        scan_limit = _scan_limit(limit, passes_over=False)
+        scanned = await tx.all(
+            "view_transitions",
+            endpoint_id=endpoint_id,
+            before_id=_before(before_id),
+            scan_limit=scan_limit,
+        )
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=_any)
+        return [rows.transition(row) for row in page], cursor
 
     # --- deliveries -------------------------------------------------------------------------
 
+    @transaction(view=True)
     async def deliveries(
-        self, conditions: DeliveryFilter, *, before_id: int | None, limit: int
+        self, tx: Tx, conditions: DeliveryFilter, *, before_id: int | None, limit: int
     ) -> tuple[list[DeliveryRow], int | None]:
-        async def work(tx: Tx) -> tuple[list[DeliveryRow], int | None]:
-            before = _before(before_id)
-            few = await tenants.few_endpoints(tx, conditions)
-            if few is None:
-                return await lists.deliveries(tx, conditions, before_id=before, limit=limit)
-            return await tenants.deliveries(tx, few, conditions, before_id=before, limit=limit)
+        before = _before(before_id)
+        few = await deliveries.few_endpoints(tx, conditions)
+        if few is None:
+            return await deliveries.page(tx, conditions, before_id=before, limit=limit)
+        return await deliveries.page_of_tenant(tx, few, conditions, before_id=before, limit=limit)
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def delivery(self, tx: Tx, delivery_id: int) -> DeliveryRow | None:
+        row = await tx.one("deliveries_whole", ids=[delivery_id])
+        return deliveries.delivery_row(row) if row else None
 
-    async def delivery(self, delivery_id: int) -> DeliveryRow | None:
-        async def work(tx: Tx) -> DeliveryRow | None:
-            row = await tx.one("deliveries_whole", ids=[delivery_id])
-            return lists.delivery_row(row) if row else None
+    @transaction(view=True)
+    async def deliveries_by_id(self, tx: Tx, ids: Sequence[int]) -> dict[int, DeliveryRow]:
+        found = await tx.all("deliveries_whole", ids=list(ids))
+        return {row[0]: deliveries.delivery_row(row) for row in found}
 
-        return await self._db.run(work, read=True)
-
-    async def deliveries_by_id(self, ids: Sequence[int]) -> dict[int, DeliveryRow]:
-        async def work(tx: Tx) -> dict[int, DeliveryRow]:
-            found = await tx.all("deliveries_whole", ids=list(ids))
-            return {row[0]: lists.delivery_row(row) for row in found}
-
-        return await self._db.run(work, read=True)
-
-    async def attempts(self, delivery_id: int) -> list[Attempt]:
-        async def work(tx: Tx) -> list[Attempt]:
-            found = await tx.all("view_attempts", delivery_id=delivery_id, limit=ATTEMPTS_MAX)
-            return [rows.attempt(row) for row in found]
-
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def attempts(self, tx: Tx, delivery_id: int) -> list[Attempt]:
+        found = await tx.all("view_attempts", delivery_id=delivery_id, limit=ATTEMPTS_MAX)
+        return [rows.attempt(row) for row in found]
 
     # --- counts -----------------------------------------------------------------------------
 
-    async def fleet(self) -> FleetView:
-        async def work(tx: Tx) -> FleetView:
-            row = await tx.one("database_now")
-            assert row is not None
-            members = [leases.member(it) for it in await tx.all("processes")]
-            held = tuple(Lease(*it) for it in await tx.all("leases"))
-            return FleetView(row[0], tuple(it for it in members if it.expires_at > row[0]), held)
+    @transaction(view=True)
+    async def fleet(self, tx: Tx) -> FleetView:
+        row = await tx.one("database_now")
+        assert row is not None
+        members = [leases.member(it) for it in await tx.all("processes")]
+        held = tuple(Lease(*it) for it in await tx.all("leases"))
+        return FleetView(row[0], tuple(it for it in members if it.expires_at > row[0]), held)
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def ledger(
+        self, tx: Tx, *, tenant: str | None, scan_limit: int | None = None
+    ) -> list[Ledger]:
+        count_max = LEDGER_ROWS_MAX if scan_limit is None else scan_limit
+        bound = count_max + 1
+        if tenant is None:
+            found = await tx.all("view_ledger", limit=bound)
+        else:
+            found = await tx.all("view_ledger_of_tenant", tenant=tenant, limit=bound)
+        return [_ledger(row, count_max) for row in found]
 
-    async def ledger(self, *, tenant: str | None, look: int | None = None) -> list[Ledger]:
-        async def work(tx: Tx) -> list[Ledger]:
-            most = LEDGER_ROWS_MAX if look is None else look
-            bound = most + 1
-            if tenant is None:
-                found = await tx.all("view_ledger", limit=bound)
-            else:
-                found = await tx.all("view_ledger_of_tenant", tenant=tenant, limit=bound)
-            return [_ledger(row, most) for row in found]
+    @transaction(view=True)
+    async def pending_of(self, tx: Tx, tenant: str) -> int:
+        row = await tx.one("view_pending_of_tenant", tenant=tenant)
+        return int(row[0]) if row else 0
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def subscriptions_of(self, tx: Tx, tenant: str, *, limit: int) -> int:
+        row = await tx.one("view_subscription_count", tenant=tenant, limit=limit)
+        return int(row[0]) if row else 0
 
-    async def pending_of(self, tenant: str) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("view_pending_of_tenant", tenant=tenant)
-            return int(row[0]) if row else 0
+    # --- the dashboard ----------------------------------------------------------------------
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def rollups(
+        self, tx: Tx, *, endpoint_id: int | None, tenant: str | None, since: int, until: int
+    ) -> list[Rollup]:
+        number = endpoint_id or 0
+        whose = tenant or "" if endpoint_id is None else ""
+        found = await rollups.read(tx, [number], whose, since=since, until=until)
+        return found.get(number, [])
 
-    async def subscriptions_of(self, tenant: str, *, limit: int) -> int:
-        async def work(tx: Tx) -> int:
-            row = await tx.one("view_subscription_count", tenant=tenant, limit=limit)
-            return int(row[0]) if row else 0
+    @transaction(view=True)
+    async def sparks(
+        self, tx: Tx, endpoint_ids: Sequence[int], *, since: int, until: int
+    ) -> dict[int, list[Rollup]]:
+        return await rollups.read(tx, endpoint_ids, "", since=since, until=until)
 
-        return await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def counts(self, tx: Tx, *, tenant: str | None, limit: int) -> Counts:
+        enabled = await tx.one("board_enabled", tenant=tenant, limit=limit)
+        held: dict[str, int] = dict(await tx.all("board_held", tenant=tenant, limit=limit))
+        if tenant is None:
+            found = await tx.all("board_pending", limit=limit)
+        else:
+            found = await tx.all("board_pending_of_tenant", tenant=tenant, limit=limit)
+        parts: dict[int, int] = dict(found)
+        failing = parts.pop(PART_TRIED, 0)
+        return Counts(
+            enabled=enabled[0] if enabled else 0,
+            disabled=held.get(State.DISABLED.value, 0),
+            frozen=held.get(State.FROZEN.value, 0),
+            waiting=sum(parts.values()),
+            failing=failing,
+            limit=limit,
+        )
 
-    async def ping(self) -> None:
-        async def work(tx: Tx) -> None:
-            await tx.one("ping")
+    @transaction(view=True)
+    async def expiring(
+        self, tx: Tx, *, tenant: str | None, before: int, limit: int
+    ) -> list[Expiring]:
+        found = await tx.all("board_expiring", tenant=tenant, before=before, limit=limit)
+        return [
+            Expiring(number, url, whose, State(state), count, first_at)
+            for number, url, whose, state, count, first_at in found
+        ]
 
-        await self._db.run(work, read=True)
+    @transaction(view=True)
+    async def find_endpoints(
+        self,
+        tx: Tx,
+        *,
+        tenant: str | None,
+        state: State | None,
+        text: str,
+        sort: EndpointSort,
+        offset: int,
+        limit: int,
+    ) -> tuple[list[Endpoint], bool]:
+        found = await tx.all(
+            "board_endpoints",
+            tenant=tenant,
+            state=None if state is None else state.value,
+            text=text.lower(),
+            scan_limit=ENDPOINTS_SCAN_MAX,
+            sort=sort.value,
+            limit=limit + 1,
+            offset=offset,
+        )
+        return [rows.endpoint(row) for row in found[:limit]], len(found) > limit
+
+    @transaction(view=True)
+    async def waiting_of(
+        self, tx: Tx, endpoint_ids: Sequence[int], *, limit: int
+    ) -> dict[int, int]:
+        return dict(await tx.all("board_waiting", ids=list(endpoint_ids), limit=limit))
+
+    @transaction(view=True)
+    async def store_bytes(self, tx: Tx) -> int:
+        row = await tx.one("store_bytes")
+        assert row is not None
+        return int(row[0])
+
+    @transaction(view=True)
+    async def ping(self, tx: Tx) -> None:
+        await tx.one("ping")
 
 
 def _before(before_id: int | None) -> int:
     return TOP_ID if before_id is None else before_id
 
 
-def _look(limit: int, *, passes_over: bool) -> int:
-    """How many rows a page looks at: one more than it shows, or more where some do not belong."""
-    return max(limit + 1, LOOK) if passes_over else limit + 1
+def _scan_limit(limit: int, *, passes_over: bool) -> int:
+    """How many rows a page scans: one more than it shows, or more where some do not belong."""
+    return max(limit + 1, SCAN_MAX) if passes_over else limit + 1
 
 
 def _any(_: Row) -> bool:
@@ -249,8 +315,8 @@ def _is_living(row: Row) -> bool:
 
 
 async def _has_few_endpoints(tx: Tx, tenant: str) -> bool:
-    row = await tx.one("view_endpoint_count", tenant=tenant, limit=LOOK)
-    return row is not None and row[0] < LOOK
+    row = await tx.one("view_endpoint_count", tenant=tenant, limit=SCAN_MAX)
+    return row is not None and row[0] < SCAN_MAX
 
 
 def _that_fit(page: list[Row]) -> list[Row]:
@@ -267,9 +333,9 @@ def _event_row(row: Row) -> EventRow:
     return EventRow(rows.event(row), deliveries=row[7])
 
 
-def _ledger(row: Row, look: int) -> Ledger:
-    tenant, accepted, delivered, dropped, cancelled, pending, looked = row
-    counted = looked <= look
+def _ledger(row: Row, scan_limit: int) -> Ledger:
+    tenant, accepted, delivered, dropped, cancelled, pending, scanned = row
+    counted = scanned <= scan_limit
     return Ledger(
         tenant=tenant,
         accepted=accepted,

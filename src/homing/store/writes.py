@@ -1,4 +1,4 @@
-"""What publish, settle and people's commands write alike: events with deliveries, the ledger."""
+"""Writes that publish, settle and commands share: events with deliveries, and the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from homing.store.tx import Row, Tx
 
 
 class LedgerChange(Struct, gc=False):
-    """What is added to a tenant's ledger."""
+    """Numbers to add to a tenant's ledger."""
 
     accepted: int = 0
     delivered: int = 0
@@ -22,7 +22,7 @@ class LedgerChange(Struct, gc=False):
 
 
 async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: int) -> None:
-    """In order of tenant: two transactions never wait for each other in a circle."""
+    """In order of tenant: two transactions cannot deadlock."""
     added: list[Row] = [
         (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled)
         for tenant, it in sorted(changes.items(), key=itemgetter(0))
@@ -60,7 +60,7 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
 
 
 async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
-    """Write our own notices; one whose key is already kept is left out."""
+    """Write Homing's own notices; one whose key is already kept is left out."""
     if not events:
         return
     known = await known_keys(tx, events)
@@ -68,15 +68,15 @@ async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None
     await append_events(tx, [new for key, new in fresh.items() if key not in known], node=node)
 
 
-def answer_all(
+def receipts_of(
     requests: Sequence[Sequence[NewEvent]], known: dict[tuple[str, str], tuple[bytes, int]]
 ) -> tuple[list[list[Receipt] | Refusal], list[NewEvent]]:
-    """What each request is told, and the events to write.
+    """The receipts or refusal of each request, and the events to write.
 
-    One after the other: a request that repeats an event of an earlier one gets its answer.
+    One after the other: a request that repeats an event of an earlier one gets its receipt.
     """
     here: dict[tuple[str, str], NewEvent] = {}
-    answers: list[list[Receipt] | Refusal] = []
+    results: list[list[Receipt] | Refusal] = []
     accepted: list[NewEvent] = []
     for request in requests:
         receipts: list[Receipt] = []
@@ -95,9 +95,9 @@ def answer_all(
             else:
                 conflicts.append(index)
         if conflicts:
-            answers.append(Refusal(tuple(conflicts)))
+            results.append(Refusal(tuple(conflicts)))
             continue
-        answers.append(receipts)
+        results.append(receipts)
         accepted += fresh
         here.update({(new.event.tenant, new.event.key): new for new in fresh})
-    return answers, accepted
+    return results, accepted

@@ -144,7 +144,7 @@ class PostgresOutbox:
                 statement_cache_size=0,  # PgBouncer gives each transaction another session.
             )
             await self._connection.add_listener(CHANNEL, self._hear)
-            self._heard.set()  # What was added before we listened is looked for.
+            self._heard.set()  # Rows may have been added before we listened.
         return self._connection
 
     def _hear(self, *_: object) -> None:

@@ -24,7 +24,7 @@ import uvloop
 
 from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
 from homing.store.flow import Flow
-from homing.store.postgres import WRITING_CONNECTIONS, Place, PostgresDb
+from homing.store.postgres import WRITING_CONNECTIONS, ConnectionSpec, PostgresDb
 from homing.store.process.codec import Call, Frames, encode_reply
 from homing.store.process.worker import (
     RECEIVE_BYTES,
@@ -40,9 +40,9 @@ class PostgresWriterProcess(WorkerProcess):
     """The server's side."""
 
     def __init__(
-        self, place: Place, *, node: int, environ: Mapping[str, str] | None = None
+        self, spec: ConnectionSpec, *, node: int, environ: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__("homing.store.process.postgres_writer", place, node, environ=environ)
+        super().__init__("homing.store.process.postgres_writer", spec, node, environ=environ)
 
 
 class OffloadedFlow(Flow):
@@ -102,16 +102,18 @@ async def _serve(connection: socket.socket, frames: Frames, flow: Flow) -> None:
         await asyncio.gather(receive(), *map(run_in_order, queues.values()))
 
 
-async def _write(connection: socket.socket, frames: Frames, place: Place, node: int) -> None:
-    db = PostgresDb.at(place, hot=WRITING_CONNECTIONS)
+async def _write(
+    connection: socket.socket, frames: Frames, spec: ConnectionSpec, node: int
+) -> None:
+    db = PostgresDb.at(spec, hot=WRITING_CONNECTIONS)
     await _serve(connection, frames, Flow(db, node=node))
     await db.close()
 
 
 def main(fd: str) -> None:
-    connection, frames, (place, node) = begin_worker(fd)
+    connection, frames, (spec, node) = begin_worker(fd)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_write(connection, frames, place, node))
+        runner.run(_write(connection, frames, spec, node))
 
 
 if __name__ == "__main__":

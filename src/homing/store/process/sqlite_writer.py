@@ -23,9 +23,9 @@ import apsw
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
+from homing.store.encryption import EncryptionKeys
 from homing.store.flow import Flow
 from homing.store.keys import Keys
-from homing.store.lock import Lock
 from homing.store.process.codec import START, Call, Frames, encode_error, encode_reply
 from homing.store.process.worker import (
     RECEIVE_BYTES,
@@ -33,11 +33,16 @@ from homing.store.process.worker import (
     begin_worker,
     encode_failure,
 )
-from homing.store.seals import Seals
-from homing.store.sqlite import SqliteDb
-from homing.store.tx import to_its_end
+from homing.store.sqlite import Lock, SqliteDb
+from homing.store.tx import run_sync
 
-LARGE = {"settle", "due", "do_chore", "remove_history", "fold_rollups"}  # methods of many rows
+LARGE = {
+    "settle",
+    "due",
+    "run_cleanup_job",
+    "remove_history",
+    "fold_rollups",
+}  # methods of many rows
 SMALL_CALLS_MAX = 16  # other calls that share a COMMIT
 
 
@@ -123,7 +128,7 @@ class _Ports:
             "flow": Flow(self._db, node=self._node),
             "admin": Admin(self._db, node=self._node),
             "keys": Keys(self._db),
-            "seals": Seals(self._db),
+            "encryption": EncryptionKeys(self._db),
             "clock": ClockMarks(self._db),
         }
 
@@ -143,7 +148,7 @@ class _Ports:
     def _reply(self, call: Call, *, grouped: bool) -> bytes:
         try:
             method = getattr(self._ports[call.port], call.method)
-            return encode_reply(call, to_its_end(method(*call.args, **call.kwargs)))
+            return encode_reply(call, run_sync(method(*call.args, **call.kwargs)))
         except Exception as error:
             if grouped and isinstance(error, apsw.Error):
                 raise  # The whole group is rolled back.
@@ -180,7 +185,7 @@ def main(fd: str) -> None:
     """Run calls until the parent closes the connection."""
     connection, frames, (path, node) = begin_worker(fd)
     try:
-        db = to_its_end(SqliteDb.open(path, locked=True))
+        db = run_sync(SqliteDb.open(path, locked=True))
     except HomingError as error:
         connection.sendall(encode_error(START, error))
         return
@@ -191,7 +196,7 @@ def main(fd: str) -> None:
         while receiver.add_to(waiting):
             share = take_share(waiting, share)
             connection.sendall(b"".join(ports.run(share)))
-    to_its_end(db.close())
+    run_sync(db.close())
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
--- What people change. Whoever changes subscriptions, or writes deliveries that follow from one,
--- takes the catalog's row first: so nothing is written for a subscription that has just gone.
+-- Commands. A transaction that changes subscriptions, or writes deliveries that follow from one,
+-- takes the catalog's row first: so nothing is written for a subscription that was just deleted.
 
 -- name: catalog_version
-SELECT version FROM catalog WHERE one = 1;
+SELECT version FROM catalog WHERE id = 1;
 
 -- name: catalog_raise
 -- Changes of subscriptions queue here.
-UPDATE catalog SET version = version + 1 WHERE one = 1 RETURNING version;
+UPDATE catalog SET version = version + 1 WHERE id = 1 RETURNING version;
 
 -- name: catalog_hold [sqlite]
 -- Subscriptions stay as they are until the commit.
-SELECT version FROM catalog WHERE one = 1;
+SELECT version FROM catalog WHERE id = 1;
 
 -- name: catalog_hold [postgres]
 SELECT hold_catalog();
@@ -59,49 +59,49 @@ SELECT {history} FROM history WHERE id = :id;
 -- name: cancel_one
 DELETE FROM pending WHERE id = :id RETURNING {pending};
 
--- name: chores
+-- name: cleanup_jobs
 -- With the bucket where the deliveries are: its holder does them.
-SELECT {chore:c}, coalesce(e.bucket, 0)
-FROM chore c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
+SELECT {cleanup_job:c}, coalesce(e.bucket, 0)
+FROM cleanup_job c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
 
--- name: chore_hold [sqlite]
-SELECT {chore} FROM chore WHERE id = :id;
+-- name: cleanup_job_hold [sqlite]
+SELECT {cleanup_job} FROM cleanup_job WHERE id = :id;
 
--- name: chore_hold [postgres]
+-- name: cleanup_job_hold [postgres]
 -- Two processes never do the same step.
-SELECT {chore} FROM chore WHERE id = :id FOR UPDATE;
+SELECT {cleanup_job} FROM cleanup_job WHERE id = :id FOR UPDATE;
 
--- name: chore_moves_cancel
+-- name: cleanup_job_moves_cancel
 -- A subscription was deleted while its deliveries were still following it.
-UPDATE chore SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
+UPDATE cleanup_job SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
 
--- name: chore_look
+-- name: cleanup_job_scan
 SELECT id, subscription_id FROM pending
 WHERE endpoint_id = :endpoint_id AND id > :after_id
 ORDER BY id LIMIT :limit;
 
--- name: chore_move [sqlite]
+-- name: cleanup_job_move [sqlite]
 UPDATE pending SET endpoint_id = :target_id, bucket = :bucket
 WHERE id IN (SELECT value FROM json_each(:ids)) AND endpoint_id = :endpoint_id
 RETURNING id;
 
--- name: chore_move [postgres]
+-- name: cleanup_job_move [postgres]
 UPDATE pending SET endpoint_id = :target_id, bucket = :bucket
 WHERE id = ANY(:ids::bigint[]) AND endpoint_id = :endpoint_id
 RETURNING id;
 
--- name: chore_cancel [sqlite]
+-- name: cleanup_job_cancel [sqlite]
 DELETE FROM pending
 WHERE id IN (SELECT value FROM json_each(:ids)) AND endpoint_id = :endpoint_id
 RETURNING {pending};
 
--- name: chore_cancel [postgres]
+-- name: cleanup_job_cancel [postgres]
 DELETE FROM pending
 WHERE id = ANY(:ids::bigint[]) AND endpoint_id = :endpoint_id
 RETURNING {pending};
 
--- name: chore_progress
-UPDATE chore SET after_id = :after_id WHERE id = :id;
+-- name: cleanup_job_progress
+UPDATE cleanup_job SET after_id = :after_id WHERE id = :id;
 
--- name: chore_done
-DELETE FROM chore WHERE id = :id;
+-- name: cleanup_job_done
+DELETE FROM cleanup_job WHERE id = :id;

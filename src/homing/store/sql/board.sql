@@ -1,4 +1,4 @@
--- What the dashboard asks for. Every statement looks at a bounded number of rows.
+-- Reads of the dashboard. Every statement scans a bounded number of rows.
 
 -- name: board_enabled
 SELECT count(*) FROM (
@@ -43,7 +43,7 @@ SELECT {endpoint} FROM (
     SELECT * FROM endpoint
     WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
     AND (:text = '' OR instr(lower(url), :text) > 0)
-    ORDER BY id DESC LIMIT :look
+    ORDER BY id DESC LIMIT :scan_limit
 )
 ORDER BY
     CASE :sort WHEN 'failing' THEN -consecutive_failures
@@ -58,8 +58,8 @@ SELECT {endpoint} FROM (
     SELECT * FROM endpoint
     WHERE (:tenant::text IS NULL OR tenant = :tenant) AND (:state::text IS NULL OR state = :state)
     AND (:text::text = '' OR strpos(lower(url), :text) > 0)
-    ORDER BY id DESC LIMIT :look
-) AS looked
+    ORDER BY id DESC LIMIT :scan_limit
+) AS scanned
 ORDER BY
     CASE :sort::text WHEN 'failing' THEN -consecutive_failures
         WHEN 'rate' THEN -1000 * failures / greatest(attempts, 1)

@@ -4,7 +4,7 @@
 -- so a page shows every delivery of its range of ids once, and the next page begins below it.
 --
 -- Several walks lie side by side, each along an index of its own; the caller opens those that fit
--- its conditions and gives the others LIMIT 0. A walk that stopped at its limit ("look") knows
+-- its conditions and gives the others LIMIT 0. A walk that stopped at its scan limit knows
 -- nothing of what lies below its last row: "low" is the highest of those ids, the page shows
 -- nothing below it, and the next page begins there.
 
@@ -49,13 +49,11 @@ WITH p AS MATERIALIZED (
     SELECT max(low) AS low FROM (
         SELECT min(id) AS low FROM (
             SELECT walk, id FROM p UNION ALL SELECT walk, id FROM h UNION ALL SELECT walk, id FROM r
-        ) AS looked GROUP BY walk HAVING count(*) = :look
+        ) AS scanned GROUP BY walk HAVING count(*) = :scan_limit
     ) AS stopped
 ), page AS (
     SELECT {history:d} FROM (
-        SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-               due_at, expires_at, t0, retry, attempts, ours, replay,
-               'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+        SELECT {pending_as_history}
         FROM (SELECT {pending} FROM p
               UNION ALL
               SELECT {pending:q} FROM r CROSS JOIN pending q WHERE q.id = r.id) AS waiting
@@ -78,9 +76,7 @@ ORDER BY page.id DESC;
 -- All of one event, oldest first: its own range of ids, then its replays.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
-    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-           due_at, expires_at, t0, retry, attempts, ours, replay,
-           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    SELECT {pending_as_history}
     FROM (
         SELECT * FROM (
             SELECT {pending} FROM pending
@@ -115,9 +111,7 @@ ORDER BY d.id LIMIT :limit;
 -- These deliveries, wherever each of them is now.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
-    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-           due_at, expires_at, t0, retry, attempts, ours, replay,
-           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    SELECT {pending_as_history}
     FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
     UNION ALL
     SELECT {history} FROM history WHERE id IN (SELECT value FROM json_each(:ids))
@@ -129,9 +123,7 @@ ORDER BY d.id DESC;
 -- name: deliveries_whole [postgres]
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
-    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-           due_at, expires_at, t0, retry, attempts, ours, replay,
-           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    SELECT {pending_as_history}
     FROM pending WHERE id = ANY(:ids::bigint[])
     UNION ALL
     SELECT {history} FROM history WHERE id = ANY(:ids::bigint[])
@@ -144,9 +136,7 @@ ORDER BY d.id DESC;
 -- Those of these deliveries that are asked for, wherever each of them is now.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
-    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-           due_at, expires_at, t0, retry, attempts, ours, replay,
-           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    SELECT {pending_as_history}
     FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
     UNION ALL
     SELECT {history} FROM history WHERE id IN (SELECT value FROM json_each(:ids))
@@ -159,9 +149,7 @@ ORDER BY d.id DESC;
 -- name: deliveries_selected [postgres]
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
-    SELECT id, bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at,
-           due_at, expires_at, t0, retry, attempts, ours, replay,
-           'pending' AS status, NULL AS reason, NULL AS finished_at, 0 AS arrived
+    SELECT {pending_as_history}
     FROM pending WHERE id = ANY(:ids::bigint[])
     UNION ALL
     SELECT {history} FROM history WHERE id = ANY(:ids::bigint[])
@@ -178,23 +166,23 @@ SELECT e.id, 0, p.id FROM endpoint e CROSS JOIN pending p
 WHERE e.tenant = :tenant AND p.id IN (
     SELECT q.id FROM pending q
     WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
-    ORDER BY q.id DESC LIMIT :pending_look)
+    ORDER BY q.id DESC LIMIT :pending_scan_limit)
 UNION ALL
 SELECT e.id, 1, h.id FROM endpoint e CROSS JOIN history h
 WHERE e.tenant = :tenant AND h.id IN (
     SELECT q.id FROM history q
     WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
-    ORDER BY q.id DESC LIMIT :history_look);
+    ORDER BY q.id DESC LIMIT :history_scan_limit);
 
 -- name: deliveries_of_tenant [postgres]
 SELECT e.id, newest.side, newest.id FROM endpoint e CROSS JOIN LATERAL (
     (SELECT 0 AS side, q.id FROM pending q
      WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
-     ORDER BY q.id DESC LIMIT :pending_look)
+     ORDER BY q.id DESC LIMIT :pending_scan_limit)
     UNION ALL
     (SELECT 1, q.id FROM history q
      WHERE q.endpoint_id = e.id AND q.id >= :from_id AND q.id < :before_id
-     ORDER BY q.id DESC LIMIT :history_look)
+     ORDER BY q.id DESC LIMIT :history_scan_limit)
 ) AS newest
 WHERE e.tenant = :tenant;
 

@@ -11,7 +11,7 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM transition
     UNION ALL SELECT max(id) FROM subscription
     UNION ALL SELECT max(id) FROM endpoint
-    UNION ALL SELECT max(id) FROM chore
+    UNION ALL SELECT max(id) FROM cleanup_job
     UNION ALL SELECT max(id) FROM replay_job
     UNION ALL SELECT max(number) FROM batch_mark
 ) AS highest;
@@ -25,7 +25,7 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM transition
     UNION ALL SELECT max(id) FROM subscription
     UNION ALL SELECT max(id) FROM endpoint
-    UNION ALL SELECT max(id) FROM chore
+    UNION ALL SELECT max(id) FROM cleanup_job
     UNION ALL SELECT max(id) FROM replay_job
 ) AS highest;
 
@@ -42,7 +42,7 @@ JOIN event_key k ON k.tenant = asked.tenant AND k.key = asked.key
 LEFT JOIN event e ON e.id = k.event_id;
 
 -- name: ledger_add [sqlite]
--- Each process has its own rows: nobody fights for one.
+-- Each process has its own rows: processes do not wait for each other.
 INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
 VALUES (:tenant, :node, :accepted, :delivered, :dropped, :cancelled)
 ON CONFLICT (tenant, node) DO UPDATE SET
@@ -143,20 +143,20 @@ FROM unnest(:id::bigint[], :bucket::smallint[]) AS asked (id, bucket)
 JOIN pending p ON p.id = asked.id AND p.bucket = asked.bucket JOIN event e ON e.id = p.event_id;
 
 -- name: probe_first
--- The oldest delivery of a part that is still within its window, looking at a bounded number.
+-- The oldest delivery of a part that is still within its window, among a bounded number of rows.
 SELECT id FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part
-    ORDER BY due_at, id LIMIT :look
+    ORDER BY due_at, id LIMIT :scan_limit
 ) AS oldest
 WHERE expires_at > :alive_at LIMIT 1;
 
 -- name: probe_next
--- The next delivery in the round that is still within its window, looking at a bounded number.
+-- The next delivery in the round that is still within its window, among a bounded number of rows.
 SELECT id FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
-    ORDER BY id LIMIT :look
+    ORDER BY id LIMIT :scan_limit
 ) AS following
 WHERE expires_at > :alive_at LIMIT 1;
 
@@ -166,13 +166,13 @@ UPDATE endpoint SET next_probe_at = :next_probe_at, probe_after_id = :probe_afte
 WHERE bucket = :bucket AND id = :id AND generation = :generation
 RETURNING id;
 
--- name: expired_look
+-- name: expired_scan
 -- How far a step goes, and the earliest end of a window that is still ahead.
 SELECT count(*), max(id), min(expires_at) FILTER (WHERE expires_at > :now) FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
     ORDER BY id LIMIT :limit
-) AS looked;
+) AS scanned;
 
 -- name: expired_rows
 -- The rows of that step whose window has ended.
@@ -234,7 +234,7 @@ UPDATE pending SET
     bucket = :bucket, tenant = :tenant, endpoint_id = :endpoint_id,
     subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
     accepted_at = :accepted_at, part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0,
-    retry = :retry, attempts = :attempts, ours = :ours, replay = :replay
+    retry = :retry, attempts = :attempts, sender_errors = :sender_errors, replay = :replay
 WHERE id = :id AND attempts <= :attempts
 RETURNING id;
 
@@ -243,15 +243,16 @@ UPDATE pending SET
     bucket = it.bucket, tenant = it.tenant, endpoint_id = it.endpoint_id,
     subscription_id = it.subscription_id, event_id = it.event_id, root_id = it.root_id,
     accepted_at = it.accepted_at, part = it.part, due_at = it.due_at, expires_at = it.expires_at,
-    t0 = it.t0, retry = it.retry, attempts = it.attempts, ours = it.ours, replay = it.replay
+    t0 = it.t0, retry = it.retry, attempts = it.attempts, sender_errors = it.sender_errors,
+    replay = it.replay
 FROM unnest(
     :bucket::smallint[], :tenant::text[], :endpoint_id::bigint[], :subscription_id::bigint[],
     :event_id::bigint[], :root_id::bigint[], :accepted_at::bigint[], :part::smallint[],
     :due_at::bigint[], :expires_at::bigint[], :t0::bigint[], :retry::integer[],
-    :attempts::integer[], :ours::integer[], :replay::smallint[], :id::bigint[]
+    :attempts::integer[], :sender_errors::integer[], :replay::smallint[], :id::bigint[]
 ) AS it (
     bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at, part, due_at,
-    expires_at, t0, retry, attempts, ours, replay, id
+    expires_at, t0, retry, attempts, sender_errors, replay, id
 )
 WHERE pending.id = it.id AND pending.attempts <= it.attempts
 RETURNING pending.id;
@@ -264,7 +265,7 @@ UPDATE history SET arrived = 1 WHERE id = :id AND status = 'cancelled';
 UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cancelled';
 
 -- name: settled_already
--- Whether this batch was committed before: by a writer that ended before it could say so.
+-- Whether this batch was committed before, by a writer process that ended before it replied.
 SELECT 1 FROM batch_mark WHERE node = :node AND kind = 'settle' AND number = :number;
 
 -- name: settled_now

@@ -1,10 +1,10 @@
 -- The keys of the API. Whoever makes or revokes one raises the version first, and so queues there.
 
 -- name: key_version
-SELECT version, sessions FROM key_version WHERE one = 1;
+SELECT version, sessions FROM key_version WHERE id = 1;
 
 -- name: keys_raise
-UPDATE key_version SET version = version + 1 WHERE one = 1;
+UPDATE key_version SET version = version + 1 WHERE id = 1;
 
 -- name: keys_live
 SELECT {api_key} FROM api_key WHERE revoked_at IS NULL ORDER BY id;

@@ -27,16 +27,17 @@ UPDATE process SET delivers = :delivers, expires_at = :expires_at
 WHERE id = :id AND delivers >= 0 RETURNING id;
 
 -- name: processes_shorten
--- Leases that no heartbeat of today can have given; whoever lives renews its own in time.
-UPDATE process SET expires_at = :until WHERE expires_at > :most;
+-- Leases that end later than any heartbeat can have set; a live process renews its own in time.
+UPDATE process SET expires_at = :until WHERE expires_at > :max_expires_at;
 
 -- name: process_knows
-UPDATE process SET catalog = :catalog WHERE id = :id AND coalesce(catalog, -1) < :catalog;
+UPDATE process SET catalog_version = :version
+WHERE id = :id AND coalesce(catalog_version, -1) < :version;
 
 -- name: processes_behind
 -- Whose heartbeat has stopped has stopped sending, and reads before it goes on.
 SELECT name FROM process
-WHERE delivers = 1 AND expires_at > :now AND catalog < :catalog AND id <> :but ORDER BY id;
+WHERE delivers = 1 AND expires_at > :now AND catalog_version < :version AND id <> :but ORDER BY id;
 
 -- name: process_leave
 -- Below 0: it has left, and is not renewed.
@@ -95,7 +96,7 @@ WHERE owner = :owner AND bucket = ANY(:buckets::smallint[]);
 UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner;
 
 -- name: lease_fence [sqlite]
--- What is written under a lease is written while it holds: nobody takes the bucket meanwhile.
+-- Rows are written under a lease while it holds: no process takes the bucket meanwhile.
 SELECT bucket FROM lease WHERE bucket = :bucket AND epoch = :epoch;
 
 -- name: lease_fence [postgres]
@@ -118,7 +119,7 @@ CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: recent_work [sqlite]
--- What was published a moment ago and nobody has attempted: a word that was lost is made good.
+-- Deliveries published a moment ago and not yet attempted: their notification may have been lost.
 SELECT DISTINCT bucket, endpoint_id FROM pending
 WHERE id >= :from_id AND id < :upto_id AND part < 2
 AND bucket IN (SELECT value FROM json_each(:buckets));
@@ -138,13 +139,13 @@ SELECT coalesce(max((extract(epoch FROM clock_timestamp() - xact_start) * 1000):
 FROM pg_stat_activity
 WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND xact_start IS NOT NULL;
 
--- name: news
+-- name: topic_versions
 -- How often each topic has changed; the row's lock puts the versions in the order of commits.
-SELECT topic, version FROM news UNION ALL SELECT 'catalog', version FROM catalog;
+SELECT topic, version FROM topic_version UNION ALL SELECT 'catalog', version FROM catalog;
 
--- name: news_raise
-INSERT INTO news (topic, version) VALUES (:topic, 1)
-ON CONFLICT (topic) DO UPDATE SET version = news.version + 1;
+-- name: topic_raise
+INSERT INTO topic_version (topic, version) VALUES (:topic, 1)
+ON CONFLICT (topic) DO UPDATE SET version = topic_version.version + 1;
 
 -- name: notify_all [sqlite]
 -- Outside any transaction of a publisher: NOTIFY inside one would put all commits in a row.

@@ -35,24 +35,24 @@ UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running';
 
 -- name: replay_job_progress
 UPDATE replay_job SET
-    state = :state, after_id = :after_id, looked_at = :looked_at, replayed = :replayed,
+    state = :state, after_id = :after_id, scanned = :scanned, replayed = :replayed,
     skipped = :skipped
 WHERE id = :id;
 
 -- name: replay_found
--- What a job takes of the next rows of history. The first two columns say how many rows were looked
--- at and up to which id; where none is taken there is one row with NULL in all the others.
-WITH looked AS MATERIALIZED (
+-- The deliveries that a job takes of the next rows of history. The first two columns are how many rows
+-- were scanned and up to which id; where none is taken there is one row with NULL in all others.
+WITH scanned AS MATERIALIZED (
     {walked}
 ), reach AS (
-    SELECT count(*) AS n, max(id) AS top FROM looked
+    SELECT count(*) AS n, max(id) AS top FROM scanned
 )
 SELECT reach.n, reach.top, {history:h}
-FROM reach LEFT JOIN looked h ON {selected:h}
+FROM reach LEFT JOIN scanned h ON {selected:h}
 ORDER BY h.id;
 
 -- name: replay_count
--- How many rows were looked at, and how many of them a job takes.
+-- How many rows were scanned, and how many of them a job takes.
 SELECT count(*), count(CASE WHEN {selected:h} THEN 1 END)
 FROM (
     {walked}

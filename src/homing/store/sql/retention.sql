@@ -2,7 +2,7 @@
 -- default parts; days go as a whole (partitions.py).
 
 -- name: old_history [sqlite]
--- The next old rows, to look at: one that finished late stays.
+-- The next old rows to check: one that finished late stays.
 SELECT id, finished_at FROM history
 WHERE id > :after_id AND id < :bound_id ORDER BY id LIMIT :limit;
 
@@ -24,7 +24,7 @@ DELETE FROM attempt WHERE delivery_id = :delivery_id;
 DELETE FROM attempt WHERE delivery_id = ANY(:delivery_id::bigint[]);
 
 -- name: old_attempts [sqlite]
--- The next old attempts, to look at: what is left of them are mostly test sends.
+-- The next old attempts to check: those that are left are mostly test sends.
 SELECT delivery_id, finished_at, lane FROM attempt
 WHERE delivery_id > :after_id AND delivery_id < :bound_id
 ORDER BY delivery_id, number LIMIT :limit;
@@ -78,19 +78,19 @@ DELETE FROM transition WHERE id IN (
 ) RETURNING id;
 
 -- name: subscriptions_remove
--- Deleted long ago; while a chore is left, something of it may still be pending.
+-- Deleted long ago; while a cleanup job is left, something of it may still be pending.
 DELETE FROM subscription WHERE id IN (
     SELECT s.id FROM subscription s
     WHERE s.deleted_at < :before
-    AND NOT EXISTS (SELECT 1 FROM chore c WHERE c.subscription_id = s.id)
+    AND NOT EXISTS (SELECT 1 FROM cleanup_job c WHERE c.subscription_id = s.id)
     ORDER BY s.deleted_at LIMIT :limit
 ) RETURNING id;
 
--- name: endpoints_look
+-- name: endpoints_scan
 -- How far a step goes.
 SELECT count(*), max(id) FROM (
     SELECT id FROM endpoint WHERE id > :after_id ORDER BY id LIMIT :limit
-) AS looked;
+) AS scanned;
 
 -- name: endpoints_remove
 -- Endpoints that nothing refers to any more, by seeks alone.
@@ -100,6 +100,6 @@ DELETE FROM endpoint WHERE id IN (
     AND e.created_at < :before AND e.since < :before
     AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.endpoint_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id)
-    AND NOT EXISTS (SELECT 1 FROM chore c WHERE c.endpoint_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM cleanup_job c WHERE c.endpoint_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM history h WHERE h.endpoint_id = e.id)
 ) RETURNING id;

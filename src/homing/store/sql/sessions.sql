@@ -1,22 +1,23 @@
--- Sessions of the dashboard. Whoever ends one before its time raises their version first.
+-- Sessions of the dashboard. Ending one before its time raises their version first.
 
 -- name: session_there
 SELECT 1 FROM key_session WHERE id = :id;
 
 -- name: sessions_raise
-UPDATE key_version SET sessions = sessions + 1 WHERE one = 1;
+UPDATE key_version SET sessions = sessions + 1 WHERE id = 1;
 
 -- name: session_end
 DELETE FROM key_session WHERE id = :id;
 
 -- name: sessions_past
--- A bounded number of those that are too old; nobody can use them any more.
+-- A bounded number of sessions that are too old to be used.
 DELETE FROM key_session WHERE id IN (
     SELECT id FROM key_session WHERE since < :before ORDER BY since LIMIT :limit);
 
 -- name: sessions_beyond
 -- All of a key but its newest.
-SELECT id FROM key_session WHERE holder = :holder ORDER BY since DESC, id LIMIT :limit OFFSET :most;
+SELECT id FROM key_session WHERE holder = :holder ORDER BY since DESC, id
+LIMIT :limit OFFSET :max_sessions;
 
 -- name: session_count
 SELECT count(*) FROM key_session;

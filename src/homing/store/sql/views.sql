@@ -1,4 +1,4 @@
--- What people see, besides the lists of deliveries. Every list looks at a bounded number of rows.
+-- Lists and single objects, besides the lists of deliveries. Every list scans a bounded number of rows.
 
 -- name: ping
 SELECT 1;
@@ -7,7 +7,7 @@ SELECT 1;
 -- Without the data: only what a page shows is read whole.
 SELECT id, tenant, type, octet_length(data) FROM event
 WHERE id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_events_whole [sqlite]
 SELECT {event} FROM event WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id DESC;
@@ -22,30 +22,30 @@ WHERE k.tenant = :tenant AND k.key = :key;
 -- name: view_subscriptions
 SELECT {subscription} FROM subscription
 WHERE id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_subscriptions_of_tenant
 -- By subscription_tenant.
 SELECT {subscription} FROM subscription
 WHERE tenant = :tenant AND deleted_at IS NULL AND id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_endpoints
 SELECT {endpoint} FROM endpoint
 WHERE id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_endpoints_held
 -- Disabled or frozen, by endpoint_held.
 SELECT {endpoint} FROM endpoint
 WHERE state = :state AND state <> 'enabled' AND id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_endpoints_of_tenant
 -- For a tenant with few endpoints. "+" keeps the planner on the index by tenant.
 SELECT {endpoint} FROM endpoint
 WHERE tenant = :tenant AND +id < :before_id
-ORDER BY +id DESC LIMIT :look;
+ORDER BY +id DESC LIMIT :scan_limit;
 
 -- name: view_endpoint_count
 -- How many endpoints a tenant has, up to a limit.
@@ -62,7 +62,7 @@ SELECT count(*) FROM (
 -- name: view_transitions
 SELECT {transition} FROM transition
 WHERE endpoint_id = :endpoint_id AND id < :before_id
-ORDER BY id DESC LIMIT :look;
+ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_attempts
 SELECT {attempt} FROM attempt WHERE delivery_id = :delivery_id ORDER BY number LIMIT :limit;

@@ -20,7 +20,7 @@ async def overview(request: PageRequest) -> Shown:
     return request.show(
         "overview.html",
         ledger=_sum(found.ledgers),
-        crowd=found.crowd,
+        counts=found.counts,
         last=last,
         p50=percentile_ms(last.took, 0.5),
         p99=percentile_ms(last.took, 0.99),

@@ -1,4 +1,4 @@
-"""Keys that seal: how they are written, and their public names."""
+"""Encryption keys: how they are written, and their public names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ KEY_BYTES = 32
 
 
 def key_id(key: bytes) -> str:
-    """A name for a key that tells nothing of it."""
+    """A name for a key that reveals nothing of it; stored in databases, so it never changes."""
     return hashlib.sha256(b"homing seal\0" + key).hexdigest()[:12]
 
 
 def read_keys(text: str) -> tuple[bytes, ...] | None:
-    """Keys in base64 of 32 bytes each, parted by commas or white space; None if one is not so."""
+    """Keys in base64 of 32 bytes each, with commas or white space between; None if one is bad."""
     keys = []
     for part in text.replace(",", " ").split():
         try:

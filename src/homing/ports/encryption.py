@@ -1,4 +1,4 @@
-"""Which keys seal what is secret in the store."""
+"""Which keys encrypt the secret fields in the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from homing.model import Subscription
 
 
 class Claim(NamedTuple):
-    """What the store says to the keys that somebody comes with."""
+    """Whether the keys of a start fit the database."""
 
-    missing: tuple[str, ...]  # keys that sealed something here and are not among them
-    done: bool  # all is sealed with the first of them
+    missing: tuple[str, ...]  # keys that encrypt fields here and were not given
+    done: bool  # every field is encrypted with the first key that was given
 
 
 class Rewrite(NamedTuple):
@@ -22,16 +22,16 @@ class Rewrite(NamedTuple):
     reason: str = ""  # why it is not done, and what the operator can do
 
 
-class SealStore(Protocol):
-    """The names of the keys that seal, never the keys."""
+class EncryptionStore(Protocol):
+    """The names of the keys that encrypt, never the keys."""
 
-    async def claim_seal(self, ours: Sequence[str]) -> Claim:
-        """Seal with the first of ours from now on; nothing is written if one is missing."""
+    async def claim_keys(self, names: Sequence[str]) -> Claim:
+        """Encrypt with the first of these keys from now on, unless one is missing."""
 
-    async def sealed_page(self, after_id: int, *, limit: int) -> list[Subscription]:
+    async def subscriptions_page(self, after_id: int, *, limit: int) -> list[Subscription]:
         """Subscriptions in order of id, deleted ones included, as they are stored."""
 
-    async def seal_again(
+    async def reencrypt(
         self, subscriptions: Sequence[Subscription], *, plaintext: bool = False
     ) -> None:
         """Write token, secrets and headers of those that have not changed since they were read.
@@ -39,8 +39,8 @@ class SealStore(Protocol):
         ``plaintext``: the old values were not encrypted, so their removal becomes due.
         """
 
-    async def all_sealed(self, name: str) -> None:
-        """Nothing is sealed with any other key now."""
+    async def all_encrypted(self, name: str) -> None:
+        """No field is encrypted with any other key now."""
 
     async def is_removal_due(self) -> bool:
         """Whether old row versions with plaintext may still be in the files of the database."""

@@ -1,4 +1,4 @@
-"""Chores: pending deliveries follow their subscription, or end with it, in bounded steps."""
+"""Cleanup jobs: pending deliveries follow their subscription, or end with it, in bounded steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from homing.errors import StaleCatalog
 from homing.model import Endpoint, Reason, Status, Subscription
-from homing.ports import Chore, ChoreStep, DeliveryFilter, DeliveryRow, NewEvent
+from homing.ports import CleanupJob, CleanupStep, DeliveryFilter, DeliveryRow, NewEvent
 from homing.store.admin import Admin
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -43,28 +43,30 @@ class Scene:
 
     async def move(self, to: Endpoint) -> None:
         self.mine = await self.admin.change_subscription(
-            replace(self.mine, url=to.url), endpoint=to, chore_id=self.make.id()
+            replace(self.mine, url=to.url), endpoint=to, cleanup_job_id=self.make.id()
         )
 
     async def delete(self) -> None:
-        await self.admin.delete_subscription(self.mine.id, now=NOW + 9, chore_id=self.make.id())
+        await self.admin.delete_subscription(
+            self.mine.id, now=NOW + 9, cleanup_job_id=self.make.id()
+        )
 
     async def step(
         self,
-        chore: Chore,
+        cleanup_job: CleanupJob,
         *,
         target: Endpoint | None = None,
         except_ids: frozenset[int] = frozenset(),
         limit: int = LIMIT,
-    ) -> ChoreStep:
-        return await self.admin.do_chore(
-            chore, target=target, except_ids=except_ids, now=NOW + 10, limit=limit
+    ) -> CleanupStep:
+        return await self.admin.run_cleanup_job(
+            cleanup_job, target=target, except_ids=except_ids, now=NOW + 10, limit=limit
         )
 
     async def do_all(self, target: Endpoint | None) -> None:
-        while chores := await self.admin.chores():
-            for chore in chores:
-                await self.step(chore, target=target, limit=3)
+        while cleanup_jobs := await self.admin.cleanup_jobs():
+            for cleanup_job in cleanup_jobs:
+                await self.step(cleanup_job, target=target, limit=3)
 
     async def rows(self, of: Subscription) -> list[DeliveryRow]:
         conditions = DeliveryFilter(subscription_id=of.id)
@@ -79,9 +81,9 @@ class Scene:
 async def test_pending_deliveries_follow_their_subscription_to_its_new_url(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (chore,) = await scene.admin.chores()
-    assert await scene.step(chore, target=scene.b) == ChoreStep(touched=10, done=True)
-    assert await scene.admin.chores() == []
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    assert await scene.step(cleanup_job, target=scene.b) == CleanupStep(touched=10, done=True)
+    assert await scene.admin.cleanup_jobs() == []
     assert await scene.places(scene.mine) == [(Status.PENDING, scene.b.url)]
     assert await scene.places(scene.other) == [(Status.PENDING, scene.a.url)]
     assert {row.delivery.bucket for row in await scene.rows(scene.mine)} == {scene.b.bucket}
@@ -90,22 +92,30 @@ async def test_pending_deliveries_follow_their_subscription_to_its_new_url(db: D
 async def test_a_step_looks_at_no_more_rows_than_it_may_and_keeps_its_progress(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (chore,) = await scene.admin.chores()
-    assert await scene.step(chore, target=scene.b, limit=8) == ChoreStep(touched=4, done=False)
-    (again,) = await scene.admin.chores()
-    assert again == replace(chore, after_id=scene.events[3].deliveries[1].id)
-    assert await scene.step(chore, target=scene.b, limit=8) == ChoreStep(touched=4, done=False)
-    assert await scene.step(chore, target=scene.b, limit=8) == ChoreStep(touched=2, done=True)
-    assert await scene.step(chore, target=scene.b, limit=8) == ChoreStep(touched=0, done=True)
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    assert await scene.step(cleanup_job, target=scene.b, limit=8) == CleanupStep(
+        touched=4, done=False
+    )
+    (again,) = await scene.admin.cleanup_jobs()
+    assert again == replace(cleanup_job, after_id=scene.events[3].deliveries[1].id)
+    assert await scene.step(cleanup_job, target=scene.b, limit=8) == CleanupStep(
+        touched=4, done=False
+    )
+    assert await scene.step(cleanup_job, target=scene.b, limit=8) == CleanupStep(
+        touched=2, done=True
+    )
+    assert await scene.step(cleanup_job, target=scene.b, limit=8) == CleanupStep(
+        touched=0, done=True
+    )
 
 
 async def test_what_is_in_flight_is_left_where_it_is(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (chore,) = await scene.admin.chores()
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
     in_flight = frozenset({scene.events[2].deliveries[0].id})
-    step = await scene.step(chore, target=scene.b, except_ids=in_flight)
-    assert step == ChoreStep(touched=9, done=True)
+    step = await scene.step(cleanup_job, target=scene.b, except_ids=in_flight)
+    assert step == CleanupStep(touched=9, done=True)
     left = [row for row in await scene.rows(scene.mine) if row.url == scene.a.url]
     assert {row.delivery.id for row in left} == in_flight
 
@@ -113,10 +123,10 @@ async def test_what_is_in_flight_is_left_where_it_is(db: Db) -> None:
 async def test_two_changes_in_a_row_lead_to_the_last_url(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (first,) = await scene.admin.chores()
+    (first,) = await scene.admin.cleanup_jobs()
     await scene.step(first, target=scene.b, limit=6)
     await scene.move(scene.c)
-    assert len(await scene.admin.chores()) == 2
+    assert len(await scene.admin.cleanup_jobs()) == 2
     await scene.do_all(scene.c)
     assert await scene.places(scene.mine) == [(Status.PENDING, scene.c.url)]
 
@@ -124,10 +134,10 @@ async def test_two_changes_in_a_row_lead_to_the_last_url(db: Db) -> None:
 async def test_a_change_there_and_back_brings_all_back(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (first,) = await scene.admin.chores()
+    (first,) = await scene.admin.cleanup_jobs()
     await scene.step(first, target=scene.b, limit=6)
     await scene.move(scene.a)
-    assert await scene.step(first, target=scene.a) == ChoreStep(touched=0, done=True)
+    assert await scene.step(first, target=scene.a) == CleanupStep(touched=0, done=True)
     await scene.do_all(scene.a)
     assert await scene.places(scene.mine) == [(Status.PENDING, scene.a.url)]
 
@@ -135,22 +145,22 @@ async def test_a_change_there_and_back_brings_all_back(db: Db) -> None:
 async def test_a_move_to_where_the_subscription_no_longer_is_is_refused(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (chore,) = await scene.admin.chores()
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
     await scene.move(scene.c)
     with pytest.raises(StaleCatalog):
-        await scene.step(chore, target=scene.b)
+        await scene.step(cleanup_job, target=scene.b)
     with pytest.raises(StaleCatalog):
-        await scene.step(chore, target=None)
+        await scene.step(cleanup_job, target=None)
     assert await scene.places(scene.mine) == [(Status.PENDING, scene.a.url)]
 
 
 async def test_what_is_pending_is_cancelled_with_its_subscription(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.delete()
-    (chore,) = await scene.admin.chores()
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
     in_flight = frozenset({scene.events[0].deliveries[0].id})
-    step = await scene.step(chore, except_ids=in_flight)
-    assert step == ChoreStep(touched=9, done=True)
+    step = await scene.step(cleanup_job, except_ids=in_flight)
+    assert step == CleanupStep(touched=9, done=True)
     cancelled = [row for row in await scene.rows(scene.mine) if row.status is Status.CANCELLED]
     assert len(cancelled) == 9
     assert {row.reason for row in cancelled} == {Reason.SUBSCRIPTION_DELETED}
@@ -164,7 +174,7 @@ async def test_what_is_pending_is_cancelled_with_its_subscription(db: Db) -> Non
 async def test_a_deletion_in_the_middle_of_a_move_cancels_at_every_place(db: Db) -> None:
     scene = await Scene(db).build()
     await scene.move(scene.b)
-    (first,) = await scene.admin.chores()
+    (first,) = await scene.admin.cleanup_jobs()
     await scene.step(first, target=scene.b, limit=6)
     await scene.move(scene.c)
     await scene.delete()
@@ -179,8 +189,8 @@ async def test_a_deletion_in_the_middle_of_a_move_cancels_at_every_place(db: Db)
 async def test_the_second_of_two_who_do_the_same_step_finds_it_done(db: Db) -> None:
     scene = await Scene(db).build(events=2)
     await scene.delete()
-    (chore,) = await scene.admin.chores()
-    assert await scene.step(chore) == ChoreStep(touched=2, done=True)
-    assert await scene.step(chore) == ChoreStep(touched=0, done=True)
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    assert await scene.step(cleanup_job) == CleanupStep(touched=2, done=True)
+    assert await scene.step(cleanup_job) == CleanupStep(touched=0, done=True)
     (ledger,) = await scene.views.ledger(tenant="acme")
     assert ledger.cancelled == 2

@@ -1,0 +1,103 @@
+"""Cleanup jobs: the bulk work that a change of a subscription leaves, done in bounded steps.
+
+A subscription whose URL changes leaves its pending deliveries at the old endpoint, and a "move"
+there; the place they move to is always its endpoint of now, so two changes in a row need no more
+than two cleanup jobs. A deleted subscription leaves a "cancel", and what was a "move" becomes one.
+
+Deliveries in flight are passed over: the engine moves them when they settle.
+"""
+
+from __future__ import annotations
+
+from homing.errors import StaleCatalog
+from homing.model import Endpoint, Finished, Reason, Status
+from homing.ports import CleanupJob, CleanupStep
+from homing.store import rows
+from homing.store.tx import Tx
+from homing.store.writes import LedgerChange, add_to_ledger
+
+MOVE = "move"
+CANCEL = "cancel"
+
+
+async def leave(tx: Tx, kind: str, *, cleanup_job_id: int, subscription_id: int, at: int) -> None:
+    """Leave a cleanup job at an endpoint."""
+    cleanup_job = CleanupJob(cleanup_job_id, kind, subscription_id, at, after_id=0)
+    await tx.insert("cleanup_job", [rows.cleanup_job_row(cleanup_job)])
+
+
+async def step(
+    tx: Tx,
+    cleanup_job_id: int,
+    *,
+    target: Endpoint | None,
+    except_ids: frozenset[int],
+    now: int,
+    limit: int,
+    node: int,
+) -> CleanupStep:
+    """One step of a cleanup job as it is stored; one that is no longer there is done."""
+    await tx.one("catalog_hold")
+    held = await tx.one("cleanup_job_hold", id=cleanup_job_id)
+    if held is None:
+        return CleanupStep(touched=0, done=True)
+    cleanup_job = rows.cleanup_job(held)
+    if cleanup_job.kind == MOVE and await _is_home(tx, cleanup_job, target):
+        await tx.all("cleanup_job_done", id=cleanup_job.id)
+        return CleanupStep(touched=0, done=True)
+    scanned = await tx.all(
+        "cleanup_job_scan",
+        endpoint_id=cleanup_job.endpoint_id,
+        after_id=cleanup_job.after_id,
+        limit=limit,
+    )
+    ids = [
+        number
+        for number, subscription_id in scanned
+        if subscription_id == cleanup_job.subscription_id and number not in except_ids
+    ]
+    touched = 0
+    if ids and cleanup_job.kind == MOVE and target is not None:
+        touched = await _move(tx, cleanup_job, ids, target)
+    elif ids:
+        touched = await _cancel(tx, cleanup_job, ids, now=now, node=node)
+    if len(scanned) < limit:
+        await tx.all("cleanup_job_done", id=cleanup_job.id)
+        return CleanupStep(touched, done=True)
+    await tx.all("cleanup_job_progress", id=cleanup_job.id, after_id=scanned[-1][0])
+    return CleanupStep(touched, done=False)
+
+
+async def _is_home(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> bool:
+    """Whether the subscription is back at the job's endpoint; StaleCatalog if not at target."""
+    subscription = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
+    current = rows.subscription(subscription).endpoint_id if subscription else None
+    if current == cleanup_job.endpoint_id:
+        return True
+    if target is None or target.id != current:
+        raise StaleCatalog
+    return False
+
+
+async def _move(tx: Tx, cleanup_job: CleanupJob, ids: list[int], target: Endpoint) -> int:
+    moved = await tx.all(
+        "cleanup_job_move",
+        ids=ids,
+        endpoint_id=cleanup_job.endpoint_id,
+        target_id=target.id,
+        bucket=target.bucket,
+    )
+    return len(moved)
+
+
+async def _cancel(tx: Tx, cleanup_job: CleanupJob, ids: list[int], *, now: int, node: int) -> int:
+    gone = await tx.all("cleanup_job_cancel", ids=ids, endpoint_id=cleanup_job.endpoint_id)
+    finished = [
+        Finished(rows.pending(row), Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, now)
+        for row in gone
+    ]
+    await tx.insert("history", [rows.history_row(it) for it in finished])
+    if finished:
+        tenant = finished[0].delivery.tenant
+        await add_to_ledger(tx, {tenant: LedgerChange(cancelled=len(finished))}, node=node)
+    return len(finished)

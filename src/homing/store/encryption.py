@@ -1,0 +1,238 @@
+"""Tokens, secrets and header values are encrypted on their way into the store.
+
+Encryption stands in front of the ports, in the process that signs: neither the writer process nor
+the database ever has the plain text or a key. The database has the names of the keys, so that a
+start with other keys is refused in time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from homing.model import SPEC, Endpoint, Kind, Secret, Subscription, show_id
+from homing.policy.encryption import NONCE_BYTES, KeyRing
+from homing.ports import AdminStore, EncryptionStore, ViewStore
+from homing.ports.encryption import Claim, Rewrite
+from homing.store import rows
+from homing.store.tx import Db, Tx, transaction
+
+PAGE = 500
+
+
+class FieldCipher:
+    """Encrypts and decrypts the secret fields of a subscription."""
+
+    def __init__(self, keys: KeyRing) -> None:
+        self._keys = keys
+
+    def encrypt(self, sub: Subscription) -> Subscription:
+        def encrypt(text: str, field: str) -> str:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            return self._keys.encrypt(text, _context(sub, field), nonce)
+
+        return _each(sub, encrypt)
+
+    def decrypt(self, sub: Subscription) -> Subscription:
+        return _each(sub, lambda text, field: self._keys.decrypt(text, _context(sub, field)))
+
+    def is_current(self, sub: Subscription) -> bool:
+        """Whether every secret field is encrypted with the first key."""
+        return all(self._keys.is_current(text) for text in _texts(sub))
+
+    def has_plaintext(self, sub: Subscription) -> bool:
+        return not all(self._keys.is_encrypted(text) for text in _texts(sub))
+
+
+def _texts(sub: Subscription) -> list[str]:
+    """Every text of a subscription that is secret."""
+    texts: list[str] = []
+
+    def note(text: str, _field: str) -> str:
+        texts.append(text)
+        return text
+
+    _each(sub, note)
+    return texts
+
+
+def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
+    """The subscription with every secret text changed."""
+    values: dict[str, Any] = {}
+    for name, field in SPEC.items():
+        value = getattr(sub, name)
+        if not field.secret or value is None:
+            continue
+        if field.kind is Kind.PAIRS:
+            values[name] = tuple(
+                (key, change(text, f"{field.option} {key}")) for key, text in value
+            )
+        else:
+            values[name] = change(value, name)
+    signing = tuple(Secret(change(it.value, "secret"), it.until) for it in sub.secrets)
+    return replace(sub, secrets=signing, **values)
+
+
+def _context(sub: Subscription, field: str) -> str:
+    """Bound into the ciphertext: it cannot be moved to another row or field."""
+    return f"{show_id('sub', sub.id)} {field}"
+
+
+# --- in front of the ports ------------------------------------------------------------------
+
+
+class _Front:
+    """Passes every method on but those that carry secret fields."""
+
+    def __init__(self, store: Any, fields: FieldCipher) -> None:
+        self._store, self._fields = store, fields
+
+    def __getattr__(self, method: str) -> Any:
+        found = getattr(self._store, method)
+        setattr(self, method, found)  # Once for each method.
+        return found
+
+
+class EncryptedAdmin(_Front):
+    """``AdminStore`` in front of another."""
+
+    _store: AdminStore
+
+    async def subscriptions_since(self, version: int) -> list[Subscription]:
+        return [self._fields.decrypt(it) for it in await self._store.subscriptions_since(version)]
+
+    async def create_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint
+    ) -> Subscription:
+        encrypted = self._fields.encrypt(subscription)
+        stored = await self._store.create_subscription(encrypted, endpoint=endpoint)
+        return self._fields.decrypt(stored)
+
+    async def change_subscription(
+        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
+    ) -> Subscription:
+        stored = await self._store.change_subscription(
+            self._fields.encrypt(subscription), endpoint=endpoint, cleanup_job_id=cleanup_job_id
+        )
+        return self._fields.decrypt(stored)
+
+    async def change_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription,
+        *,
+        endpoint: Endpoint,
+        cleanup_job_ids: tuple[int, int],
+    ) -> Subscription:
+        encrypt = self._fields.encrypt
+        stored = await self._store.change_pair(
+            encrypt(subscription), encrypt(twin), endpoint=endpoint, cleanup_job_ids=cleanup_job_ids
+        )
+        return self._fields.decrypt(stored)
+
+    async def delete_pair(
+        self,
+        subscription: Subscription,
+        twin: Subscription | None,
+        *,
+        now: int,
+        cleanup_job_ids: tuple[int, int],
+    ) -> Subscription:
+        stored = await self._store.delete_pair(
+            subscription, twin, now=now, cleanup_job_ids=cleanup_job_ids
+        )
+        return self._fields.decrypt(stored)
+
+    async def delete_subscription(
+        self, subscription_id: int, *, now: int, cleanup_job_id: int
+    ) -> Subscription:
+        stored = await self._store.delete_subscription(
+            subscription_id, now=now, cleanup_job_id=cleanup_job_id
+        )
+        return self._fields.decrypt(stored)
+
+
+class EncryptedViews(_Front):
+    """``ViewStore`` in front of another."""
+
+    _store: ViewStore
+
+    async def subscriptions(
+        self, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[Subscription], int | None]:
+        found, after = await self._store.subscriptions(
+            tenant=tenant, before_id=before_id, limit=limit
+        )
+        return [self._fields.decrypt(it) for it in found], after
+
+    async def subscription(self, subscription_id: int) -> Subscription | None:
+        found = await self._store.subscription(subscription_id)
+        return None if found is None else self._fields.decrypt(found)
+
+
+# --- keys -----------------------------------------------------------------------------------
+
+
+async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
+    """Encrypt with the first key every subscription that is not; return how many there were.
+
+    A subscription that is changed meanwhile is left: that change has encrypted it.
+    """
+    fields, done, after_id = FieldCipher(keys), 0, 0
+    while page := await store.subscriptions_page(after_id, limit=PAGE):
+        old = [it for it in page if not fields.is_current(it)]
+        plaintext = any(fields.has_plaintext(it) for it in old)
+        encrypted = [fields.encrypt(fields.decrypt(it)) for it in old]
+        await store.reencrypt(encrypted, plaintext=plaintext)
+        done, after_id = done + len(old), page[-1].id
+    await store.all_encrypted(keys.ids[0])
+    return done
+
+
+class EncryptionKeys:
+    """``EncryptionStore`` on a database."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    @transaction()
+    async def claim_keys(self, tx: Tx, names: Sequence[str]) -> Claim:
+        await tx.one("catalog_lock")  # Of two first starts at once, one is second.
+        known: dict[str, int] = dict(await tx.all("encryption_keys"))
+        missing = tuple(name for name in known if name not in names)
+        if missing:
+            return Claim(missing, done=False)
+        if names[0] not in known:
+            await tx.all("encryption_key_add", name=names[0])
+        return Claim((), done=known == {names[0]: 1})
+
+    @transaction(read_only=True)
+    async def subscriptions_page(self, tx: Tx, after_id: int, *, limit: int) -> list[Subscription]:
+        found = await tx.all("subscriptions_page", after_id=after_id, limit=limit)
+        return [rows.subscription(row) for row in found]
+
+    @transaction()
+    async def reencrypt(
+        self, tx: Tx, subscriptions: Sequence[Subscription], *, plaintext: bool = False
+    ) -> None:
+        if plaintext:
+            await tx.all("plaintext_removal_due")
+        for subscription in subscriptions:
+            row = rows.subscription_row(subscription)
+            values = dict(zip(rows.COLUMNS["subscription"], row, strict=True))
+            await tx.all("subscription_reencrypt", **values)
+
+    @transaction()
+    async def all_encrypted(self, tx: Tx, name: str) -> None:
+        await tx.all("encryption_key_encrypts_all", name=name)
+        await tx.all("encryption_keys_remove_others", name=name)
+
+    @transaction(read_only=True)
+    async def is_removal_due(self, tx: Tx) -> bool:
+        return await tx.one("plaintext_removal") is not None
+
+    async def remove_plaintext(self) -> Rewrite:
+        return await self._db.rewrite()

@@ -1,6 +1,0 @@
--- Which keys seal tokens, secrets and header values: their names, never the keys.
-
-CREATE TABLE seal (
-    name TEXT PRIMARY KEY,
-    done INTEGER NOT NULL          -- 1: all is sealed with it
-);

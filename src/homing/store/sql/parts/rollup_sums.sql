@@ -1,0 +1,17 @@
+-- What an existing row of rollup or rollup_hour becomes: its counts and the new ones.
+delivered = {it}.delivered + excluded.delivered,
+failed = {it}.failed + excluded.failed,
+sender_errors = {it}.sender_errors + excluded.sender_errors,
+dropped = {it}.dropped + excluded.dropped,
+b0 = {it}.b0 + excluded.b0,
+b1 = {it}.b1 + excluded.b1,
+b2 = {it}.b2 + excluded.b2,
+b3 = {it}.b3 + excluded.b3,
+b4 = {it}.b4 + excluded.b4,
+b5 = {it}.b5 + excluded.b5,
+b6 = {it}.b6 + excluded.b6,
+b7 = {it}.b7 + excluded.b7,
+b8 = {it}.b8 + excluded.b8,
+b9 = {it}.b9 + excluded.b9,
+b10 = {it}.b10 + excluded.b10,
+b11 = {it}.b11 + excluded.b11
