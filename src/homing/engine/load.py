@@ -1,8 +1,8 @@
-"""Reads from the store what the dispatcher lacks: rows of many endpoints in one statement.
+"""Reads from the store the rows that queues want: many endpoints in one statement.
 
 Tenants take turns, then endpoints. While the queues are full, or a tenant has its share of them,
-only those are read whose rows can go at once; an endpoint whose tenant has enough of those already
-is put by, and asks again when one of them has gone.
+only rows that can be sent at once are read. An endpoint whose tenant has enough of those already is
+put by, and asks again when one of them has been sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGAIN_MS = 1_000  # after a store that did not answer
 
 
 class _Asked:
-    """What is read for one endpoint, and what was known of the store before."""
+    """The rows asked for one endpoint, and what was known of the store before."""
 
     __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 
@@ -49,7 +49,7 @@ class _Asked:
 
 
 class Loader:
-    """One load at a time; what is asked for meanwhile, or after one failed, goes into the next."""
+    """One load at a time; what is asked for meanwhile, or by a load that failed, is read next."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Loader:
         self.go()
 
     def rows(self, queue: EndpointQueue, lane: Lane) -> None:
-        """Read the next rows of this one."""
+        """Read the next rows of this endpoint and lane."""
         self._hungry[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
     def again(self, queue: EndpointQueue) -> None:
-        """Something of its tenant has gone: the next that was put by asks again."""
+        """A delivery of its tenant was sent: the next endpoint that was put by asks again."""
         if self._put_by and (there := self._put_by.get(queue.endpoint.tenant)):
             lane, first = next(iter(there))
             del there[lane, first]
@@ -131,7 +131,7 @@ class Loader:
 
     async def _load_endpoints(self) -> None:
         ids = list(islice(self._unknown, LOAD_MAX))
-        for endpoint_id in ids:  # Before the look: what is asked for during it is not lost.
+        for endpoint_id in ids:  # Before the read: an endpoint asked for during it is not lost.
             del self._unknown[endpoint_id]
         self.reading.update(ids)
         try:
@@ -156,7 +156,7 @@ class Loader:
                 it.queue.end_load()
                 self._as_it_was(it)
             raise
-        self._learn(answers)
+        self._note_sizes(answers)
         for it, answer in zip(asked, answers, strict=True):
             queue, known = it.queue, it.known | it.queue.end_load()
             if queue.stale or it.ask.enabled_since != queue.endpoint.health.enabled_since:
@@ -176,12 +176,12 @@ class Loader:
             self.again(queue)
 
     def _choose(self, now: int) -> list[_Asked]:
-        """Whose rows are read next: for no more than there is room for."""
+        """Choose the endpoints whose rows are read next: no more than there is memory for."""
         lanes, full = self._capacity.lanes_to_read(), self._capacity.memory.room <= 0
         left = min(ROWS_MAX, max(ROWS_MIN, self._capacity.memory.room // self._row_bytes))
         asked: list[_Asked] = []
         while left > 0 and len(asked) < LOAD_MAX and (found := self._next(lanes)) is not None:
-            lane, queue = found  # What has no gap asks again when something has gone.
+            lane, queue = found  # A queue without a gap asks again when an attempt has ended.
             at_once = full or not self._capacity.may_queue(queue)
             if queue.wants(lane, now, at_once=at_once):
                 if at_once and not self._capacity.goes_at_once(queue, lane):
@@ -202,7 +202,7 @@ class Loader:
         self._reschedule(asked.queue)  # It may have been held meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:
-        """The next that wants rows, taken off: lanes take turns, then tenants, then endpoints."""
+        """Take the next queue that wants rows: lanes take turns, then tenants, then endpoints."""
         for lane in sorted(lanes, key=lambda it: it is self._last_lane):
             queue = self._hungry[lane].next()
             if queue is not None:
@@ -211,8 +211,8 @@ class Loader:
                 return lane, queue
         return None
 
-    def _learn(self, answers: list[DueAnswer]) -> None:
-        """How large rows are: the next load asks for no more than fits."""
+    def _note_sizes(self, answers: list[DueAnswer]) -> None:
+        """Note how large rows are: the next load asks for no more than fits."""
         works = [work for answer in answers for work in (*answer.fresh, *answer.retry)]
         if works:
             mean = sum(len(work.event.data) for work in works) // len(works)
@@ -220,11 +220,11 @@ class Loader:
 
 
 def _bug(error: Exception) -> bool:
-    """Errors of our tree speak for themselves; of others the trace is wanted."""
+    """Whether an error is not of our tree, so that its trace is logged."""
     return not isinstance(error, HomingError)
 
 
 def _new(works: Sequence[Work], known: set[int], limit: int) -> tuple[list[Work], list[Work]]:
-    """Those that are not here yet: no more than were wanted, and the others, which stay there."""
+    """The rows that are not in memory yet: those that are wanted, and those that stay stored."""
     new = [work for work in works if work.delivery.id not in known]
     return new[:limit], new[limit:]

@@ -1,9 +1,9 @@
 """Finds the delivery that has been due for longest although its slot was free.
 
-Health checks ask for it often, and some of those who ask have no key, so one question looks at a
-bounded number of queues and the next goes on from there. The worst queue found is looked at
-again each time: what is reported is true at that moment. With as few queues as one question
-looks at, the answer is exact; with more, something stuck is found after one round over all.
+Health checks ask for it often, and some callers have no key, so one call checks a bounded number of
+queues and the next call goes on from there. The worst queue found is checked again each time: what
+is reported is true at that moment. With as few queues as one call checks, the result is exact; with
+more, a stuck delivery is found after one round over all.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from homing.engine.dispatch import Dispatcher
 from homing.engine.queue import LANES, EndpointQueue
 
-EACH_TIME = 64  # queues looked at for every question
-MAX_AT_ONCE = 1_000  # where nobody has asked for a while
-ROUND_MS = 30_000  # in which all queues are looked at, as far as the bound above allows
+EACH_TIME = 64  # queues checked by every call
+MAX_AT_ONCE = 1_000  # after a while without calls
+ROUND_MS = 30_000  # in which all queues are checked, as far as the bound above allows
 
 
 class OverdueSearch:
-    """Remembers where the last question stopped, and the worst queue so far."""
+    """Remembers where the last call stopped, and the worst queue so far."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher, self._queues = dispatcher, dispatcher.queues
@@ -30,11 +30,11 @@ class OverdueSearch:
         count = self._count(now)
         if count >= len(self._queues):
             self._left = list(self._queues.values())
-        looked_at = self._next(count)
+        checked = self._next(count)
         if self._worst is not None:
-            looked_at.append(self._worst)
+            checked.append(self._worst)
         oldest, self._worst = None, None
-        for queue in looked_at:
+        for queue in checked:
             if self._queues.get(queue.endpoint.id) is not queue:
                 continue  # It was forgotten meanwhile.
             since = _due_since(queue, self._dispatcher, now)
@@ -56,7 +56,7 @@ class OverdueSearch:
 
 
 def _due_since(queue: EndpointQueue, dispatcher: Dispatcher, now: int) -> int | None:
-    """Since when something of this queue could have gone, and has not."""
+    """Since when a delivery of this queue could have been sent, and was not."""
     if dispatcher.paused or not queue.enabled or now < queue.endpoint.hold_until:
         return None
     times = [

@@ -25,7 +25,7 @@ log = structlog.get_logger("homing.probe")
 
 
 class Prober:
-    """Takes a delivery and sends it past the lanes. Its slots are shared out by tenant."""
+    """Chooses a delivery and sends it outside the lanes. Its slots are shared out by tenant."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Prober:
         self.may_send: Callable[[], bool]  # set by the engine: False during an outage
 
     def probe(self, queue: EndpointQueue) -> None:
-        """Its probe is due."""
+        """Queue a probe of this endpoint."""
         queue.begin_probe()
         self._slots.add(queue.endpoint.tenant, queue)
         self.go_on()
 
     def go_on(self) -> None:
-        """Take the next, unless they must wait."""
+        """Start the next probes, unless they must wait."""
         slots, limit = self._slots, self._options.probe_slots
         while slots.free > 0 and self.may_send() and len(self._tasks) < limit:
             queue = slots.next()
@@ -78,7 +78,7 @@ class Prober:
         except StaleEndpoints:
             self._dispatcher.reload_endpoint(queue.endpoint.id)
         except HomingError as error:
-            log.warning("no probe could be taken", error=str(error))
+            log.warning("no delivery could be chosen for a probe", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
         now = self._clock.now()
         if found is None or queue.closed or now >= self._ownership.good_until:
@@ -90,14 +90,14 @@ class Prober:
             self._dispatcher.send(queue, work, Lane.PROBE, subscription, now)
 
     async def _choose(self, queue: EndpointQueue) -> tuple[Work, Subscription] | None:
-        """A delivery that can be sent; those of deleted subscriptions are cancelled on the way."""
+        """Choose a delivery that can be sent; those of deleted subscriptions are cancelled."""
         endpoint, now = queue.endpoint, self._clock.now()
         if endpoint.health.state is not State.DISABLED or self._dispatcher.draining:
             return None
         if queue.closed or now >= self._ownership.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
-        # What is published while the store looks must not be forgotten when it finds nothing.
+        # An event published while the store searches must not be forgotten if it finds nothing.
         more_fresh, next_due = queue.forget_stored()
         work, held = None, self._ownership.epochs[endpoint.bucket]
         try:

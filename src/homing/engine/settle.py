@@ -1,13 +1,13 @@
 """Settling: the outcomes of a batch of attempts, decided and written in one commit.
 
-A commit starts when none is running and enough has finished, or soon, or when somebody waits for
-it: writing many outcomes together costs far less, and nobody but the log is waiting for a success.
-What finishes while a commit runs goes into the next. While the store cannot commit, no new attempt
-starts; finished outcomes wait here and are settled first.
+A commit starts when none is running and enough attempts have finished, or after 20 ms, or when a
+delivery waits for a slot: writing many outcomes together costs far less, and only the log waits for
+a success. Attempts that finish while a commit runs go into the next. While the store cannot commit,
+no new attempt starts; finished outcomes wait here and are settled first.
 
 Commits are bounded, and tenants have their share of each (``settle_queue``). The bound is also that
-of the event loop's time: a batch is decided in one turn and applied in another. Smaller turns let a
-stream of publishes starve the outcomes, for between two turns all that waits has its own.
+of the event loop's time: a batch is decided in one turn and applied in another. Smaller turns would
+let a stream of publishes starve the outcomes, because all other tasks run between two turns.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Settler:
         self._waiting = SettleQueue()
         self._task: asyncio.Task[None] | None = None
         self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
-        self.lock = asyncio.Lock()  # endpoints change either here or by a person's command
+        self.lock = asyncio.Lock()  # endpoints change either here or by a command of the API
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
-        self._log = log.bind()  # Bound once: an attempt that is not told costs next to nothing.
-        self._tells_all = self._log.is_enabled_for(logging.DEBUG)
-        self._tells = self._tells_all or self._log.is_enabled_for(logging.INFO)
+        self._log = log.bind()  # Bound once: an attempt that is not logged costs next to nothing.
+        self._logs_all = self._log.is_enabled_for(logging.DEBUG)
+        self._logs = self._logs_all or self._log.is_enabled_for(logging.INFO)
         self.store_ok = True
         self.since: int | None = None  # when the commit that is under way began
         self.being_written = 0  # outcomes of that commit
@@ -84,7 +84,7 @@ class Settler:
             self._go()
 
     def _enough(self) -> bool:
-        """Enough for a commit, or somebody waits for a slot, or nothing more is on its way."""
+        """Whether a commit should start: enough wait, or a slot is needed, or no more will come."""
         dispatcher, waiting = self._dispatcher, len(self._waiting)
         if self._waiting.shared(self._clock.now()) and not dispatcher.draining:
             # Rationed outcomes come a ration at a time, however many wait for their slots.
@@ -111,7 +111,7 @@ class Settler:
             self._gathering.set_result(None)
 
     async def idle(self) -> None:
-        """Until all that was added is written."""
+        """Wait until all that was added is written."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -130,18 +130,18 @@ class Settler:
             self._task = self.since = None
 
     async def _settle(self, items: list[Item]) -> None:
-        """Until it is written, whatever goes wrong: an outcome that was seen is never given up."""
+        """Write a batch, trying again until it is written: a known outcome is never given up."""
         number = self._core.ids.take(self._clock.now())
         batch: SettleBatch | None = None
         failures = 0
         while True:
             try:
                 if batch is None:
-                    items = self._ours(items)
+                    items = self._still_owned(items)
                     if not items:
                         return
-                    # Before anything is waited for: a lease that is lost and taken again
-                    # meanwhile does not cover what was begun under the first.
+                    # Read before any await: a lease that is lost and taken again meanwhile
+                    # does not cover attempts begun under the first.
                     fences = self._ownership.fences(map(_bucket_of, items))
                     decision = await self._decide(items)
                     batch = decision.batch(number, fences)
@@ -152,12 +152,12 @@ class Settler:
                 batch = None
                 self._stale = stale.endpoint_ids
                 self._worked()
-            except LostLeases as lost:  # Their part is refused; the rest goes through.
+            except LostLeases as lost:  # The part of these buckets is refused; the rest is written.
                 assert batch is not None
                 self.on_lost(self._lost(lost.buckets, batch))
                 batch = None
-                self._worked()  # Perhaps nothing is left to settle: nobody else would say so.
-            except Exception as error:  # noqa: BLE001 - also our own bugs: keep it and say so
+                self._worked()  # Perhaps nothing is left to settle: no later commit would say so.
+            except Exception as error:  # noqa: BLE001 - bugs of ours too: keep the batch and log
                 self.since = None
                 self._failed(error, first=failures == 0)
                 await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
@@ -169,7 +169,7 @@ class Settler:
                 return
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
-        """Those that we have not lost, and taken again, while the batch was on its way."""
+        """The buckets that were not lost and taken again while the batch was on its way."""
         asked, epochs = dict(batch.fences), self._ownership.epochs
         return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 
@@ -190,8 +190,8 @@ class Settler:
             log.info("the store settles again")
             self._dispatcher.resume()
 
-    def _ours(self, items: list[Item]) -> list[Item]:
-        """Without what was begun under a lease that is lost: its new holder does it again."""
+    def _still_owned(self, items: list[Item]) -> list[Item]:
+        """Drop outcomes begun under a lost lease: the new owner makes these attempts again."""
         if not self._ownership.fenced:
             return items
         kept: list[Item] = []
@@ -205,7 +205,7 @@ class Settler:
 
     async def _decide(self, items: list[Item]) -> Decision:
         if self._ownership.fenced and any(type(item) is not CompletedAttempt for item in items):
-            # A subscription that is not known here may be another process's, just created.
+            # An unknown subscription may have been created by another process just now.
             await self._core.catalog.refresh()
         wanted = {item.endpoint_id for item in items}
         queues = self._dispatcher.queues
@@ -229,19 +229,19 @@ class Settler:
         self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
-        self._tell(batch, gone)
+        self._report(batch, gone)
 
-    def _tell(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Count it, and log it."""
+    def _report(self, batch: SettleBatch, gone: frozenset[int]) -> None:
+        """Count and log what was written."""
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
         self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
         self.recent.add(batch.attempts)
         for attempt in batch.attempts:
             if attempt.outcome is not _DELIVERED:
-                if self._tells:
-                    self._log.info("attempt", **_told(attempt))
-            elif self._tells_all:
-                self._log.debug("attempt", **_told(attempt))
+                if self._logs:
+                    self._log.info("attempt", **_logged(attempt))
+            elif self._logs_all:
+                self._log.debug("attempt", **_logged(attempt))
         for change in batch.transitions:
             self._log.warning(
                 "endpoint changed",
@@ -253,8 +253,8 @@ class Settler:
             )
 
 
-def _told(attempt: Attempt) -> dict[str, Any]:
-    """One wide line with everything decided: what happened to a delivery is one grep."""
+def _logged(attempt: Attempt) -> dict[str, Any]:
+    """One line with everything that was decided: one grep finds the history of a delivery."""
     return {
         "delivery": show_id("dlv", attempt.delivery_id),
         "number": attempt.number,
