@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from homing.model import Outcome, Phases, Reason, State, Status
 from homing.ports import SettleBatch
-from homing.ports.board import HOUR_MS, MINUTE_MS, EndpointSort, Rollup
+from homing.ports.views import HOUR_MS, MINUTE_MS, EndpointSort, Rollup
 from homing.store.rollups import MINUTES_KEPT_MS, gather
 from homing.store.tx import Db
 from homing.store.views import Views

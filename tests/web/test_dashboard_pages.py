@@ -10,7 +10,7 @@ import pytest
 from engine.world import always
 from homing.model import Health, State, Transition
 from homing.ports import Lease, Member, Standing
-from homing.ports.board import Rollup
+from homing.ports.views import Rollup
 from homing.web.dashboard.figures import percentile_ms, steps
 from homing.web.dashboard.pages.endpoints import bands
 from homing.web.dashboard.pages.system import fleet_of

@@ -12,7 +12,7 @@ from homing.errors import NotFound
 from homing.model import Attempt, Endpoint, State, Status, Subscription, Transition
 from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
-from homing.ports.board import HOUR_MS, EndpointSort, Rollup
+from homing.ports.views import HOUR_MS, EndpointSort, Rollup
 
 SUBSCRIPTIONS_MAX = 200  # the newest of the tenant, among which an endpoint's are looked for
 

@@ -10,7 +10,7 @@ from homing.app.access import READERS, Caller, use_case
 from homing.errors import NotFound
 from homing.model import Endpoint, State
 from homing.ports import Ledger, ViewStore
-from homing.ports.board import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
+from homing.ports.views import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
 
 COUNT_MAX = 10_000
 ATTENTION_MAX = 5

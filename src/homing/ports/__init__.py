@@ -1,13 +1,13 @@
-"""What the core asks of the world: stores, a sender, a clock.
+"""The ports: what the engine needs from outside, a database, a sender and a clock.
 
-Four store ports share one database. ``FlowStore`` is the hot path (publish, due, settle),
-``AdminStore`` is what people change, ``ViewStore`` is what people see, ``KeyStore`` the keys of
-the API. Each method is one transaction. A store that cannot commit raises ``StoreUnavailable``;
-nothing of the call is kept.
+Several store ports share one database: ``FlowStore`` is the hot path (publish, due, settle),
+``AdminStore`` takes the changes of people, ``ViewStore`` serves their reads, ``KeyStore`` holds the
+API keys. Each method is one transaction. A store that cannot commit raises ``StoreUnavailable``,
+and nothing of the call is stored.
 """
 
 from homing.ports.admin import AdminStore, CleanupJob, CleanupStep, ReplayFilter, ReplayJob
-from homing.ports.clock_marks import ClockMark, ClockStore, Move
+from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
 from homing.ports.encryption import Claim, EncryptionStore
 from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
 from homing.ports.flow import (
@@ -33,8 +33,8 @@ from homing.ports.outbox import (
     RefusedRow,
     RowsRefused,
 )
+from homing.ports.sender import Answer, Request, Sender
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
-from homing.ports.world import Answer, Clock, ClockState, Request, Sender
 
 __all__ = [
     "AdminStore",

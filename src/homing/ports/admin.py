@@ -1,4 +1,4 @@
-"""What people change."""
+"""Changes by people: subscriptions, endpoints, deliveries, replays."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class CleanupStep(Struct, frozen=True):
 
 
 class ReplayFilter(Selection, frozen=True):
-    """Which finished deliveries a bulk replay takes: those that a list showed at ``as_of``."""
+    """The finished deliveries that a bulk replay takes: those that a list showed at ``as_of``."""
 
-    as_of: int | None = None  # those that had finished by then; None: all
+    as_of: int | None = None  # deliveries that had finished by then; None: all
 
 
 class ReplayJob(Struct, frozen=True):
-    """A stored bulk replay: walks history once in order of id, never the same delivery twice."""
+    """A stored bulk replay: it reads history once in order of id, no delivery twice."""
 
     id: int
     filter: ReplayFilter
     created_at: int
     state: str  # "running", "done", "cancelled"
     upto_id: int  # the newest delivery id that it may take
-    after_id: int  # walked up to here
+    after_id: int  # done up to this id
     looked_at: int = 0
     replayed: int = 0
     skipped: int = 0  # subscription gone, or data past retention
 
 
 class AdminStore(Protocol):
-    """What people change. Every change of a subscription raises the catalog's version."""
+    """Changes by people. Every change of a subscription raises the version of the catalog."""
 
     async def catalog_version(self) -> int: ...
 
@@ -68,14 +68,14 @@ class AdminStore(Protocol):
     async def create_subscription(
         self, subscription: Subscription, *, endpoint: Endpoint
     ) -> Subscription:
-        """``endpoint`` is used if that tenant and URL have none yet; else the existing one is."""
+        """Create it; ``endpoint`` is stored only if that tenant and URL have none yet."""
 
     async def change_subscription(
         self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
     ) -> Subscription:
         """Replace it. If its endpoint changes, a "move" cleanup job is left.
 
-        NotFound if it is deleted; StaleCatalog if it is no longer of this version.
+        NotFound if it is deleted; StaleCatalog if its version has changed.
         """
 
     async def change_pair(
@@ -86,9 +86,9 @@ class AdminStore(Protocol):
         endpoint: Endpoint,
         cleanup_job_ids: tuple[int, int],
     ) -> Subscription:
-        """The same with the twin that sends its old version, in one transaction.
+        """Change a subscription and the twin that sends its old version, in one transaction.
 
-        A twin of version 0 is created. StaleCatalog if one of them is no longer of its version.
+        A twin of version 0 is created. StaleCatalog if the version of one of them has changed.
         """
 
     async def delete_pair(
@@ -101,7 +101,7 @@ class AdminStore(Protocol):
     ) -> Subscription:
         """Delete a subscription and its twin, if it has one, in one transaction.
 
-        NotFound if it is deleted; StaleCatalog if one of them is no longer of its version.
+        NotFound if it is deleted; StaleCatalog if the version of one of them has changed.
         """
 
     async def delete_subscription(
@@ -135,18 +135,18 @@ class AdminStore(Protocol):
         transition: Transition | None,
         notices: Sequence[NewEvent],
     ) -> Endpoint:
-        """Replace its row and raise its generation, if it is as it was ``seen``.
+        """Replace its row and raise its generation, if the row is still as it was ``seen``.
 
-        Otherwise StaleEndpoints: somebody else has changed it, or its holder has settled.
+        Otherwise StaleEndpoints: another process has changed it.
         """
 
     async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
-        """AlreadyFinished, or NotFound, where that is so."""
+        """Cancel it; raises AlreadyFinished or NotFound."""
 
     async def replay(self, delivery_id: int, *, new: Delivery) -> Delivery:
         """Write ``new`` (its event, root and subscription are taken from the old one).
 
-        NotFound, StillPending, SubscriptionGone or Gone where that is so.
+        Raises NotFound, StillPending, SubscriptionGone or Gone.
         """
 
     async def save_replay_job(self, job: ReplayJob) -> None: ...
@@ -156,21 +156,21 @@ class AdminStore(Protocol):
     async def running_replay_jobs(self) -> list[ReplayJob]: ...
 
     async def cancel_replay_job(self, job_id: int) -> ReplayJob | None:
-        """None if there is no such job; a finished one stays as it is."""
+        """Cancel a job; None if there is none. A finished job stays as it is."""
 
     async def count_replay(self, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
-        """How many deliveries it would take, looking at ``limit`` rows; False: there are more."""
+        """How many deliveries it would take among ``limit`` rows; False: there are more rows."""
 
     async def candidates(self, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
-        """The next finished deliveries it takes, the id looked up to, and whether that is all."""
+        """The next deliveries that it takes, the last id that was read, and whether that is all."""
 
     async def replay_step(
         self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
     ) -> bool:
         """Write the new deliveries and the job's progress in one commit.
 
-        ``job`` is how it was before this step, ``after`` how it is with it. False, and nothing is
-        written, if the stored job is not running or not where ``job`` was: a step counts once.
+        ``job`` is the job before this step, ``after`` the job with it. False, and nothing is
+        written, if the stored job is not running or differs from ``job``: a step counts once.
         """
 
     async def log_test(self, attempt: Attempt) -> None:

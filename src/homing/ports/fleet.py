@@ -1,4 +1,4 @@
-"""Many processes on one store: who is there, who holds which bucket, and word from one to all."""
+"""Several processes on one store: members, the owners of buckets, and notifications."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from msgspec import Struct
 class Member(Struct, frozen=True):
     """A process of the fleet."""
 
-    id: int  # counted up with every start
-    node: int  # in the ids that it makes: no other live process has it
+    id: int  # a new one with every start
+    node: int  # a part of the ids that it makes; unique among live processes
     name: str  # host and process id
     role: str  # "both", "api" or "deliver"
-    delivers: bool  # takes a share of the buckets; False when it leaves
+    delivers: bool  # whether it takes a share of the buckets; False when it leaves
     started_at: int
-    expires_at: int  # by the database's clock; each heartbeat moves it
+    expires_at: int  # by the database's clock; each heartbeat extends it
 
 
 class Lease(Struct, frozen=True):
-    """Who holds a bucket. The epoch goes up whenever the holder changes."""
+    """The owner of a bucket. The epoch is raised with every change of the owner."""
 
     bucket: int
     owner: int | None  # a process; its lease ends with the process's ``expires_at``
@@ -29,15 +29,15 @@ class Lease(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """What a heartbeat answers."""
+    """The result of a heartbeat."""
 
     now: int  # the database's clock
-    members: tuple[Member, ...]  # alive, this one included
+    members: tuple[Member, ...]  # all live processes, including this one
     leases: tuple[Lease, ...]  # all 256, by bucket
 
 
 class FleetView(Struct, frozen=True):
-    """The fleet for people: live processes and who holds which bucket."""
+    """The fleet for people: live processes and the owners of buckets."""
 
     now: int  # the database's clock
     members: tuple[Member, ...]
@@ -48,39 +48,39 @@ class FleetView(Struct, frozen=True):
 
 
 class FleetStore(Protocol):
-    """Processes and leases. Times are the database's: clocks of machines are not compared."""
+    """Processes and leases. All times are of the database's clock."""
 
     async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
-        """Take a number and a node. Unavailable when all 128 nodes are taken."""
+        """Register a process with a new id and a node. Unavailable if all 128 nodes are taken."""
 
     async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
-        """A heartbeat; None if this process was away for so long that its node went to another."""
+        """A heartbeat; None if this process was silent for so long that another took its node."""
 
     async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
-        """Of these buckets (with the epochs seen) those whose holder is gone: their new epochs."""
+        """Take the buckets, given with their epochs, that have no live owner; their new epochs."""
 
     async def give(self, member_id: int, buckets: Sequence[int]) -> None:
-        """Let go of these."""
+        """Give up these buckets."""
 
     async def leave(self, member_id: int) -> None:
-        """Let go of everything, for good."""
+        """Give up all buckets and remove the process."""
 
     async def recent(
         self, buckets: Sequence[int], *, from_id: int, upto_id: int
     ) -> list[tuple[int, int]]:
-        """(bucket, endpoint) that have deliveries never attempted with ids in this range."""
+        """(bucket, endpoint) with deliveries that were never attempted, with ids in this range."""
 
     async def versions(self) -> dict[str, int]:
-        """Of each topic how often it has changed; "catalog" is among them."""
+        """How often each topic has changed; "catalog" is one of them."""
 
     async def knows(self, member_id: int, version: int) -> None:
-        """This process has read the catalog up to this version."""
+        """Record that this process has read the catalog up to this version."""
 
     async def behind(self, version: int, *, but: int) -> list[str]:
-        """The names of those that are alive and send, and have not read it so far."""
+        """The names of live delivering processes that have not read the catalog so far."""
 
     async def oldest_snapshot(self) -> tuple[int, str]:
-        """Milliseconds for which somebody's transaction has held back vacuum, and whose."""
+        """How long (ms) the oldest transaction has held back vacuum, and its owner."""
 
     async def raise_topic(self, topic: str) -> None:
         """Write down that a topic has changed, for processes that poll."""
@@ -91,12 +91,12 @@ class NotificationBus(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether word is being heard."""
+        """Whether notifications are being received."""
 
     async def tell(self, texts: Sequence[str]) -> None:
-        """To all, this process included."""
+        """Send to all processes, including this one."""
 
     def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
-        """``gap`` is called whenever listening begins: what was told before was not heard."""
+        """Receive; ``gap`` is called whenever listening begins: earlier ones were missed."""
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The keys of the API, as they are kept."""
+"""The API keys and the dashboard sessions, as they are stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from homing.policy.keys import ApiKey
 
 
 class KeySession(Struct, frozen=True):
-    """A key that is signed in at the dashboard."""
+    """A dashboard session of a key."""
 
     id: str  # random, 1 to 64 characters
     holder: str  # the prefix of the key, or "admin"
@@ -19,38 +19,38 @@ class KeySession(Struct, frozen=True):
 
 
 class KeyStore(Protocol):
-    """Keys and their sessions. Every key that is made or revoked raises the version of the keys."""
+    """Keys and their sessions. Creating or revoking a key raises the version of the keys."""
 
     async def key_versions(self) -> tuple[int, int]:
         """The version of the keys, and that of the sessions."""
 
     async def live_keys(self) -> tuple[int, list[ApiKey]]:
-        """The version, and all that are not revoked."""
+        """The version, and all keys that are not revoked."""
 
     async def create_key(self, key: ApiKey, *, max_keys: int) -> bool:
         """False, and nothing is written, if there are ``max_keys`` already that are not revoked."""
 
     async def revoke_key(self, key_id: int, *, now: int) -> ApiKey | None:
-        """As it is then; None if there is no such key, or it has been revoked before."""
+        """The revoked key; None if there is no such key or it was revoked before."""
 
     async def keys(
         self, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[ApiKey], int | None]:
-        """Newest first, revoked ones included, and the next ``before_id``."""
+        """Keys, newest first, including revoked ones, and the next ``before_id``."""
 
     async def keys_used(self, used: Sequence[tuple[int, int]]) -> None:
-        """When keys were last used: (id, time). It raises no version."""
+        """Store when keys were last used: (id, time). No version is raised."""
 
     async def open_session(
         self, session: KeySession, *, max_sessions: int, too_old: int
     ) -> list[str]:
         """Keep a session; sessions beyond the ``max_sessions`` newest of its key end. Returns them.
 
-        A bounded number of sessions from before ``too_old`` is removed meanwhile. Sessions that end
-        raise the version of the sessions, which a new one does not.
+        A bounded number of sessions from before ``too_old`` is removed, too. Sessions that end
+        raise the version of the sessions; a new one does not.
         """
 
     async def end_session(self, session_id: str) -> None:
-        """Remove it, if it is there, and raise the version of the sessions."""
+        """Remove a session, if it is there, and raise the version of the sessions."""
 
     async def has_session(self, session_id: str) -> bool: ...

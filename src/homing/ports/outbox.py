@@ -1,4 +1,4 @@
-"""The outbox of an application, as the relay sees it."""
+"""The outbox in an application's database, read by the relay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OutboxRow(Struct, frozen=True, gc=False):
 
 
 class RefusedRow(Struct, frozen=True):
-    """A row that Homing refused for good; it stays until a person decides."""
+    """A row that was refused for good; it stays until a person retries it."""
 
     number: int
     id: str
@@ -33,18 +33,18 @@ class RefusedRow(Struct, frozen=True):
 
 
 class Handed(Struct, frozen=True):
-    """What became of rows: published, or refused with a reason. The others wait on."""
+    """The rows that were published, and those refused with a reason. The others keep waiting."""
 
     published: tuple[int, ...] = ()
     refused: tuple[tuple[int, str], ...] = ()
 
 
 class OutboxLook(Struct, frozen=True):
-    """What waits in an outbox; counts go up to a bound."""
+    """How many rows wait in an outbox; counts have an upper bound."""
 
     waiting: int = 0
     refused: int = 0
-    oldest_ms: int = 0  # how long the oldest has waited, by that database's clock
+    oldest_ms: int = 0  # how long the oldest row has waited, by that database's clock
 
 
 class RowsRefused(Exception):
@@ -73,23 +73,23 @@ HandOver = Callable[[Sequence[OutboxRow]], Awaitable[Handed]]
 
 
 class OutboxStore(Protocol):
-    """An outbox in somebody's database. Raises StoreUnavailable, and works again later."""
+    """An outbox. Its methods raise StoreUnavailable while its database does not respond."""
 
     async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
-        """Give up to ``limit`` waiting rows to ``take`` and write down what became of them.
+        """Give up to ``limit`` waiting rows to ``take`` and store the result.
 
-        Answers how many rows there were. If ``take`` raises, all of them wait on.
+        Returns how many rows there were. If ``take`` raises, all of them keep waiting.
         """
 
     async def look(self) -> OutboxLook: ...
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
-        """The oldest first."""
+        """Refused rows, oldest first."""
 
     async def retry(self, ids: Sequence[str] | None) -> int:
-        """Let refused rows wait again, all of them or those of these events; how many."""
+        """Let refused rows wait again, all of them or those with these ids; returns how many."""
 
     async def changed(self, *, within_s: float) -> None:
-        """Return when something may have been added, or after this time."""
+        """Return when rows may have been added, or after ``within_s``."""
 
     async def close(self) -> None: ...

@@ -1,8 +1,9 @@
-"""What people see."""
+"""Reads for people: lists, details, and the figures of the dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,8 +19,12 @@ from homing.model import (
     Subscription,
     Transition,
 )
-from homing.ports.board import BoardStore
 from homing.ports.fleet import FleetView
+
+# Bounds of the histogram of durations in milliseconds; the last count is of longer ones.
+BOUNDS_MS = (2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 600_000)
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 
 
 class DeliveryRow(Struct, frozen=True):
@@ -43,9 +48,9 @@ class EventRow(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """Which deliveries people ask for; None means any. Lists and bulk replays understand the same.
+    """Conditions on deliveries, for lists and bulk replays alike; None: any.
 
-    ``since`` and ``until`` are times of acceptance: from the first on, and before the second.
+    ``since`` and ``until`` are times of acceptance: ``since`` is included, ``until`` is not.
     """
 
     tenant: str | None = None
@@ -56,7 +61,7 @@ class Selection(Struct, frozen=True):
     event_id: int | None = None
     event_key: str | None = None  # of any tenant
     type: str | None = None  # exact, "a.*", "a*", or "*"
-    url: str | None = None  # a part of it, in any case
+    url: str | None = None  # a part of it, case-insensitive
     since: int | None = None
     until: int | None = None
 
@@ -70,8 +75,8 @@ class DeliveryFilter(Selection, frozen=True):
 class Ledger(Struct, frozen=True):
     """accepted = delivered + pending + dropped + cancelled, per tenant, always.
 
-    ``pending`` is counted row by row up to a bound; beyond it ``counted`` is False and it is the
-    difference of the others.
+    ``pending`` is counted row by row up to a limit; beyond it ``counted`` is False, and ``pending``
+    is the difference of the others.
     """
 
     tenant: str
@@ -83,10 +88,94 @@ class Ledger(Struct, frozen=True):
     counted: bool
 
 
+class Rollup(Struct, frozen=True):
+    """The figures of one minute or hour: attempts by outcome, drops, durations.
+
+    ``took`` counts the durations of attempts for an endpoint, and the times from acceptance to
+    delivery for a tenant or for all.
+    """
+
+    at: int
+    delivered: int = 0
+    failed: int = 0
+    ours: int = 0
+    dropped: int = 0
+    took: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
+
+
+class Counts(Struct, frozen=True):
+    """How many there are, each counted up to a limit."""
+
+    enabled: int
+    disabled: int
+    frozen: int
+    waiting: int  # pending, not yet attempted
+    failing: int  # pending after a failed attempt
+    limit: int  # where counting stops
+
+
+class Expiring(Struct, frozen=True):
+    """Pending deliveries of one endpoint whose window ends soon."""
+
+    endpoint_id: int
+    url: str
+    tenant: str
+    state: State
+    count: int
+    first_at: int
+
+
+class EndpointSort(StrEnum):
+    """The order of a list of endpoints."""
+
+    NEWEST = "newest"
+    FAILING = "failing"  # most failures in a row first
+    RATE = "rate"  # highest failure rate first
+    SUCCESS = "success"  # longest without a success first
+    URL = "url"
+
+
+class BoardStore(Protocol):
+    """Reads of the dashboard; each reads a bounded number of rows."""
+
+    async def rollups(
+        self, *, endpoint_id: int | None, tenant: str | None, since: int, until: int
+    ) -> list[Rollup]:
+        """Minutes where they are stored, else hours, oldest first, without empty ones."""
+
+    async def sparks(
+        self, endpoint_ids: Sequence[int], *, since: int, until: int
+    ) -> dict[int, list[Rollup]]:
+        """The minutes of many endpoints."""
+
+    async def counts(self, *, tenant: str | None, limit: int) -> Counts: ...
+
+    async def expiring(self, *, tenant: str | None, before: int, limit: int) -> list[Expiring]:
+        """Among the ``limit`` oldest pending deliveries, by endpoint, soonest first."""
+
+    async def find_endpoints(
+        self,
+        *,
+        tenant: str | None,
+        state: State | None,
+        text: str,
+        sort: EndpointSort,
+        offset: int,
+        limit: int,
+    ) -> tuple[list[Endpoint], bool]:
+        """Endpoints whose URL contains this text, and whether there are more."""
+
+    async def waiting_of(self, endpoint_ids: Sequence[int], *, limit: int) -> dict[int, int]:
+        """How many deliveries are pending at each, counted up to ``limit``."""
+
+    async def store_bytes(self) -> int:
+        """The size of the database."""
+
+
 class ViewStore(BoardStore, Protocol):
     """Reads for people. Lists are newest first, by id; ``before_id`` is the cursor.
 
-    A page looks at a bounded number of rows: it may hold fewer rows than asked for (even none) and
+    A page reads a bounded number of rows: it may hold fewer rows than asked for (even none) and
     still have a next cursor. The second value of a page is the next ``before_id``, None at the end.
     """
 
@@ -102,10 +191,10 @@ class ViewStore(BoardStore, Protocol):
     async def subscriptions(
         self, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[Subscription], int | None]:
-        """Without the deleted ones."""
+        """Subscriptions without the deleted ones."""
 
     async def subscription(self, subscription_id: int) -> Subscription | None:
-        """Also a deleted one."""
+        """A subscription, also a deleted one."""
 
     async def endpoints(
         self, *, tenant: str | None, state: State | None, before_id: int | None, limit: int
@@ -128,21 +217,21 @@ class ViewStore(BoardStore, Protocol):
     async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
 
     async def deliveries_by_id(self, ids: Sequence[int]) -> dict[int, DeliveryRow]:
-        """Those of them that are kept, wherever each is now."""
+        """Those that are still stored, pending or finished."""
 
     async def attempts(self, delivery_id: int) -> list[Attempt]: ...
 
     async def fleet(self) -> FleetView:
-        """Live processes and the lease map; nobody is there where SQLite serves one process."""
+        """Live processes and the owners of buckets; empty on SQLite."""
 
     async def ledger(self, *, tenant: str | None, scan_limit: int | None = None) -> list[Ledger]:
         """Pending is counted row by row up to ``scan_limit`` rows."""
 
     async def pending_of(self, tenant: str) -> int:
-        """How many of its deliveries are pending, by the sums of the ledger: cheap, and exact."""
+        """The number of a tenant's pending deliveries from the ledger: cheap and exact."""
 
     async def subscriptions_of(self, tenant: str, *, limit: int) -> int:
-        """How many subscriptions it has, counted up to ``limit``."""
+        """How many subscriptions a tenant has, counted up to ``limit``."""
 
     async def ping(self) -> None:
-        """Raises StoreUnavailable when the store does not answer."""
+        """Raises StoreUnavailable if the store does not respond."""

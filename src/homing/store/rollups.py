@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from homing.model import Outcome, Status
 from homing.ports import SettleBatch
-from homing.ports.board import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
+from homing.ports.views import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
 from homing.store.tx import Row, Tx
 
 MINUTES_KEPT_MS = 25 * HOUR_MS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from homing.model import PART_TRIED, Attempt, Endpoint, State, Subscription, Transition
 from homing.policy.match import type_matches
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
-from homing.ports.board import Counts, EndpointSort, Expiring, Rollup
+from homing.ports.views import Counts, EndpointSort, Expiring, Rollup
 from homing.store import deliveries, leases, rollups, rows
 from homing.store.deliveries import SCAN_MAX
 from homing.store.tx import Db, Row, Tx, transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from homing.ports.board import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
+from homing.ports.views import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
 
 DAY_MS = 24 * HOUR_MS
 # What a chart may show: its name, how long, and the length of a step.

@@ -15,7 +15,7 @@ from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
-from homing.ports.board import HOUR_MS, EndpointSort
+from homing.ports.views import HOUR_MS, EndpointSort
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
 from homing.web.dashboard.request import Page, PageRequest, Shown

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from homing.app.access import ADMINS
 from homing.app.figures import Figures
 from homing.ports import Ledger
-from homing.ports.board import Rollup
+from homing.ports.views import Rollup
 from homing.web.dashboard.figures import SPANS, percentile_ms, steps, total
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.response import Response
