@@ -1,1 +1,1 @@
-"""The flow: publish, dispatch, attempt, settle, sweep."""
+"""The flow: publish, dispatch, attempt, settle, and what stands beside it."""

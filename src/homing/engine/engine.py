@@ -1,6 +1,6 @@
 """The engine as the rest of the program sees it: publish, subscribe, operate, and its pulse.
 
-Here the parts are put together: publish → dispatch → attempt → settle, with probes and sweeps
+Here the parts are put together: publish → dispatch → attempt → settle, with probes and maintenance
 beside. Each part knows the next one only by the function it is given here.
 """
 

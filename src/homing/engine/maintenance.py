@@ -89,7 +89,7 @@ class _Page:
             self._done.set()
 
     async def written(self) -> None:
-        """Until the last of them is."""
+        """Wait until the last of them is written."""
         if self.waiting:
             await self._done.wait()
 
@@ -113,7 +113,7 @@ class Maintenance:
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
-        self._asked = False  # for cleanup jobs, since they were last looked for
+        self._asked = False  # for cleanup jobs, since they were last read
 
     # --- expiry ------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Maintenance:
             self._dispatcher.reschedule(queue)
 
     async def _expire_all(self, queue: EndpointQueue) -> int:
-        """Drop what has expired; the time to look again."""
+        """Drop expired deliveries; return the time to search again."""
         now = self._clock.now()
         if not self.may_expire(now):
             return self.quiet_until()
@@ -167,9 +167,9 @@ class Maintenance:
     async def _expire_page(
         self, queue: EndpointQueue, after: int, now: int
     ) -> tuple[int | None, int]:
-        """Drop what has expired of a page; its last row if others follow, and when to look again.
+        """Drop the expired of a page; return its last row if others follow, and when to search.
 
-        While it waited for its turn it may have been enabled, or a pause of our own has ended.
+        While the page waited for its turn, the endpoint may have been enabled, or an outage ended.
         """
         if queue.enabled:
             return None, now + SEARCH_AGAIN_MS
@@ -230,7 +230,7 @@ class Maintenance:
     # --- cleanup jobs -----------------------------------------------------------------------
 
     def run_cleanup_jobs(self) -> asyncio.Task[None]:
-        """Begin, or go on with, what changes have left behind."""
+        """Begin, or continue, the cleanup jobs that changes have left behind."""
         self._asked = True
         if self._cleanup_jobs is None or self._cleanup_jobs.done():
             self._cleanup_jobs = self._spawn(self._run_cleanup_jobs())
@@ -238,11 +238,11 @@ class Maintenance:
 
     async def _run_cleanup_jobs(self) -> None:
         while True:
-            self._asked = False  # Before the look: what is asked for during it is not lost.
+            self._asked = False  # Before the read: a request during it is not lost.
             try:
                 # A change whose reply was lost may have been written, and is not known here.
                 await self._catalog.refresh()
-                # Those of other buckets are done by the owners of these.
+                # The jobs of other buckets are run by their owners.
                 mine = self._ownership.mine
                 cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
                 for cleanup_job in cleanup_jobs:
@@ -256,7 +256,7 @@ class Maintenance:
                 await asyncio.sleep(AGAIN_MS / 1000)
 
     async def _step(self, cleanup_job: CleanupJob) -> None:
-        """Under the lock: what is in flight is exactly what a settle will move by itself."""
+        """Run one step, under the lock: settling moves deliveries that are in flight by itself."""
         async with self._settler.lock:
             subscription = self._catalog.get(cleanup_job.subscription_id)
             target = None
