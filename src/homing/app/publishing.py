@@ -28,11 +28,7 @@ class Publishing:
         # Without a task: the callback gets the result in a later turn of the event loop. It is the
         # engine's own method, so that the fast publish path has no call in between.
         self.publish_then = engine.publish_then
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any tenant has a quota that limits publishing."""
-        return self._quotas.limits_publishing
+        self.is_limited = quotas.limits_publishing  # for any tenant
 
     @use_case(PUBLISHERS)
     async def publish(self, caller: Caller, drafts: Sequence[EventDraft]) -> list[Receipt]:
