@@ -551,7 +551,7 @@ BUGS = [
     ),
     bug(
         "a publish whose reply was lost is not looked for",
-        remove(PUBLISH, "Publisher._doubt", "self.on_doubt(endpoint_id)"),
+        remove(PUBLISH, "Publisher._recheck_endpoints", "self.on_unconfirmed(endpoint_id)"),
     ),
     bug(
         "what a load brought is accepted once more",
@@ -707,11 +707,18 @@ BUGS = [
     ),
     bug(
         "a replay whose reply was lost is not looked for",
-        replace(REPLAY, "Replayer.replay", "with self._in_doubt([new]): ...", "if True: ..."),
+        replace(
+            REPLAY, "Replayer.replay", "with self._recheck_on_failure([new]): ...", "if True: ..."
+        ),
     ),
     bug(
         "a change whose reply was lost is not read again",
-        replace(OPERATE, "Operator._replace_once", "with self._in_doubt(): ...", "if True: ..."),
+        replace(
+            OPERATE,
+            "Operator._replace_once",
+            "with self._recheck_on_failure(): ...",
+            "if True: ...",
+        ),
     ),
     bug(
         "a load that a pause overtook is forgotten",

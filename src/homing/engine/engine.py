@@ -27,7 +27,7 @@ from homing.engine.options import EngineOptions
 from homing.engine.outage.detection import OutageDetector, OutageView
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
-from homing.engine.publish import SILENT_MS, Publisher, Told
+from homing.engine.publish import SILENT_MS, Publisher, PublishResult
 from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
@@ -97,7 +97,7 @@ class Engine:
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
-        self._publisher.on_doubt = dispatcher.check_store
+        self._publisher.on_unconfirmed = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
         dispatcher.on_completed = outage.completed
         outage.settle, outage.on_end = settler.add, self._outage_ended
@@ -261,9 +261,11 @@ class Engine:
         """
         return await self._publisher.publish(drafts)
 
-    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
-        """The same without a task: ``tell`` gets the receipts, or the error, in a later turn."""
-        self._publisher.publish_then(drafts, tell)
+    def publish_then(
+        self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
+        """As ``publish``, without a task: ``on_result`` is called in a later turn of the loop."""
+        self._publisher.publish_then(drafts, on_result)
 
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
         return await self._operator.subscribe(draft)
