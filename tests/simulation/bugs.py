@@ -726,7 +726,7 @@ BUGS = [
             LOAD,
             "Loader._as_it_was",
             "self._reschedule(asked.queue)",
-            "self._hungry[Lane.FRESH].add(asked.queue.endpoint.tenant, asked.queue)",
+            "self._wanting[Lane.FRESH].add(asked.queue.endpoint.tenant, asked.queue)",
         ),
     ),
     bug(

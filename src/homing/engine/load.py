@@ -2,7 +2,7 @@
 
 Tenants take turns, then endpoints. While the queues are full, or a tenant has its share of them,
 only rows that can be sent at once are read. An endpoint whose tenant has enough of those already is
-put by, and asks again when one of them has been sent.
+postponed, and asks again when one of them has been sent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
 log = structlog.get_logger("homing.load")
 
 LOAD_MAX = 64  # endpoints in one statement: a publish may have to wait for it
-ROWS_MAX = 512  # in one statement, about
+ROWS_MAX = 512  # in one statement, approximately
 ROWS_MIN = 16
-NEW_MAX = 1_000  # for one endpoint
-AGAIN_MS = 1_000  # after a store that did not answer
+NEW_MAX = 1_000  # rows for one endpoint
+AGAIN_MS = 1_000  # after the store did not reply
 
 
 class _Asked:
@@ -35,10 +35,10 @@ class _Asked:
     __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 
     def __init__(self, queue: EndpointQueue, fresh: int, retry: int) -> None:
-        self.queue, self.fresh, self.retry = queue, fresh, retry  # so many new ones
+        self.queue, self.fresh, self.retry = queue, fresh, retry  # numbers of new rows
         self.more_fresh, self.next_due = queue.more_fresh, queue.next_due
         self.known = queue.known()
-        here = len(queue.in_flight) + queue.aside_count  # What is here is read again.
+        here = len(queue.in_flight) + queue.aside_count  # These rows are read again.
         self.ask = DueAsk(
             endpoint_id=queue.endpoint.id,
             bucket=queue.endpoint.bucket,
@@ -49,7 +49,7 @@ class _Asked:
 
 
 class Loader:
-    """One load at a time; what is asked for meanwhile, or by a load that failed, is read next."""
+    """Runs one load at a time; requests made meanwhile, or by a load that failed, are read next."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Loader:
     ) -> None:
         self._flow, self._clock, self._capacity = flow, clock, capacity
         self._on_start, self._reschedule = on_start, reschedule
-        self._hungry: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}  # want rows
-        self._put_by: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
+        self._wanting: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}
+        self._postponed: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
         self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
-        self.reading: set[int] = set()  # their rows are on their way, and may be old by now
+        self.reading: set[int] = set()  # endpoints that are being read: the result may be outdated
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
         self._paused = False
         self._task: asyncio.Task[None] | None = None
@@ -78,16 +78,16 @@ class Loader:
 
     def rows(self, queue: EndpointQueue, lane: Lane) -> None:
         """Read the next rows of this endpoint and lane."""
-        self._hungry[lane].add(queue.endpoint.tenant, queue)
+        self._wanting[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
     def again(self, queue: EndpointQueue) -> None:
-        """A delivery of its tenant was sent: the next endpoint that was put by asks again."""
-        if self._put_by and (there := self._put_by.get(queue.endpoint.tenant)):
+        """Let the next postponed endpoint of this tenant ask again: a delivery was sent."""
+        if self._postponed and (there := self._postponed.get(queue.endpoint.tenant)):
             lane, first = next(iter(there))
             del there[lane, first]
             if not there:
-                del self._put_by[queue.endpoint.tenant]
+                del self._postponed[queue.endpoint.tenant]
             self.rows(first, lane)
 
     def pause(self) -> None:
@@ -98,7 +98,7 @@ class Loader:
         self.go()
 
     def go(self) -> None:
-        """Begin, if there is something to read and room for it."""
+        """Start a load if rows are wanted and there is memory for them."""
         if self._task is None and self._may_go():
             self._task = asyncio.get_running_loop().create_task(self._load())
 
@@ -108,9 +108,9 @@ class Loader:
         return bool(self._unknown) or self._may_read()
 
     def _may_read(self) -> bool:
-        if not any(self._hungry.values()):
+        if not any(self._wanting.values()):
             return False
-        return any(self._hungry[lane] for lane in self._capacity.lanes_to_read())
+        return any(self._wanting[lane] for lane in self._capacity.lanes_to_read())
 
     async def _load(self) -> None:
         try:
@@ -120,7 +120,11 @@ class Loader:
                 if self._may_read():
                     await self._load_rows()
         except Exception as error:
-            log.error("rows could not be read", error=str(error), exc_info=_bug(error))
+            log.error(
+                "pending deliveries could not be read; the next try is in a second",
+                error=str(error),
+                exc_info=_bug(error),
+            )
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)
         else:
             self._task = None
@@ -160,10 +164,10 @@ class Loader:
         for it, answer in zip(asked, answers, strict=True):
             queue, known = it.queue, it.known | it.queue.end_load()
             if queue.stale or it.ask.enabled_since != queue.endpoint.health.enabled_since:
-                # Rows have moved away, or it was enabled and what was fresh is no longer.
+                # Rows have moved, or the endpoint was enabled, which changes the lanes of rows.
                 self._as_it_was(it)
                 continue
-            queue.note_in_store(  # What was not asked for is as it was.
+            queue.note_in_store(  # A lane that was not asked for keeps its notes.
                 more_fresh=it.more_fresh if it.ask.fresh == 0 else answer.more_fresh,
                 next_due=it.next_due if it.ask.retry == 0 else answer.next_due,
             )
@@ -185,9 +189,9 @@ class Loader:
             at_once = full or not self._capacity.may_queue(queue)
             if queue.wants(lane, now, at_once=at_once):
                 if at_once and not self._capacity.goes_at_once(queue, lane):
-                    self._put_by.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
+                    self._postponed.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
-                here = len(queue.in_flight)  # Read again: so many new ones are worth it.
+                here = len(queue.in_flight)  # These are read again, so ask for as many new ones.
                 limit = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
                 if at_once:
                     limit = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
@@ -199,14 +203,14 @@ class Loader:
 
     def _as_it_was(self, asked: _Asked) -> None:
         asked.queue.note_in_store(more_fresh=asked.more_fresh, next_due=asked.next_due)
-        self._reschedule(asked.queue)  # It may have been held meanwhile.
+        self._reschedule(asked.queue)  # Its state may have changed meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:
         """Take the next queue that wants rows: lanes take turns, then tenants, then endpoints."""
         for lane in sorted(lanes, key=lambda it: it is self._last_lane):
-            queue = self._hungry[lane].next()
+            queue = self._wanting[lane].next()
             if queue is not None:
-                self._hungry[lane].discard(queue.endpoint.tenant, queue)
+                self._wanting[lane].discard(queue.endpoint.tenant, queue)
                 self._last_lane = lane
                 return lane, queue
         return None
@@ -220,11 +224,11 @@ class Loader:
 
 
 def _bug(error: Exception) -> bool:
-    """Whether an error is not of our tree, so that its trace is logged."""
+    """Whether an error is not of the error tree, so that its trace is logged."""
     return not isinstance(error, HomingError)
 
 
 def _new(works: Sequence[Work], known: set[int], limit: int) -> tuple[list[Work], list[Work]]:
-    """The rows that are not in memory yet: those that are wanted, and those that stay stored."""
+    """The rows that are not in memory yet: the wanted ones, and those that stay in the store."""
     new = [work for work in works if work.delivery.id not in known]
     return new[:limit], new[limit:]

@@ -93,10 +93,10 @@ class NotificationBus(Protocol):
     def live(self) -> bool:
         """Whether notifications are being received."""
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         """Send to all processes, including this one."""
 
-    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+    def listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
         """Receive; ``gap`` is called whenever listening begins: earlier ones were missed."""
 
     async def close(self) -> None: ...
