@@ -1,4 +1,4 @@
-"""Reads facts about a store from outside, for ``homing doctor``: nothing is written or locked."""
+"""Reads facts about a store for ``homing doctor``, without writes and locks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def inspect_postgres(url: str) -> StoreFacts:
 
 
 def holder(database: Path) -> int | None:
-    """The process that holds this SQLite data, if it is alive."""
+    """The id of the running process that has this SQLite file open, if there is one."""
     with contextlib.suppress(OSError, ValueError):
         number = int(Path(f"{database}.lock").read_text(encoding="ascii"))
         if number > 0:
@@ -129,8 +129,8 @@ class FleetFacts(Struct, frozen=True):
     """Facts about the database of a fleet."""
 
     dead: dict[str, tuple[int, int]]  # table → live rows, dead rows
-    oldest_ms: int  # the age of the oldest transaction that vacuum must respect
-    oldest_name: str  # whose it is
+    oldest_ms: int  # the age of the oldest transaction that holds back vacuum
+    oldest_name: str  # of the program that has it open
     last_day: int  # the last day that has a partition, since 1970; -1: none
     now_ms: int
     crew: tuple[FleetProcess, ...]

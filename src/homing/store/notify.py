@@ -58,7 +58,7 @@ class PostgresNotificationBus:
                 failures += 1
                 if failures == 1:
                     log.warning(
-                        "no notifications from other processes: the listening connection is broken",
+                        "the connection for notifications is broken; changes are found by polling",
                         error=type(error).__name__,
                     )
             finally:

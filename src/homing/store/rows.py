@@ -1,8 +1,8 @@
 """Rows of the tables and values of the model, each made from the other.
 
-The only place that knows the order of columns. Text enums are written as they are, being text
-(their ``value`` costs half a microsecond each). Text that a database cannot hold (NUL, half a
-surrogate pair) is cleaned where it may come from a receiver or from an old version.
+Only this module knows the order of columns. Text enums are written as they are, because they are
+texts (reading ``value`` costs half a microsecond each). Text that a database cannot hold (NUL, half
+a surrogate pair) is cleaned if it may come from a receiver or from an old version.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def event_row(new: NewEvent) -> Row:
 
 
 def event(row: Row) -> Event:
-    """From the columns of ``event``; the last two (deliveries, last_id) are not part of it."""
+    """An event from the columns of ``event``, without the last two (deliveries, last_id)."""
     return Event(*row[:7])
 
 

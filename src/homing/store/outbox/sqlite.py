@@ -1,7 +1,7 @@
-"""An outbox in SQLite: read without a lock, so that the application writes while we publish.
+"""An outbox in SQLite: read without a lock, so that the application can write meanwhile.
 
-Two relays on one file would publish the same rows twice, and each pair is one event. The file is
-left as the application made it: its journal mode is not touched.
+Two relays on one file publish the same rows twice, which makes one event of each pair. The journal
+mode of the file is not changed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 COUNTED = 10_000
 BUSY_MS = 5_000
-LOOK_EVERY_S = 0.05  # One read of a number in memory: has anybody committed?
+POLL_EVERY_S = 0.05  # Each poll reads one number in memory, which every commit changes.
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
-# Text is read as bytes: SQLite does not check that it is UTF-8, and one row that is not must be
-# refused by itself, not keep the others.
+# Text is read as bytes: SQLite does not check that it is UTF-8. A row that is not must be refused
+# alone, without stopping the others.
 _TAKE = """
     SELECT number, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB), CAST(data AS BLOB),
            CAST(time AS BLOB) FROM (
@@ -45,7 +45,7 @@ _TAKE = """
 """
 _REMOVE = "DELETE FROM homing_outbox WHERE number IN (SELECT value FROM json_each(?1))"
 _REFUSE = f"UPDATE homing_outbox SET refused_at = {_NOW}, reason = ?2 WHERE number = ?1"  # noqa: S608
-_LOOK = f"""
+_STATS = f"""
     SELECT
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NULL LIMIT ?1)),
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT ?1)),
@@ -85,7 +85,7 @@ class SqliteOutbox:
 
     async def stats(self) -> OutboxStats:
         waiting, refused, oldest_ms = await self._do(
-            lambda it: it.execute(_LOOK, (COUNTED + 1,)).fetchall()[0]
+            lambda it: it.execute(_STATS, (COUNTED + 1,)).fetchall()[0]
         )
         return OutboxStats(
             cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
@@ -108,7 +108,7 @@ class SqliteOutbox:
             if version != self._version:
                 self._version = version
                 return
-            await asyncio.sleep(min(LOOK_EVERY_S, max(until - loop.time(), 0)))
+            await asyncio.sleep(min(POLL_EVERY_S, max(until - loop.time(), 0)))
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -117,13 +117,13 @@ class SqliteOutbox:
         self._runner.close()
 
     async def _do(self, work: Callable[[apsw.Connection], T]) -> T:
-        def here() -> T:
-            with _told(self._path):
-                return work(self._sound())
+        def call() -> T:
+            with _translated_errors(self._path):
+                return work(self._connected())
 
-        return await self._runner.call(here)
+        return await self._runner.call(call)
 
-    def _sound(self) -> apsw.Connection:
+    def _connected(self) -> apsw.Connection:
         if self._connection is None:
             connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
             connection.set_busy_timeout(BUSY_MS)
@@ -132,7 +132,7 @@ class SqliteOutbox:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except apsw.SQLError as error:
@@ -161,7 +161,7 @@ def _refused_row(found: tuple[apsw.SQLiteValue, ...]) -> RefusedRow:
 
 
 def _text(value: bytes) -> str:
-    """A byte that is not UTF-8 becomes U+FFFD, which no id, tenant, type or time may hold."""
+    """The text with U+FFFD, which no id, tenant, type or time may contain, for bad bytes."""
     return value.decode("utf-8", "replace")
 
 
