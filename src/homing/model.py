@@ -60,11 +60,11 @@ class State(Word):
 
 
 class Outcome(Word):
-    """The result of an attempt; ``ours`` is a failure on the side of the sender."""
+    """The result of an attempt; ``sender_error`` is a failure on the side of the sender."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    OURS = "ours"
+    SENDER_ERROR = "sender_error"
 
 
 class Lane(Word):
@@ -93,7 +93,7 @@ class Connector(Word):
 
 
 class Failure(Word):
-    """Why there was no usable response; those of the last group are the sender's (``ours``)."""
+    """Why there was no usable response; the last group are sender-side failures."""
 
     TIMEOUT = "timeout"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -103,15 +103,15 @@ class Failure(Word):
     CLOSED = "closed"
     TLS = "tls"
     DNS = "dns"
-    BAD_ANSWER = "bad_answer"
-    ANSWER_TOO_LARGE = "answer_too_large"
+    BAD_RESPONSE = "bad_response"
+    RESPONSE_TOO_LARGE = "response_too_large"
     FORBIDDEN_ADDRESS = "forbidden_address"
 
-    OUR_DNS = "our_dns"
-    OUR_NETWORK = "our_network"
-    OUR_LIMITS = "our_limits"
-    OUR_TLS = "our_tls"
-    OUR_FAULT = "our_fault"
+    SENDER_DNS = "sender_dns"
+    SENDER_NETWORK = "sender_network"
+    SENDER_LIMITS = "sender_limits"
+    SENDER_TLS = "sender_tls"
+    SENDER_FAULT = "sender_fault"
 
 
 PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
@@ -211,7 +211,7 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     t0: int | None = None  # the anchor of its schedule, set by its first failure
     retry: int = 0  # the number of the retry that is next; 0 before the first attempt
     attempts: int = 0  # attempts settled, probes included
-    ours: int = 0  # attempts in a row that failed on the side of the sender
+    sender_errors: int = 0  # attempts in a row that failed on the side of the sender
     replay: bool = False
 
     @property
@@ -568,7 +568,7 @@ class Attempt(Struct, frozen=True, gc=False, array_like=True):
     address: str | None
     phases: Phases
     request_headers: bytes  # header lines as sent, secrets masked
-    answer_headers: bytes
+    response_headers: bytes
     excerpt: bytes  # of the body of a failing response, at most 1 KiB
     decided: Decided
     due_at: int | None = None  # when decided is retry or wait

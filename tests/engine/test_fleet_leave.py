@@ -53,7 +53,7 @@ def test_a_stop_ends_the_heartbeat_whatever_it_waits_for(turns: int) -> None:
     fleet(story)
 
 
-def test_a_stop_does_not_wait_for_a_heartbeat_that_gets_no_answer() -> None:
+def test_a_stop_does_not_wait_for_a_heartbeat_that_gets_no_response() -> None:
     async def story(world: FleetWorld) -> None:
         leaving, staying = await two(world)
 

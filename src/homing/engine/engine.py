@@ -27,7 +27,7 @@ from homing.engine.options import EngineOptions
 from homing.engine.outage.detection import OutageDetector, OutageView
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
-from homing.engine.publish import SILENT_MS, Publisher, Told
+from homing.engine.publish import SILENT_MS, Publisher, PublishResult
 from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
@@ -51,7 +51,7 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
-DRAIN_MIN_MS = 1_000  # publishes that were asked for are answered, also without a grace
+DRAIN_MIN_MS = 1_000  # accepted publishes get their response, also without a grace period
 LEAVE_MS = 2_000  # to tell the other processes; they notice by themselves, if later
 DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
 
@@ -73,8 +73,8 @@ class Pulse(Struct, frozen=True):
     attempts: dict[tuple[str, str], int]  # per (lane, outcome)
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data queued
-    silent_since: int | None = None  # a commit has waited for its answer since then, too long
-    outage: OutageView = OutageView()  # while it is closed, nothing is sent but canaries
+    silent_since: int | None = None  # a commit has waited for the store since then, too long
+    outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
 
 
@@ -175,7 +175,7 @@ class Engine:
     async def stop(self, *, grace_ms: int) -> bool:
         """Stop accepting, finish what is in flight, settle; True if every outcome is written.
 
-        A store that does not answer holds this up for the grace, and shortly for leaving.
+        A store that does not respond holds this up for the grace, and shortly for leaving.
         """
         self._dispatcher.stop()
         self._outage.stop()
@@ -202,13 +202,13 @@ class Engine:
                 async with asyncio.timeout(LEAVE_MS / 1000):
                     await self._fleet.leave()
             except TimeoutError:
-                log.warning("the store did not answer when this process left the fleet")
+                log.warning("the store did not respond when this process left the fleet")
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.capacity.in_flight)
         return self._settler.idle_now
 
     def unfinished(self) -> dict[str, int]:
-        """What a stop would leave: attempts not answered, and outcomes not written."""
+        """What a stop would leave: attempts without a response, and outcomes not written."""
         unsettled = self._settler.unsettled + self._settler.being_written
         in_flight = max(self._dispatcher.capacity.in_flight - unsettled, 0)
         return {"attempts_in_flight": in_flight, "outcomes_not_settled": unsettled}
@@ -261,9 +261,11 @@ class Engine:
         """
         return await self._publisher.publish(drafts)
 
-    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+    def publish_then(
+        self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
         """The same without a task: ``tell`` gets the receipts, or the error, in a later turn."""
-        self._publisher.publish_then(drafts, tell)
+        self._publisher.publish_then(drafts, on_result)
 
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
         return await self._operator.subscribe(draft)

@@ -36,7 +36,7 @@ NOTE_EVERY_S = 60
 SESSION_BYTES = 16
 
 
-class KeyRing:
+class ApiKeys:
     """All keys that are not revoked."""
 
     def __init__(
@@ -132,7 +132,7 @@ class KeyRing:
         async with self._loading:  # What is being read meanwhile would be older than this.
             try:
                 revoked = await self._store.revoke_key(key_id, now=self._clock.now())
-            finally:  # It may have been written, whatever the answer was: read them again.
+            finally:  # It may have been written, whatever the store replied: read them again.
                 self._version, self._fresh_until = None, 0
                 self.on_change()
         if revoked is None:

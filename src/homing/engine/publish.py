@@ -1,8 +1,8 @@
-"""Publishing: match, write the event with all its deliveries in one commit, answer, hand over.
+"""Publishing: match, write the event with all its deliveries in one commit, respond, dispatch.
 
 Group commit without a window: a commit starts as soon as none is running, and what arrives while
 one runs goes into the next. That one is handed to the store beside the first once it is as large:
-the store, which writes and answers them in the order they were staged in, need not wait for us in
+the store, which writes and confirms them in the order they were staged in, need not wait for us in
 between. One caller's conflict never fails the others.
 
 A publish that takes long to match is matched first (``engine/matching``) and then joins a commit.
@@ -41,11 +41,11 @@ log = structlog.get_logger("homing.publish")
 COMMITS_MAX = 2  # at the store at once
 TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
 TURNS_TRIED = 3  # so often a publish is made in several turns before it is made in one
-SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
+SILENT_MS = 5_000  # a commit that is not confirmed for so long: the store is not healthy
 
-_SILENT = "The store has not answered for five seconds."
+_SILENT = "The store has not responded for five seconds."
 
-Told = list[Receipt] | HomingError  # what comes of a publish: a receipt for each, or why not
+PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
 
 
 class _Waiting(Struct, eq=False):
@@ -53,7 +53,7 @@ class _Waiting(Struct, eq=False):
 
     drafts: list[EventDraft]
     index: list[int]
-    tell: Callable[[Told], None]
+    on_result: Callable[[PublishResult], None]
     matching: Matching | None = None  # where it took long
     tried: int = 0  # times that it was made ready, and its subscriptions changed meanwhile
 
@@ -70,7 +70,7 @@ class Publisher:
         self._matcher = Matcher(core.catalog, core.clock)
         self._staging = asyncio.Lock()  # Ids are taken in the order in which the store is asked.
         self._last_group = 0
-        self._silent = False  # the store does not answer: nobody is to wait for it
+        self._silent = False  # the store does not respond: publishers must not wait for it
         self._timer: asyncio.TimerHandle | None = None
         self.closed = False
         self.commits = 0
@@ -82,18 +82,18 @@ class Publisher:
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
         """Accept all or none; when it returns, all of it is on disk."""
-        answer: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+        receipts: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 
-        def tell(told: Told) -> None:
-            if answer.done():
-                return  # Who asked has stopped waiting.
-            if isinstance(told, HomingError):
-                answer.set_exception(told)
+        def on_result(result: PublishResult) -> None:
+            if receipts.done():
+                return  # The caller has stopped waiting.
+            if isinstance(result, HomingError):
+                receipts.set_exception(result)
             else:
-                answer.set_result(told)
+                receipts.set_result(result)
 
-        self.publish_then(drafts, tell)
-        return await answer
+        self.publish_then(drafts, on_result)
+        return await receipts
 
     def accepting(self) -> bool:
         """Whether something is being written, or waits to be."""
@@ -104,14 +104,16 @@ class Publisher:
         """When the oldest commit that is under way began."""
         return next(iter(self._commits.values()), None)
 
-    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
-        """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
+    def publish_then(
+        self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
+        """Accept all or none; ``on_result`` is called once all of it is on disk, or refused."""
         if self.closed:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
         distinct, index = self._distinct(drafts)
-        self._waiting.append(_Waiting(distinct, index, tell))
+        self._waiting.append(_Waiting(distinct, index, on_result))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -126,7 +128,7 @@ class Publisher:
             self._watch()
 
     def _watch(self) -> None:
-        """Check again when the oldest commit should have been answered."""
+        """Check again when the oldest commit should have been confirmed."""
         since = self.since
         if since is not None and self._timer is None:
             wait_ms = max(since + SILENT_MS - self._clock.now(), 0)
@@ -187,8 +189,8 @@ class Publisher:
     def _take(self) -> list[_Waiting]:
         """The next to be written: no more of those that wait than the mean of them and the last.
 
-        Publishers come back when they are answered. So they come in two groups that grow equal,
-        and while one is written what the other published goes out.
+        Publishers come back when they have their response. So they come in two groups that grow
+        equal, and while one group is written, the deliveries of the other are sent.
         """
         limit = (self._last_group + len(self._waiting) + 1) // 2
         group: list[_Waiting] = []
@@ -207,7 +209,7 @@ class Publisher:
 
     async def _commit(self, group: list[_Waiting]) -> None:
         try:
-            group, staged, answers = await self._write(group)
+            group, staged, results = await self._write(group)
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -223,16 +225,16 @@ class Publisher:
         self.on_commit(True)
         self.commits += 1
         works: list[Work] = []
-        for waiting, events, answer in zip(group, staged, answers, strict=True):
-            if isinstance(answer, Refusal):
-                _fail(waiting, _conflict(waiting, answer))
+        for waiting, events, result in zip(group, staged, results, strict=True):
+            if isinstance(result, Refusal):
+                _fail(waiting, _conflict(waiting, result))
                 continue
-            for new, receipt in zip(events, answer, strict=True):
+            for new, receipt in zip(events, result, strict=True):
                 if receipt.new:
                     self.published += 1
                     self.accepted += receipt.deliveries
                     works.extend(Work(delivery, new.event) for delivery in new.deliveries)
-            _tell(waiting, _one_each(answer, waiting.index))
+            _report(waiting, _one_each(result, waiting.index))
         self.on_accepted(works)
 
     async def _write(
@@ -246,7 +248,7 @@ class Publisher:
             if not group:
                 return [], [], []
             try:
-                answers = await self._flow.publish(
+                results = await self._flow.publish(
                     staged, catalog_version=self._catalog.version, number=self._ids.take(now)
                 )
             except StaleCatalog:
@@ -255,7 +257,7 @@ class Publisher:
             except Unavailable:
                 self._doubt(staged)
                 raise
-            return group, staged, answers
+            return group, staged, results
 
     async def _make(self, group: list[_Waiting]) -> tuple[int, list[list[NewEvent]]]:
         """The rows of each publish, as of now; those that are not ready leave the group.
@@ -370,14 +372,14 @@ def _same(one: EventDraft, other: EventDraft) -> bool:
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:
-    _tell(waiting, error)
+    _report(waiting, error)
 
 
-def _tell(waiting: _Waiting, told: Told) -> None:
+def _report(waiting: _Waiting, result: PublishResult) -> None:
     try:
-        waiting.tell(told)
+        waiting.on_result(result)
     except Exception:
-        log.exception("a publisher could not be told")
+        log.exception("the result of a publish could not be reported to its publisher")
 
 
 def _one_each(receipts: list[Receipt], index: list[int]) -> list[Receipt]:

@@ -105,7 +105,7 @@ class Replayer:
         job = self._job(conditions)
         try:
             await self._admin.save_replay_job(job)
-        finally:  # It may have been saved, whatever the answer was; if not, it ends at once.
+        finally:  # It may have been saved, whatever the store replied; if not, it ends at once.
             self._spawn(job)
             self._ownership.notify_peers("replays")
         return job
@@ -179,7 +179,7 @@ class Replayer:
         after = msgspec.structs.replace(
             job,
             after_id=looked_upto,
-            looked_at=job.looked_at + len(found),
+            scanned=job.scanned + len(found),
             replayed=job.replayed + len(new),
             skipped=job.skipped + len(made) - len(new),
             state="done" if all_seen else "running",

@@ -1,7 +1,7 @@
 """Sessions of the dashboard: which are open, known without a statement for most requests.
 
 A session is a row in the database from sign-in to sign-out, so that it outlives a restart and works
-in every process. What was read of it once holds until a session ends somewhere: the key ring reads
+in every process. What was read of it once holds until a session ends somewhere: ``ApiKeys`` reads
 the version of the sessions together with that of the keys, and forgets here when it was raised.
 """
 
@@ -26,7 +26,7 @@ class KeySessions:
     def __init__(self, store: KeyStore, clock: Clock, random_id: Callable[[], str]) -> None:
         self._store, self._clock, self._random_id = store, clock, random_id
         self._known: OrderedDict[str, bool] = OrderedDict()
-        self._endings = 0  # An answer from before an ending may be older than the ending.
+        self._endings = 0  # A reply from before an ending may be older than the ending.
         self._rates: OrderedDict[str, int] = OrderedDict()
 
     async def open(self, holder: str) -> KeySession:
@@ -58,7 +58,7 @@ class KeySessions:
     async def end(self, session_id: str) -> None:
         """It opens nothing any more when this returns."""
         self._endings += 1
-        self._known.pop(session_id, None)  # It may be written, whatever the answer is.
+        self._known.pop(session_id, None)  # It may be written, whatever the store replies.
         await self._store.end_session(session_id)
         self._endings += 1
         self._remember(session_id, lives=False)

@@ -11,8 +11,8 @@ from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
 from homing.ports.encryption import Claim, EncryptionStore
 from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
 from homing.ports.flow import (
-    DueAnswer,
     DueAsk,
+    DueRows,
     EndpointStart,
     FlowStore,
     NewEvent,
@@ -26,19 +26,18 @@ from homing.ports.outbox import (
     HandOver,
     NotAllowed,
     NotNow,
-    OutboxLook,
+    OutboxCounts,
     OutboxRow,
     OutboxStore,
     PublishRows,
     RefusedRow,
     RowsRefused,
 )
-from homing.ports.sender import Answer, Request, Sender
+from homing.ports.sender import Request, Response, Sender
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
 
 __all__ = [
     "AdminStore",
-    "Answer",
     "Claim",
     "CleanupJob",
     "CleanupStep",
@@ -48,8 +47,8 @@ __all__ = [
     "ClockStore",
     "DeliveryFilter",
     "DeliveryRow",
-    "DueAnswer",
     "DueAsk",
+    "DueRows",
     "EncryptionStore",
     "EndpointStart",
     "EventRow",
@@ -68,7 +67,7 @@ __all__ = [
     "NotAllowed",
     "NotNow",
     "NotificationBus",
-    "OutboxLook",
+    "OutboxCounts",
     "OutboxRow",
     "OutboxStore",
     "PublishRows",
@@ -78,6 +77,7 @@ __all__ = [
     "ReplayFilter",
     "ReplayJob",
     "Request",
+    "Response",
     "RowsRefused",
     "Selection",
     "Sender",

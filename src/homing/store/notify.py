@@ -22,7 +22,7 @@ _CHANNEL = "SELECT 'homing.' || current_schema()"
 
 
 class PostgresNotificationBus:
-    """``Wire`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
+    """``NotificationBus`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
 
     def __init__(self, db: Db, dsn: str | None) -> None:
         self._db, self._dsn = db, dsn

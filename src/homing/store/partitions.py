@@ -98,7 +98,7 @@ async def remove_days(db: RawSql, *, before: int, limit: int, keys_upto: int) ->
     A day may go when it has ended before ``before`` and
 
     - history and attempts: none of its deliveries is pending, and none finished at or after
-      ``before`` (a BRIN index answers without reading the day);
+      ``before`` (a BRIN index tells it without reading the day);
     - events: no pending delivery and no pending replay carries one of them. Deliveries are made
       with their event, so those with an id up to a minute past the day are checked, too.
 

@@ -1,11 +1,11 @@
 """PostgreSQL: many machines, one database; the same operations as on SQLite.
 
 A transaction that fails before its COMMIT has done nothing, so a lost connection, a restart of
-the server or a deadlock is answered by running it again, for a second or two. A connection that
+the server or a deadlock is handled by running it again, for a second or two. A connection that
 breaks *during* COMMIT leaves a doubt. Batches that must not be written twice carry a mark, a row
 that the same transaction writes first: when the batch is run again, the row tells whether the
 first run was committed, and if its backend is still busy committing, the row's lock makes us wait
-for the answer.
+for the reply.
 
 The hot path runs on seeks alone: its sessions keep one plan for each statement, and never one that
 scans or sorts a whole table where an index could lead, whatever the statistics say at that moment.

@@ -106,7 +106,7 @@ class Fleet:
         settler.on_lost = self.lose
 
     async def start(self) -> None:
-        """Take a share; raises where the store does not answer."""
+        """Take a share; raises if the store does not respond."""
         self._parts.bus.listen(self._peers.receive, self._gap)
         self._versions = await self._store.versions()
         await self._beat_once()
@@ -167,7 +167,7 @@ class Fleet:
             epoch = self._ownership.epochs[lease.bucket]
             if epoch and (lease.owner != self._me or lease.epoch != epoch):
                 lost.add(lease.bucket)
-            # Taken, and the answer did not reach us.
+            # Taken, and the reply of the store was lost.
             if lease.owner == self._me and lease.epoch > max(epoch, self._past[lease.bucket]):
                 found[lease.bucket] = lease.epoch
         if lost:

@@ -1,4 +1,4 @@
-"""Which buckets this process owns: one index into a list answers it, on the hot path too.
+"""Which buckets this process owns: one index into a list says it, on the hot path too.
 
 An embedded process owns all 256 for ever. In a fleet ``Fleet`` keeps this up to date: a bucket
 that is being handed over is no longer ``mine`` (nothing new starts) while its ``epochs`` entry

@@ -17,7 +17,7 @@ AGAIN_MS = 1_000  # successes of one endpoint that follow each other faster are 
 
 
 class Fall(StrEnum):
-    """What a failure without an answer tells of its endpoint."""
+    """What a failure without a response says about its endpoint."""
 
     NEW = "new"  # it was healthy, and falls
     AGAIN = "again"  # it has fallen before, and nothing has got through since
@@ -78,7 +78,7 @@ class Witnesses:
         self.fallen_since = 0  # the first of the fallen fell
         self._silent: set[int] = set()  # of the fallen: a kept connection broke, no more
         self._read: list[tuple[int, int]] = []  # (last success, id) of those read from the store
-        # Answered without a look-up, and when: they cannot tell whether names can be looked up.
+        # Responses without a look-up, and when: they do not show whether names can be looked up.
         self._abstained: OrderedDict[int, int] = OrderedDict()
 
     # --- successes ---------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Witnesses:
         return Fall.NEW
 
     def rise(self, endpoint_id: int) -> None:
-        """It was answered: it has not fallen, or no longer."""
+        """It responded: it has not fallen, or no longer."""
         self.fallen.discard(endpoint_id)
         self._silent.discard(endpoint_id)
 
@@ -153,7 +153,7 @@ class Witnesses:
         return risen
 
     def rise_all(self) -> None:
-        """They fell by trouble of ours, which is over."""
+        """They fell by a sender-side failure, which is over."""
         self.fallen = Group()
         self._silent.clear()
 

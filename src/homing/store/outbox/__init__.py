@@ -2,8 +2,8 @@
 
 Whether a row waits is asked of the table itself, never of a number that was seen last: a sequence
 is not the order of commits, and a row with a low number may appear after one with a high number.
-A row leaves only after its publish was answered. If the relay dies in between, the row is published
-again with the same id, which is the same event.
+A row is deleted only after its publish was confirmed. If the relay dies in between, the row is
+published again with the same id, which is the same event.
 """
 
 from homing.store.outbox.install import EXAMPLES, install_postgres, install_sqlite, install_text

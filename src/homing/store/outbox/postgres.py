@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.ports import Handed, HandOver, OutboxCounts, OutboxRow, RefusedRow
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 
 CHANNEL = "homing_outbox"
@@ -89,10 +89,10 @@ class PostgresOutbox:
             await connection.execute("COMMIT")
             return len(rows)
 
-    async def look(self) -> OutboxLook:
+    async def counts(self) -> OutboxCounts:
         async with self._work() as connection:
             waiting, refused, oldest_ms = await connection.fetchrow(_LOOK, COUNTED + 1)
-            return OutboxLook(waiting, refused, max(oldest_ms or 0, 0))
+            return OutboxCounts(waiting, refused, max(oldest_ms or 0, 0))
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         async with self._work() as connection:

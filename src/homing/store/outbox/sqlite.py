@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.ports import Handed, HandOver, OutboxCounts, OutboxRow, RefusedRow
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 from homing.store.sqlite import Inline, Runner, Thread
 
@@ -83,11 +83,11 @@ class SqliteOutbox:
             await self._do(lambda it: _write(it, handed))
         return len(found)
 
-    async def look(self) -> OutboxLook:
+    async def counts(self) -> OutboxCounts:
         waiting, refused, oldest_ms = await self._do(
             lambda it: it.execute(_LOOK, (COUNTED + 1,)).fetchall()[0]
         )
-        return OutboxLook(
+        return OutboxCounts(
             cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
         )
 

@@ -2,7 +2,7 @@
 
 apsw releases the GIL and takes it again with every statement; beside a busy event loop that takes
 longer than the statement itself. Here the server sends each call of a port to a worker process,
-which runs it inline. Calls that wait together share one COMMIT and are answered after it; but
+which runs it inline. Calls that wait together share one COMMIT and get their replies after it; but
 publishes go first and wait for no other call than the one under way.
 
 The server holds the lock file, the worker holds none. If the worker ends after it has committed a

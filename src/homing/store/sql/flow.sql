@@ -30,7 +30,7 @@ SELECT coalesce(max(id), 0) FROM (
 ) AS highest;
 
 -- name: keys_known [sqlite]
--- Which events of a batch are already kept, for the same answer again or a conflict.
+-- Which events of a batch are already kept, for the same response again or a conflict.
 SELECT k.tenant, k.key, k.content_hash, coalesce(e.deliveries, 0)
 FROM event_key k LEFT JOIN event e ON e.id = k.event_id
 WHERE k.tenant = :tenant AND k.key = :key;
