@@ -174,9 +174,7 @@ def test_a_new_tenant_whose_url_never_responded_before_is_tried_first() -> None:
     live(story)
 
 
-def test_a_url_that_never_responded_before_is_tried_within_a_minute_among_its_dead_neighbours() -> (
-    None
-):
+def test_a_url_without_a_success_is_tried_within_a_minute_among_its_dead_neighbours() -> None:
     async def story(world: World) -> None:
         town = Town(world, a=hosts("a", 150), b=hosts("b", 150))
         await town.wake()

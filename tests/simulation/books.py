@@ -111,9 +111,7 @@ class Flight:
     maybe_sender_error: bool = False  # so many failed then that it may be called a sender outage
     maybe_closed: bool = False  # there may have been a confirmed outage then
     surely_sender_error: bool = False  # it was a sender outage
-    maybe_theirs: bool = (
-        False  # called a sender error for so long that it may be the host's after all
-    )
+    maybe_theirs: bool = False  # a sender error for so long that it may be the host's after all
 
     @property
     def holds_slot(self) -> bool:

@@ -113,9 +113,7 @@ class SystemClock:
         self._steady_ns = steady  # steady time at that reading …
         self._ms, part_ns = divmod(steady, _NS_PER_MS)  # … in whole milliseconds, and the rest
         self._part = (part_ns << _BITS) // _NS_PER_MS
-        self._wall_ahead_ns = (
-            wall - steady
-        )  # how far the wall clock was ahead of steady time then …
+        self._wall_ahead_ns = wall - steady  # how far the wall clock was ahead then …
         self._offset_ns = wall + self._ahead_ns - steady  # … and the followed clock
         most = LOOK_EVERY_NS // SLEW_DIVISOR
         steady_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next reading
