@@ -27,13 +27,13 @@ _CROCKFORD_VALUE = {char: value for value, char in enumerate(_CROCKFORD)}
 _ID_CHARS = 13
 
 
-class Word(StrEnum):
-    """A word of the contract. It hashes as its text does: the hash of an Enum is slow Python."""
+class TextEnum(StrEnum):
+    """A closed set of texts. A member hashes as its text does: the hash of an Enum is slow."""
 
     __hash__ = str.__hash__
 
 
-class Status(Word):
+class Status(TextEnum):
     """The status of a delivery."""
 
     PENDING = "pending"
@@ -42,7 +42,7 @@ class Status(Word):
     CANCELLED = "cancelled"
 
 
-class Reason(Word):
+class Reason(TextEnum):
     """Why a delivery was dropped or cancelled."""
 
     EXHAUSTED = "exhausted"
@@ -51,7 +51,7 @@ class Reason(Word):
     SUBSCRIPTION_DELETED = "subscription_deleted"
 
 
-class State(Word):
+class State(TextEnum):
     """The state of an endpoint."""
 
     ENABLED = "enabled"
@@ -59,7 +59,7 @@ class State(Word):
     FROZEN = "frozen"
 
 
-class Outcome(Word):
+class Outcome(TextEnum):
     """The result of an attempt; ``sender_error`` is a failure on the side of the sender."""
 
     DELIVERED = "delivered"
@@ -67,7 +67,7 @@ class Outcome(Word):
     SENDER_ERROR = "sender_error"
 
 
-class Lane(Word):
+class Lane(TextEnum):
     """The two lanes, and the two kinds of attempt that use neither."""
 
     FRESH = "fresh"
@@ -76,7 +76,7 @@ class Lane(Word):
     TEST = "test"
 
 
-class Format(Word):
+class Format(TextEnum):
     """How an event is written into a request body."""
 
     STANDARD = "standard"
@@ -85,14 +85,14 @@ class Format(Word):
     WORKFRONT = "workfront"
 
 
-class Connector(Word):
+class Connector(TextEnum):
     """Whether all filters must hold, or one."""
 
     AND = "AND"
     OR = "OR"
 
 
-class Failure(Word):
+class Failure(TextEnum):
     """Why there was no usable response; the last group are sender-side failures."""
 
     TIMEOUT = "timeout"
@@ -232,7 +232,7 @@ class Work(Struct, frozen=True, gc=False):
 # --- subscriptions --------------------------------------------------------------------------
 
 
-class Kind(Word):
+class Kind(TextEnum):
     """How a field of a subscription is written in JSON, on the command line and in a form."""
 
     TEXT = "text"
@@ -539,7 +539,7 @@ class Phases(Struct, frozen=True, gc=False, array_like=True):
     total_us: int = 0
 
 
-class Decided(Word):
+class Decided(TextEnum):
     """What was decided after an attempt."""
 
     DELIVERED = "delivered"

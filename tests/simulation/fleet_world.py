@@ -86,7 +86,7 @@ class LocalBus:
     def live(self) -> bool:
         return not self._air.cut
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         self._air.words += len(texts)
         if self._air.cut:
             return

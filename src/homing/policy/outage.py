@@ -1,6 +1,6 @@
 """Sender-outage detection: many receivers that fail at once mean that this sender is cut off.
 
-One receiver that cannot be reached is its own trouble, and so are all hosts of one tenant. Ten
+One receiver that cannot be reached has failed by itself, and so have all hosts of one tenant. Ten
 endpoints on five hosts that were healthy minutes ago and now mostly fail to connect, while nothing
 gets through, are a failure of the sender: a cable, a firewall, a name server that denies every
 name. So a failure without a response, of an endpoint that was healthy, is not believed at once. It
@@ -188,17 +188,17 @@ def could_be_hosts(failure: Failure | None) -> bool:
 class HostTrouble(Struct, frozen=True):
     """A host with sender-side failures: for how long, while others got through."""
 
-    seen_at: int  # others were last seen to get through, or its trouble to begin
+    seen_at: int  # others were last seen to get through, or its failures to begin
     alone_ms: int = 0
 
 
 def host_again(
     trouble: HostTrouble | None, *, now: int, through_at: int
 ) -> tuple[HostTrouble, bool]:
-    """The same trouble at one host again; True: it is the host's after all.
+    """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
-    host itself ends its trouble. Only time in which that happened counts.
+    host itself ends its failures. Only time in which that happened counts.
     """
     if trouble is None:
         return HostTrouble(now), False

@@ -9,7 +9,7 @@ and nothing of the call is stored.
 from homing.ports.admin import AdminStore, CleanupJob, CleanupStep, ReplayFilter, ReplayJob
 from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
 from homing.ports.encryption import Claim, EncryptionStore
-from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
+from homing.ports.fleet import FleetState, FleetStore, FleetView, Lease, Member, NotificationBus
 from homing.ports.flow import (
     DueAsk,
     DueRows,
@@ -22,8 +22,6 @@ from homing.ports.flow import (
 )
 from homing.ports.keys import KeySession, KeyStore
 from homing.ports.outbox import (
-    Handed,
-    HandOver,
     NotAllowed,
     NotNow,
     OutboxCounts,
@@ -31,6 +29,8 @@ from homing.ports.outbox import (
     OutboxStore,
     PublishRows,
     RefusedRow,
+    RelayedRows,
+    RelayRows,
     RowsRefused,
 )
 from homing.ports.sender import Request, Response, Sender
@@ -52,11 +52,10 @@ __all__ = [
     "EncryptionStore",
     "EndpointStart",
     "EventRow",
+    "FleetState",
     "FleetStore",
     "FleetView",
     "FlowStore",
-    "HandOver",
-    "Handed",
     "KeySession",
     "KeyStore",
     "Lease",
@@ -74,6 +73,8 @@ __all__ = [
     "Receipt",
     "Refusal",
     "RefusedRow",
+    "RelayRows",
+    "RelayedRows",
     "ReplayFilter",
     "ReplayJob",
     "Request",
@@ -82,6 +83,5 @@ __all__ = [
     "Selection",
     "Sender",
     "SettleBatch",
-    "Standing",
     "ViewStore",
 ]

@@ -34,7 +34,7 @@ class PostgresNotificationBus:
     def live(self) -> bool:
         return self._live
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         async def work(tx: Tx) -> None:
             await tx.all("notify_all", texts=list(texts))
 

@@ -69,7 +69,7 @@ class PeerNotifier:
             while self._work or self._changed or self._topics:
                 texts = [msgspec.json.encode(it).decode() for it in self._messages()]
                 try:
-                    await self._bus.tell(texts)
+                    await self._bus.send(texts)
                 except HomingError as error:
                     log.debug("messages to other processes were lost", error=str(error))
         finally:
