@@ -76,12 +76,12 @@ class Deaths:
         if not self._world.up or self._faults.store_down:
             return None
         fired = self._faults.fired
-        ours = sum(
+        sender_faults = sum(
             count
             for kind, count in fired.items()
             if not kind.startswith(("receiver_", "publish_", "person_"))
         )
-        return self._books.life, ours
+        return self._books.life, sender_faults
 
     def _nobody_waits(self, tenants: tuple[str, ...]) -> None:
         books = self._books

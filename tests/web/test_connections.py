@@ -23,8 +23,8 @@ CONNECTIONS_MAX = 64
 class Transport:
     """One end of a real pair of sockets, which counts how often it is looked at."""
 
-    ours: socket.socket
-    theirs: socket.socket
+    server_end: socket.socket
+    client_end: socket.socket
     closed: bool = False
     unsent: int = 0
 
@@ -38,7 +38,7 @@ class Transport:
         return self.unsent
 
     def get_extra_info(self, _name: str) -> socket.socket:
-        return self.ours
+        return self.server_end
 
 
 @dataclass
@@ -69,9 +69,9 @@ class Crowd:
         self, source: str = "a", *, asked: bool | None = None, said: bytes = b""
     ) -> Connection:
         """``asked``: None is nothing yet, False a request in progress, True one answered."""
-        ours, theirs = (self.stack.enter_context(one) for one in socket.socketpair())
-        theirs.sendall(said)
-        one = Connection(Transport(ours, theirs), self.connections, source, self.now)
+        server_end, client_end = (self.stack.enter_context(one) for one in socket.socketpair())
+        client_end.sendall(said)
+        one = Connection(Transport(server_end, client_end), self.connections, source, self.now)
         one.cycle = None if asked is None else Cycle(response_complete=asked)
         self.now += 1
         self.connections.add(one)

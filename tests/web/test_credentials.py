@@ -9,13 +9,13 @@ import pytest
 
 from homing.policy.keys import Role
 from homing.web.operation import Operation
-from homing.web.routes import OPERATIONS as OURS
+from homing.web.routes import OPERATIONS as API_OPERATIONS
 from homing.web.workfront.api import BASE
 from homing.web.workfront.api import OPERATIONS as DOOR
 from web.asgi import KEY, Client, Got
 from web.house import House, live
 
-OPERATIONS = (*OURS, *DOOR)
+OPERATIONS = (*API_OPERATIONS, *DOOR)
 OWN, OTHER = "acme", "zenith"
 HOUR_MS = 3_600_000
 

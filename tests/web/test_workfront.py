@@ -235,8 +235,8 @@ def test_a_key_comes_in_any_of_the_three_headers(
         if status == 401:
             message = "The apiKey provided was empty or deemed invalid."
             assert got.json["error"]["message"] == message
-        ours = await Client(house.app, key=None).get("/v1/events", headers=[("sessionid", KEY)])
-        assert ours.status == 401
+        got = await Client(house.app, key=None).get("/v1/events", headers=[("sessionid", KEY)])
+        assert got.status == 401
 
     live(story)
 
