@@ -21,7 +21,7 @@ from homing.client import Homing, HomingClientError, NotAuthorized
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
 from homing.policy.encryption_keys import key_id, read_keys
-from homing.ports import OutboxCounts
+from homing.ports import OutboxStats
 from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
 from homing.store.inspect import (
     FleetFacts,
@@ -307,32 +307,33 @@ def check_outbox(settings: Settings) -> list[Check]:
     if not settings.outbox.url:
         return []
     try:
-        counts = asyncio.run(_outbox_counts(settings.outbox.url))
+        stats = asyncio.run(_outbox_stats(settings.outbox.url))
     except HomingError as error:
         advice = "Is the address right, is the database up, was `homing outbox install` run?"
         return [Check("outbox", ERROR, f"The outbox cannot be read: {error}", advice)]
-    return [_outbox(counts)]
+    return [_outbox(stats)]
 
 
-async def _outbox_counts(address: str) -> OutboxCounts:
+async def _outbox_stats(address: str) -> OutboxStats:
     store = open_outbox(address)
     try:
-        return await store.counts()
+        return await store.stats()
     finally:
         await store.close()
 
 
-def _outbox(counts: OutboxCounts) -> Check:
-    waiting = f"{counted(counts.waiting, 'row')} waiting, the oldest for {span(counts.oldest_ms)}"
-    if counts.refused:
-        refused = counted(counts.refused, "row")
-        sentence = f"{refused} refused permanently; {counts.waiting:,} waiting."
+def _outbox(stats: OutboxStats) -> Check:
+    waiting = f"{counted(stats.waiting, 'row')} waiting, the oldest for {span(stats.oldest_ms)}"
+    if stats.refused:
+        sentence = (
+            f"{counted(stats.refused, 'row')} refused permanently; {stats.waiting:,} waiting."
+        )
         advice = "`homing outbox status` shows why; repair it, then run `homing outbox retry`."
         return Check("outbox", WARNING, sentence, advice)
-    if counts.oldest_ms > OUTBOX_LATE_MS:
+    if stats.oldest_ms > OUTBOX_LATE_MS:
         advice = "Is a server with outbox_url, or `homing relay`, running?"
         return Check("outbox", WARNING, f"{waiting}: no relay publishes them.", advice)
-    return Check("outbox", OK, f"{waiting}." if counts.waiting else "No rows are waiting.")
+    return Check("outbox", OK, f"{waiting}." if stats.waiting else "No rows are waiting.")
 
 
 # --- a running server -----------------------------------------------------------------------

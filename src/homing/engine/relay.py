@@ -24,8 +24,8 @@ from homing.ports import (
     Clock,
     NotAllowed,
     NotNow,
-    OutboxCounts,
     OutboxRow,
+    OutboxStats,
     OutboxStore,
     PublishRows,
     RelayedRows,
@@ -34,7 +34,7 @@ from homing.ports import (
 
 log = structlog.get_logger("homing.relay")
 
-COUNT_EVERY_MS = 5_000
+STATS_EVERY_MS = 5_000
 _NO_JSON = "data is not JSON"
 _json = msgspec.json.Decoder(msgspec.Raw)
 
@@ -82,15 +82,15 @@ class Relay:
         self._options = options or RelayOptions()
         self._stopping = asyncio.Event()
         self._relayed = self._refused = self._failures = 0
-        self._counts = OutboxCounts()
-        self._counted_at = self._refused_then = 0
+        self._stats = OutboxStats()
+        self._stats_at = self._refused_then = 0
 
     async def run(self) -> None:
         """Until ``stop``; what is being published then is finished."""
         while not self._stopping.is_set():
             try:
                 moved = await self.step()
-                await self._count(idle=not moved)
+                await self._read_stats(idle=not moved)
             except (NotNow, HomingError) as error:
                 await self._back_off(error)
                 continue
@@ -115,14 +115,14 @@ class Relay:
         )
 
     def pulse(self) -> RelayPulse:
-        counts = self._counts
+        stats = self._stats
         return RelayPulse(
             relayed=self._relayed,
             refused=self._refused,
             failures=self._failures,
-            waiting=counts.waiting,
-            waiting_refused=counts.refused,
-            oldest_at=self._counted_at - counts.oldest_ms if counts.waiting else None,
+            waiting=stats.waiting,
+            waiting_refused=stats.refused,
+            oldest_at=self._stats_at - stats.oldest_ms if stats.waiting else None,
         )
 
     async def _take(self, rows: Sequence[OutboxRow]) -> RelayedRows:
@@ -167,13 +167,13 @@ class Relay:
             tally.published += [row.number for row in batch]
         return []
 
-    async def _count(self, *, idle: bool) -> None:
+    async def _read_stats(self, *, idle: bool) -> None:
         """For the metrics; not with every batch, but at once when there is nothing to do."""
         now = self._clock.now()
-        stale = self._counts.waiting or self._refused != self._refused_then
-        if now - self._counted_at >= COUNT_EVERY_MS or (idle and stale):
-            self._counts = await self._outbox.counts()
-            self._counted_at, self._refused_then = now, self._refused
+        stale = self._stats.waiting or self._refused != self._refused_then
+        if now - self._stats_at >= STATS_EVERY_MS or (idle and stale):
+            self._stats = await self._outbox.stats()
+            self._stats_at, self._refused_then = now, self._refused
 
     async def _back_off(self, error: Exception) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, NotNow) else None
@@ -181,7 +181,7 @@ class Relay:
         self._failures += 1
         log.warning("the relay waits", reason=str(error), pause_s=round(pause, 1))
         with contextlib.suppress(Exception):
-            await self._count(idle=True)
+            await self._read_stats(idle=True)
         await self._rest(asyncio.sleep(pause))
 
     async def _rest(self, until: Awaitable[None]) -> None:

@@ -39,7 +39,7 @@ class RelayedRows(Struct, frozen=True):
     refused: tuple[tuple[int, str], ...] = ()
 
 
-class OutboxCounts(Struct, frozen=True):
+class OutboxStats(Struct, frozen=True):
     """How many rows wait in an outbox; counts have an upper bound."""
 
     waiting: int = 0
@@ -81,7 +81,7 @@ class OutboxStore(Protocol):
         Returns how many rows there were. If ``take`` raises, all of them keep waiting.
         """
 
-    async def counts(self) -> OutboxCounts: ...
+    async def stats(self) -> OutboxStats: ...
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         """Refused rows, oldest first."""

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import OutboxCounts, OutboxRow, RefusedRow, RelayedRows, RelayRows
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 
 CHANNEL = "homing_outbox"
@@ -89,10 +89,10 @@ class PostgresOutbox:
             await connection.execute("COMMIT")
             return len(rows)
 
-    async def counts(self) -> OutboxCounts:
+    async def stats(self) -> OutboxStats:
         async with self._work() as connection:
             waiting, refused, oldest_ms = await connection.fetchrow(_LOOK, COUNTED + 1)
-            return OutboxCounts(waiting, refused, max(oldest_ms or 0, 0))
+            return OutboxStats(waiting, refused, max(oldest_ms or 0, 0))
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         async with self._work() as connection:

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import OutboxCounts, OutboxRow, RefusedRow, RelayedRows, RelayRows
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 from homing.store.sqlite import Inline, Runner, Thread
 
@@ -83,11 +83,11 @@ class SqliteOutbox:
             await self._do(lambda it: _write(it, relayed))
         return len(found)
 
-    async def counts(self) -> OutboxCounts:
+    async def stats(self) -> OutboxStats:
         waiting, refused, oldest_ms = await self._do(
             lambda it: it.execute(_LOOK, (COUNTED + 1,)).fetchall()[0]
         )
-        return OutboxCounts(
+        return OutboxStats(
             cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
         )
 
