@@ -10,7 +10,7 @@ from web.test_pages import Person
 def test_a_sender_outage_is_shown_on_the_overview_and_changes_no_endpoint() -> None:
     with running_server() as server:
         person = Person(server)
-        begin_outage(server, lambda: "Sending is paused by a sender outage" in person.see("/"))
+        begin_outage(server, lambda: "because of a sender outage" in person.see("/"))
         assert "healthy" in person.see("/")
         states = {it.state for it in server.client.endpoints()}
         assert states == {"enabled"}
