@@ -1,4 +1,4 @@
-"""A deliberately broken build: it answers 202 before the commit. The kill test must find it."""
+"""A deliberately broken build that sends 202 before the commit. The kill test must find it."""
 
 from __future__ import annotations
 

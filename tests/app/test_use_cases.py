@@ -430,7 +430,7 @@ def test_a_quota_that_is_used_up_is_a_429(quota: Quota, route: str, given: dict[
         found = await objects(house)
         await house.client.post(f"{EP}/{found.endpoint}/freeze")
         await house.publish(tenant="acme")  # It stays pending.
-        limited = use_cases(house.world, house.ring, quota=quota)
+        limited = use_cases(house.world, house.api_keys, quota=quota)
         door = Door(house, limited)
         await door.as_role(Role.ADMIN)
         if quota.publish_per_second:

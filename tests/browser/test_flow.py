@@ -27,7 +27,7 @@ def receiver() -> Iterator[Hook]:
 
 @pytest.fixture
 def hostile() -> Iterator[str]:
-    """A receiver that answers with script, in its headers and its body; its address."""
+    """A receiver that responds with script, in its headers and its body; its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -141,8 +141,8 @@ def test_a_viewer_is_offered_nothing_and_refused_all(
         f"/subscriptions/{made.id}/rotate",
         f"/endpoints/{made.endpoint}/freeze",
     ):
-        answer = page.request.post(server.url + path, form={"csrf": token}, max_redirects=0)
-        assert answer.status == 403, path
+        response = page.request.post(server.url + path, form={"csrf": token}, max_redirects=0)
+        assert response.status == 403, path
     for path in ("/subscriptions/new", "/simulator", "/system", "/bulk?q="):
         assert page.request.get(server.url + path).status == 403, path
 

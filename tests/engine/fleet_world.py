@@ -12,7 +12,7 @@ from homing.engine.fleet.membership import FleetParts
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
-from homing.ports import Member, Standing
+from homing.ports import FleetState, Member
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -30,7 +30,7 @@ class Beats(Leases):
 
     silent = False
 
-    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         if self.silent:
             raise StoreUnavailable
         return await super().renew(member_id, delivers=delivers, lease_ms=lease_ms)

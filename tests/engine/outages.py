@@ -11,12 +11,14 @@ URLS = [f"https://host{n % 12}.example/{n}" for n in range(24)]
 STRICT = EngineOptions(health=HealthRules(rate_after_attempts=1, consecutive_disable=2))
 
 OUTAGES = {
-    "no route": Reply(code=None, failure=Failure.OUR_NETWORK),
-    "dead name servers": Reply(code=None, failure=Failure.OUR_DNS, latency_ms=4_900, dialled=False),
+    "no route": Reply(code=None, failure=Failure.SENDER_NETWORK),
+    "dead name servers": Reply(
+        code=None, failure=Failure.SENDER_DNS, latency_ms=4_900, dialled=False
+    ),
     "no such name, for all": Reply(code=None, failure=Failure.DNS, dialled=False),
     "connects dropped": Reply(code=None, failure=Failure.CONNECT_TIMEOUT, latency_ms=4_900),
     "all refused": Reply(code=None, failure=Failure.REFUSED),
-    "out of descriptors": Reply(code=None, failure=Failure.OUR_LIMITS),
+    "out of descriptors": Reply(code=None, failure=Failure.SENDER_LIMITS),
     "old connections silent": Reply(
         code=None, failure=Failure.TIMEOUT, latency_ms=4_900, dialled=False
     ),

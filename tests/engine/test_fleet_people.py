@@ -123,7 +123,7 @@ async def unanswered(*_args: Any, **_more: Any) -> None:
     raise StoreUnavailable
 
 
-def test_an_answer_does_not_wait_for_a_process_that_has_died() -> None:
+def test_a_response_does_not_wait_for_a_process_that_has_died() -> None:
     async def story(world: FleetWorld) -> None:
         owner, other, subscription_id = await with_backlog(world)
         cut_off(owner)

@@ -8,7 +8,7 @@ from engine.fleet_world import FleetWorld, fleet
 from engine.world import MINUTE, SECOND, Reply, World, balanced, changed, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Status
-from homing.ports import DueAnswer, DueAsk
+from homing.ports import DueAsk, DueRows
 
 URL = "https://receiver.example/hook"
 
@@ -99,7 +99,7 @@ def test_turns_that_passed_while_we_were_down_are_read_a_few_at_a_time() -> None
         await world.start()
         loads, due = 0, world.flow.due
 
-        async def counted(asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+        async def counted(asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
             nonlocal loads
             loads += 1
             return await due(asks, now=now)

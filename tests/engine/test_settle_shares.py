@@ -58,11 +58,11 @@ def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
     async def story(world: World) -> None:
         await world.subscribe("https://big.example/", "dead", tenant="a")
         await world.subscribe("https://small.example/", "dead", tenant="b")
-        gate, real = asyncio.Event(), world.flow.settle
+        released, real = asyncio.Event(), world.flow.settle
         seen: list[SettleBatch] = []
 
         async def settle(batch: SettleBatch) -> frozenset[int]:
-            await gate.wait()
+            await released.wait()
             seen.append(batch)
             return await real(batch)
 
@@ -71,7 +71,7 @@ def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
         await world.wait(SECOND)
         await publish_many(world, 1, tenant="b")
         await world.wait(SECOND)
-        gate.set()
+        released.set()
         await world.wait(SECOND)
         before = 0
         for batch in seen:

@@ -13,7 +13,7 @@ from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
-from homing.ports import Answer, DeliveryFilter, DeliveryRow, Receipt, Request
+from homing.ports import DeliveryFilter, DeliveryRow, Receipt, Request, Response
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -68,7 +68,7 @@ class ScriptedSender:
         self.most_flying: dict[str, int] = {}
         self._flying_at: dict[str, int] = {}
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         target = request.target
         url = f"{target.scheme}://{target.authority}{target.path}"
         lines = request.header_block.decode().split("\r\n")[:-1]
@@ -78,7 +78,7 @@ class ScriptedSender:
         script = self.scripts.get(url)
         reply = Reply() if script is None else script(hit)
         latency = min(reply.latency_ms, request.deadline_ms)
-        answer = Answer(
+        response = Response(
             code=reply.code,
             failure=reply.failure,
             detail="",
@@ -89,13 +89,13 @@ class ScriptedSender:
             remembered=reply.remembered,
         )
         if reply.latency_ms > request.deadline_ms:
-            answer = msgspec.structs.replace(answer, code=None, failure=Failure.TIMEOUT)
+            response = msgspec.structs.replace(response, code=None, failure=Failure.TIMEOUT)
         self._flying_at[url] = self._flying_at.get(url, 0) + 1
         self.most_flying[url] = max(self.most_flying.get(url, 0), self._flying_at[url])
 
         def land() -> None:
             self._flying_at[url] -= 1
-            done(answer)
+            done(response)
 
         asyncio.get_running_loop().call_later(latency / 1000, land)
 

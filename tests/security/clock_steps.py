@@ -50,7 +50,7 @@ MINUTE_S, DAY_S = 60, 86_400
 STEPS_S = (10 * MINUTE_S, -10 * MINUTE_S, DAY_S, -DAY_S)
 RESTARTS = (*((by_s, False) for by_s in STEPS_S), (-10 * MINUTE_S, True), (-DAY_S, True))
 NOTICED_WITHIN_S = 5.0
-DRAWN_MOST = 1 / 1_000  # how much faster than true time the schedule may run, twice over
+DRAWN_MAX = 1 / 1_000  # how much faster than true time the schedule may run, twice over
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 REFUSED = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Error\r\ncontent-length: 0\r\n\r\n"
@@ -132,9 +132,9 @@ class Seen:
 
     async def serve(self, call: Call) -> None:
         while request := await call.request():
-            call.writer.write(self._answer(request))
+            call.writer.write(self._response(request))
 
-    def _answer(self, request: bytes) -> bytes:
+    def _response(self, request: bytes) -> bytes:
         head, _, body = request.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
         path, headers = first.split()[1], dict(line.split(": ", 1) for line in lines)
@@ -156,7 +156,7 @@ class Seen:
             f"retry {n} after {at - times[0]:.3f} s"
             for times in self.tries.values()
             for n, at in enumerate(times[1:], 1)
-            if at - times[0] < DELAYS_S[n - 1] * (1 - DRAWN_MOST)
+            if at - times[0] < DELAYS_S[n - 1] * (1 - DRAWN_MAX)
         ]
 
 

@@ -129,7 +129,7 @@ class Run:
                 reply = await self._line.ask(method, path, document)
                 assert reply.status < 300, reply.body
                 return reply.json
-        raise AssertionError("the server does not answer")
+        raise AssertionError("the server does not respond")
 
     async def subscribe(self) -> None:
         for n in range(self._spec.urls):
@@ -203,8 +203,11 @@ def read_books(data: Path, run: Run) -> None:
     changed = count("SELECT count(*) FROM endpoint WHERE state <> 'enabled' OR failures > 0")
     changed += count("SELECT count(*) FROM transition")
     for kind, span in run.spans.items():
-        ours = "SELECT count(*) FROM attempt WHERE outcome = 'ours' AND started_at BETWEEN ? AND ?"
-        fired = count(ours, *span)
+        sender_errors = (
+            "SELECT count(*) FROM attempt"
+            " WHERE outcome = 'sender_error' AND started_at BETWEEN ? AND ?"
+        )
+        fired = count(sender_errors, *span)
         toll.fired += fired
         if not fired:
             toll.blame(f"{kind}: nothing met it")

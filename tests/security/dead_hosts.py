@@ -71,7 +71,7 @@ class Town:
         self._tenants: dict[int, str] = {}
         self.next_host = first_host
         self.dead: set[int] = set()
-        self.closings = 0
+        self.outages = 0
 
     async def _ask(self, method: str, path: str, document: Any = None) -> Any:
         for _ in range(3):  # The server closes connections that are idle for long.
@@ -79,11 +79,11 @@ class Town:
                 reply = await self._line.ask(method, path, document)
                 assert reply.status < 300, reply.body
                 return reply.json
-        raise AssertionError("the server does not answer")
+        raise AssertionError("the server does not respond")
 
     async def settle_down(self, **tenants: int) -> list[list[int]]:
-        """So many hosts for each tenant; every one gets an event and answers."""
-        self.closings = (await self._gate())["closings"]
+        """So many hosts for each tenant; every one gets an event and responds."""
+        self.outages = (await self._outage())["outages"]
         found = []
         for tenant, count in tenants.items():
             hosts = list(range(self.next_host, self.next_host + count))
@@ -137,12 +137,12 @@ class Town:
         await self.at.far.tell("drop_packets", addresses=addresses, stop=True)
         self.dead.difference_update(hosts)
 
-    async def _gate(self) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._ask("GET", "/v1/status"))["gate"]
+    async def _outage(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._ask("GET", "/v1/status"))["outage"]
         return found
 
     async def must_have_closed(self, times: int, story: str) -> None:
-        found = (await self._gate())["closings"] - self.closings
+        found = (await self._outage())["outages"] - self.outages
         self.toll.figures[f"{story}_closed".replace(" ", "_")] = found
         if found != times:
             self.toll.blame(f"{story}: it closed {found} times, and {times} would be right")

@@ -1,6 +1,6 @@
 """The far side: a receiver in a process of its own, which keeps books and does as it is told.
 
-How it answers is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
+How it responds is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
 ``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until it is
 told otherwise. Orders come on standard input and
 are answered on standard output, a line of JSON each; it ends when its standard input does. Data
@@ -28,31 +28,31 @@ ILL = b"HTTP/1.1 500 Ill\r\ncontent-length: 0\r\n\r\n"
 
 
 class Ramp:
-    """What one URL has in flight, against what slow start allows for the answers it has given."""
+    """What one URL has in flight, against what slow start allows for the responses it has given."""
 
     def __init__(self, most: int, probes: int) -> None:
         self._most = most
         self.flying = self.peak = self.over = 0
-        self.answered = -probes
+        self.responded = -probes
         self.seconds: Counter[int] = Counter()
 
     def arrives(self) -> None:
         self.flying += 1
         self.peak = max(self.peak, self.flying)
         allowed = 1
-        while allowed < self._most and self.answered >= 2 * allowed - 1:
+        while allowed < self._most and self.responded >= 2 * allowed - 1:
             allowed *= 2
         self.over += self.flying > allowed
         self.seconds[int(time.monotonic())] += 1
 
     def leaves(self) -> None:
         self.flying -= 1
-        self.answered += 1
+        self.responded += 1
 
     @property
     def told(self) -> dict[str, int]:
         busiest = max(self.seconds.values(), default=0)
-        told = {"peak": self.peak, "over": self.over, "answered": self.answered}
+        told = {"peak": self.peak, "over": self.over, "responded": self.responded}
         return {**told, "flying": self.flying, "second": busiest}
 
 
@@ -110,7 +110,7 @@ async def _hold(
         books.longest_s = max(books.longest_s, time.monotonic() - began)
 
 
-async def _answer(
+async def _response(
     books: Books, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bytes:
     """What to say, when it is time; nothing: the other side has had enough."""
@@ -132,13 +132,13 @@ async def _answer(
 async def _serve(books: Books, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     books.open.add(writer)
     with contextlib.suppress(OSError, EOFError):
-        answer = OK
-        while answer:
+        response = OK
+        while response:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
             books.note(headers, await reader.readexactly(int(headers["content-length"])))
-            answer = await _answer(books, head[0].split(" ")[1], reader, writer)
-            writer.write(answer)
+            response = await _response(books, head[0].split(" ")[1], reader, writer)
+            writer.write(response)
     books.open.discard(writer)
     writer.close()
 

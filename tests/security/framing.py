@@ -137,7 +137,7 @@ def _lines() -> list[Attack]:
         ("nul_in_target", b"POST /v1/ev\x00ents HTTP/1.1"),
         ("tab_in_target", b"POST /v1/ev\tents HTTP/1.1"),
         ("version_and_more", b"POST /v1/events HTTP/1.1 x"),
-        ("an_answer", b"HTTP/1.1 200 OK"),
+        ("a_response", b"HTTP/1.1 200 OK"),
         ("tls", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     ]
     return [Attack(f"line_{name}", line + b"\r\n" + rest) for name, line in lines]

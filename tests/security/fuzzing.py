@@ -1,6 +1,6 @@
 """Every operation of the API with whatever its schema allows and forbids, on a real server.
 
-The cases are made by schemathesis from our own OpenAPI document. An answer is wrong if it is a 5xx,
+The cases are made by schemathesis from the OpenAPI document. A response is wrong if it is a 5xx,
 if its status is not written down for that operation (the catch-all ``default`` does not count), or
 if its body does not fit what is written down.
 """

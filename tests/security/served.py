@@ -14,7 +14,7 @@ from homing.server.wiring import Running, running
 from homing.web.limits import WatchedServer
 from security.framing import KEY
 
-ANSWER_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
+RESPONSE_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
 
 
 class _Server(WatchedServer):
@@ -56,7 +56,7 @@ async def until_end(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
     """What comes until the connection ends; False if it does not."""
     got = b""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
+        async with asyncio.timeout(RESPONSE_WITHIN_S):
             while data := await reader.read(65536):
                 got += data
     except TimeoutError:

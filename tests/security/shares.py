@@ -177,7 +177,7 @@ async def slow_rate(folder: Path, noise: Noise) -> Toll:
             written = _written(at) - before
             books = await at.far.tell("books")
             left = await _pending(at, "noisy")
-    toll.fired = books["ramps"]["/slow/0"]["answered"]
+    toll.fired = books["ramps"]["/slow/0"]["responded"]
     toll.figures |= {"waiting": left, "sent": toll.fired, "written_kb": written // 1024}
     if written > WRITTEN_MAX:
         toll.blame(f"{written:,} bytes were written in {WATCH_S} s for a few deliveries")

@@ -34,13 +34,13 @@ class World:
     """What was looked up and what would have been dialled."""
 
     client: Client
-    answers: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
+    responses: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
     looked_up: list[str] = field(default_factory=list)
     dialled: list[str] = field(default_factory=list)
 
     def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
         self.looked_up.append(host)
-        turns = self.answers[host]
+        turns = self.responses[host]
         found = turns.pop(0) if len(turns) > 1 else turns[0]
         return [
             (socket.AF_INET6, 1, 6, "", (ip, port, 0, 0))
@@ -55,7 +55,7 @@ class World:
         return Trouble(Failure.REFUSED, "connection refused")
 
     async def subscribe(self, host: str, *turns: str) -> str:
-        self.answers[host] = list(turns)
+        self.responses[host] = list(turns)
         got = await self.client.post(
             "/v1/subscriptions", {"url": f"http://{host}/", "types": ["a.*"], "policy": "quick"}
         )

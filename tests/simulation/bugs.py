@@ -91,15 +91,17 @@ BUGS = [
     ),
     # --- the sender's own outage, and whose fault it is
     bug(
-        "what fails in our own outage counts for the receivers",
-        replace(OUTAGE, "OutageDetector._no_answer", "as_sender_error(rested(attempt))", "attempt"),
+        "what fails in a sender outage counts for the receivers",
+        replace(
+            OUTAGE, "OutageDetector._no_response", "as_sender_error(rested(attempt))", "attempt"
+        ),
     ),
     bug(
         "what waited for the verdict counts for the receivers",
         replace(
             OUTAGE,
             "OutageDetector._release",
-            "as_sender_error(attempt) if ours else attempt",
+            "as_sender_error(attempt) if sender_error else attempt",
             "attempt",
         ),
     ),
@@ -116,8 +118,8 @@ BUGS = [
         "an outage never ends",
         replace(
             OUTAGE,
-            "OutageDetector._answered",
-            "attempt.started_at >= self.began_at and not attempt.answer.remembered",
+            "OutageDetector._responded",
+            "attempt.started_at >= self.began_at and not attempt.response.remembered",
             "False",
         ),
     ),
@@ -159,7 +161,7 @@ BUGS = [
         ),
     ),
     bug(
-        "a host in our trouble is blamed while nobody gets through",
+        "a host with sender-side failures is blamed while nobody gets through",
         replace(OUTAGE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
     ),
     bug(
@@ -273,8 +275,8 @@ BUGS = [
         replace("homing.net.flight", "charged", "not flight.held_up", "True"),
     ),
     bug(
-        "a limit of our own is taken for the host's after a while",
-        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.OUR_LIMITS", "True"),
+        "a limit of the sender is taken for the host's after a while",
+        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.SENDER_LIMITS", "True"),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(
@@ -465,7 +467,7 @@ BUGS = [
         replace(
             RETRY,
             "after_probe_failure",
-            "replace(delivery, attempts=attempts, ours=0, due_at=due_at)",
+            "replace(delivery, attempts=attempts, sender_errors=0, due_at=due_at)",
             "replace(delivery, attempts=attempts, retry=delivery.retry + 1, due_at=due_at)",
         ),
     ),
@@ -500,16 +502,17 @@ BUGS = [
         replace(RETRY, "_ahead", "bisect_right(delays, ...)", "bisect_right(delays, ... - 1)"),
     ),
     bug(
-        "our own trouble spends a retry",
+        "a sender-side failure uses a retry",
         replace(
             RETRY,
-            "after_ours",
-            "replace(delivery, attempts=..., ours=..., due_at=...)",
-            "replace(delivery, attempts=..., ours=..., due_at=..., retry=delivery.retry + 1)",
+            "after_sender_error",
+            "replace(delivery, attempts=..., sender_errors=..., due_at=...)",
+            "replace(delivery, attempts=..., sender_errors=..., due_at=...,"
+            " retry=delivery.retry + 1)",
         ),
     ),
     bug(
-        "our own trouble counts for the endpoint",
+        "a sender-side failure counts for the endpoint",
         replace(
             DECIDE,
             "Decision._attempt",
@@ -532,7 +535,7 @@ BUGS = [
         replace(
             PUBLISH,
             "Publisher.publish",
-            "await answer",
+            "await receipts",
             "[Receipt(it.key or '', 0, new=True) for it in drafts]",
         ),
     ),
@@ -600,7 +603,7 @@ BUGS = [
         replace(
             LOAD,
             "Loader._load_rows",
-            "it.next_due if it.ask.retry == 0 else answer.next_due",
+            "it.next_due if it.ask.retry == 0 else result.next_due",
             "None",
         ),
     ),

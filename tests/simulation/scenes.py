@@ -18,14 +18,14 @@ seed = 7
 run_for = "60h"
 [[endpoints]]
 name = "payroll"
-answers = 503
+responds = 503
 [[traffic]]
 to = "payroll"
 every = "1h"
 until = "1s"
 """
 
-OUR_OUTAGE = 'run_for = "1h"\n' + "".join(
+SENDER_OUTAGE = 'run_for = "1h"\n' + "".join(
     f"""
 [[endpoints]]
 name = "e{n}"

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from simulation.bugs import BUGS, DELIVERIES, Bug
-from simulation.find_planted import SEEDS_MOST
+from simulation.find_planted import SEEDS_MAX
 from simulation.fleet_seed import run_fleet_seed
 from simulation.planting import planted
 from simulation.regressions import SEEDS
@@ -27,7 +27,7 @@ KNOWN = [bug for bug in BUGS if bug.seed >= 0]  # the others are for ``make simu
 @pytest.mark.parametrize("bug", KNOWN, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found_and_the_build_without_it_is_green(bug: Bug) -> None:
     assert bug.lines <= LINES_MAX
-    assert 0 <= bug.seed < SEEDS_MOST
+    assert 0 <= bug.seed < SEEDS_MAX
     with planted(bug.changes):
         verdict = bug.run(bug.seed)
 

@@ -169,7 +169,7 @@ class Maker:
             address="192.0.2.7",
             phases=Phases(dns_us=100, connect_us=900, total_us=12_000),
             request_headers=b"webhook-id: x\r\n",
-            answer_headers=b"",
+            response_headers=b"",
             excerpt=b"",
             decided=Decided.RETRY,
             due_at=self.now + 84_800,

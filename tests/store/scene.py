@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from homing.model import Delivery, Endpoint, Subscription
-from homing.ports import DueAnswer, DueAsk, NewEvent, Receipt, Refusal
+from homing.ports import DueAsk, DueRows, NewEvent, Receipt, Refusal
 from homing.store import rows
 from homing.store.flow import Flow
 from homing.store.tx import Db, Row, Tx
@@ -54,10 +54,10 @@ class Scene:
 
     async def due(
         self, *, fresh: int = 10, retry: int = 10, now: int = NOW, since: int = NOW
-    ) -> DueAnswer:
+    ) -> DueRows:
         ask = DueAsk(self.endpoint.id, since, fresh, retry, self.endpoint.bucket)
-        (answer,) = await self.flow.due([ask], now=now)
-        return answer
+        (reply,) = await self.flow.due([ask], now=now)
+        return reply
 
 
 async def count(db: Db, table: str) -> int:

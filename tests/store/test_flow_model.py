@@ -42,9 +42,9 @@ class Model:
             list({new.event.key: new for new in (self.event() for _ in range(3))}.values())
             for _ in range(self.random.randrange(1, 4))
         ]
-        answers = await self.scene.publish(*requests)
-        for request, answer in zip(requests, answers, strict=True):
-            assert answer == self._expected(request)
+        replies = await self.scene.publish(*requests)
+        for request, reply in zip(requests, replies, strict=True):
+            assert reply == self._expected(request)
 
     def _expected(self, request: list[NewEvent]) -> list[bool] | object:
         conflicts = tuple(

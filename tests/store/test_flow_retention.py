@@ -106,9 +106,9 @@ async def test_an_id_becomes_free_with_its_event(db: Db) -> None:
     await scene.publish([scene.make.event(key="a")])
     await sweep(scene.flow, before=LATER)
 
-    answers = await scene.publish([scene.make.event(key="a", data=b"2")])
+    replies = await scene.publish([scene.make.event(key="a", data=b"2")])
 
-    assert answers == [[Receipt("a", 0, new=True)]]
+    assert replies == [[Receipt("a", 0, new=True)]]
 
 
 async def test_test_sends_and_transitions_go_too(db: Db) -> None:

@@ -87,10 +87,10 @@ async def test_what_is_free_is_taken_once(leases: Leases) -> None:
     assert [it.id for it in standing.members] == [one.id, two.id]
     assert [it.bucket for it in standing.leases] == list(range(256))
     seen = {it.bucket: it.epoch for it in standing.leases}
-    answers = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
-    taken = [bucket for answer in answers for bucket in answer]
+    replies = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
+    taken = [bucket for reply in replies for bucket in reply]
     assert sorted(taken) == list(range(256))
-    assert {epoch for answer in answers for epoch in answer.values()} == {1}
+    assert {epoch for reply in replies for epoch in reply.values()} == {1}
 
 
 async def test_a_bucket_is_taken_over_when_its_owner_falls_silent_and_not_before(

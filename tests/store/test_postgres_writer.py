@@ -253,7 +253,7 @@ async def _until_it_can(call: Callable[[], Awaitable[frozenset[int]]]) -> frozen
 async def test_killed_after_the_commit_the_batch_is_known(office: Office) -> None:
     batch = await office.batch()
     await office.flow.settle(batch)
-    office.kill()  # Its answer might have been lost just as well.
+    office.kill()  # Its response might have been lost just as well.
 
     assert await _until_it_can(lambda: office.flow.settle(batch)) == frozenset()
     await office.settled_once()

@@ -220,16 +220,14 @@ class Traffic:
     def __init__(self, scene: Scene, rows: list[DeliveryRow]) -> None:
         self._scene, self._flow = scene, Flow(scene.db)
         self._pending = [row.delivery for row in rows]
-        self._chance = random.Random(7)
+        self._rng = random.Random(7)
         self._number = 0
         self.moved = 0
         self.over = False
 
     async def settle_some(self) -> None:
         count = min(len(self._pending), 40)
-        taken = [
-            self._pending.pop(self._chance.randrange(len(self._pending))) for _ in range(count)
-        ]
+        taken = [self._pending.pop(self._rng.randrange(len(self._pending))) for _ in range(count)]
         self._number += 1
         finished = tuple(self._scene.make.finished(it) for it in taken)
         await self._flow.settle(SettleBatch(number=self._number, finished=finished))

@@ -122,7 +122,7 @@ def test_a_form_without_its_token_or_from_another_site_is_refused() -> None:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8700", "[::1]:8700", "[::1]", "localhost", "a.localhost:1", "hooks.example"]
 )
-def test_it_answers_to_its_names(host: str) -> None:
+def test_it_has_its_names(host: str) -> None:
     check_host(host, frozenset({"hooks.example"}))
 
 

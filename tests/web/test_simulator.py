@@ -142,9 +142,9 @@ def test_tenants_take_turns_however_often_one_of_them_asks() -> None:
         ]
         ended: list[tuple[str, type]] = []
 
-        async def wait(tenant: str, answer: Any) -> None:
+        async def wait(tenant: str, response: Any) -> None:
             with pytest.raises((Unavailable, TooMany)) as caught:
-                await answer
+                await response
             ended.append((tenant, caught.type))
 
         await asyncio.gather(*(wait(*one) for one in asked))

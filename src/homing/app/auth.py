@@ -2,7 +2,7 @@
 
 The admin key of the settings opens everything; all other keys are kept as hashes (``policy.keys``).
 A key that was found good once is found again with one lookup in a dictionary, until it expires, is
-revoked, or the key ring's knowledge is too old. The dictionary is asked with the whole header: a
+revoked, or what ``ApiKeys`` has read is too old. The dictionary is asked with the whole header: a
 key's place in it depends on a hash that is seeded with random bytes at every start, so the time of
 a lookup reveals nothing about the keys in it; everything else is compared in constant time.
 """
@@ -14,7 +14,7 @@ from hmac import compare_digest
 
 from homing.app.access import Caller
 from homing.app.throttle import Throttle
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.errors import NotAuthorized
 from homing.policy.keys import Role, read_key
 
@@ -43,13 +43,13 @@ class _Known:
 class Authenticator:
     """Finds the callers of keys, and slows down whoever tries wrong ones."""
 
-    def __init__(self, admin_key: str, ring: KeyRing, now: Callable[[], int]) -> None:
+    def __init__(self, admin_key: str, api_keys: ApiKeys, now: Callable[[], int]) -> None:
         assert admin_key, "an empty key would let everyone in"
         self._admin = admin_key.encode()
-        self._ring, self._now = ring, now
+        self._api_keys, self._now = api_keys, now
         self._throttle = Throttle(now)
         self._known: dict[bytes | None, _Known] = {}
-        ring.on_change = self._forget
+        api_keys.on_change = self._forget
         self._forget()
 
     def _forget(self) -> None:
@@ -63,11 +63,11 @@ class Authenticator:
             return None
         if found.until is not None and self._now() >= found.until:
             return None
-        if found.expires_at is not None and self._ring.wall() >= found.expires_at:
+        if found.expires_at is not None and self._api_keys.wall() >= found.expires_at:
             return None
         if not found.noted and found.key_id is not None:
             found.noted = True
-            self._ring.used(found.key_id)
+            self._api_keys.used(found.key_id)
         return found.caller
 
     async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
@@ -89,11 +89,11 @@ class Authenticator:
         if compare_digest(text, self._admin):
             return ADMIN_CALLER
         given = read_key(text)
-        key = None if given is None else await self._ring.find(given)
+        key = None if given is None else await self._api_keys.find(given)
         if key is None:
             return None
         caller = Caller(key.name, key.role, key.tenant)
-        until, expires_at = self._ring.fresh_until, key.expires_at
+        until, expires_at = self._api_keys.fresh_until, key.expires_at
         self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)
         return caller

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homing.app.access import ADMINS, Caller, use_case
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
 from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
@@ -13,8 +13,8 @@ from homing.policy.moments import TIME_MAX, read_duration
 class Keys:
     """The keys of all tenants."""
 
-    def __init__(self, ring: KeyRing) -> None:
-        self._ring = ring
+    def __init__(self, api_keys: ApiKeys) -> None:
+        self._api_keys = api_keys
 
     @use_case(ADMINS)
     async def create(
@@ -39,11 +39,11 @@ class Keys:
         if problems:
             raise Invalid(problems=tuple(problems))
         whose = None if role is Role.ADMIN else tenant or DEFAULT_TENANT
-        return await self._ring.create(name, role, whose, expires_at)
+        return await self._api_keys.create(name, role, whose, expires_at)
 
     def _expiry(self, text: str) -> int | None:
         """By the wall clock, because people set this time and read it on their own clocks."""
-        now, ahead = self._ring.wall(), read_duration(text)
+        now, ahead = self._api_keys.wall(), read_duration(text)
         at = read_time(text) if ahead is None else now + ahead
         return at if at is not None and now < at <= TIME_MAX else None
 
@@ -52,9 +52,11 @@ class Keys:
         self, caller: Caller, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[ApiKey], int | None]:
         """A page, newest first, with the revoked ones, and the next ``before_id``."""
-        return await self._ring.page(tenant=caller.scope(tenant), before_id=before_id, limit=limit)
+        return await self._api_keys.page(
+            tenant=caller.scope(tenant), before_id=before_id, limit=limit
+        )
 
     @use_case(ADMINS)
     async def revoke(self, _caller: Caller, key_id: int) -> None:
         """The key opens nothing any more when this returns; raises NotFound."""
-        await self._ring.revoke(key_id)
+        await self._api_keys.revoke(key_id)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from homing.app.access import PUBLISHERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
-from homing.errors import HomingError
+from homing.engine.publish import PublishResult
 from homing.policy.admission import EventDraft, check_events
 from homing.policy.keys import Role
 from homing.ports import Receipt
 
-PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
+__all__ = ["RELAY", "PublishResult", "Publishing"]
+
 RELAY = Caller("the outbox relay", Role.PUBLISHER, None)
 
 

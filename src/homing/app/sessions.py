@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from homing.app.access import READERS, Caller, use_case
 from homing.app.auth import ADMIN_CALLER, Authenticator
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.engine.sessions import SESSION_LIFE_MS
 from homing.errors import Forbidden, NotAuthorized
 from homing.policy.keys import read_key
@@ -26,9 +26,13 @@ class Sessions:
     """Opens and ends sessions, and finds their callers."""
 
     def __init__(
-        self, authenticator: Authenticator, ring: KeyRing, admin_key: str, now: Callable[[], int]
+        self,
+        authenticator: Authenticator,
+        api_keys: ApiKeys,
+        admin_key: str,
+        now: Callable[[], int],
     ) -> None:
-        self._authenticator, self._ring, self._now = authenticator, ring, now
+        self._authenticator, self._api_keys, self._now = authenticator, api_keys, now
         self._admin_key = admin_key.encode()
         # Signs the cookies of sessions: with another admin key all sessions end.
         self.cookie_key = hmac.digest(self._admin_key, b"homing dashboard sessions", "sha256")
@@ -41,22 +45,22 @@ class Sessions:
         given = read_key(key)
         is_admin = hmac.compare_digest(key, self._admin_key)
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
-        return await self._ring.sessions.open(holder)
+        return await self._api_keys.sessions.open(holder)
 
     @use_case(READERS)
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:
         """The session opens nothing any more, in no process."""
-        await self._ring.sessions.end(session.id)
+        await self._api_keys.sessions.end(session.id)
 
     async def caller_of(self, session: KeySession | None) -> Caller:
         """Raises NotAuthorized without a session, or where it or its key no longer works."""
         if session is None or not is_young(session, now=self._now()):
             raise NotAuthorized("Sign in with a key.")
-        if not await self._ring.session_lives(session.id):
+        if not await self._api_keys.session_lives(session.id):
             raise NotAuthorized("This session has ended.")
         if session.holder == ADMIN_HOLDER:
             return ADMIN_CALLER
-        key = await self._ring.named(session.holder)
+        key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized("The key no longer works.")
         return Caller(key.name, key.role, key.tenant)

@@ -35,7 +35,7 @@ class Slices:
                 await asyncio.sleep(0)
 
     async def ask(self, reading: Reading, question: Callable[[], _T]) -> _T:
-        """The answer, however many slices it takes; the question may raise OutOfSteps."""
+        """The result, however many slices it takes; the question may raise OutOfSteps."""
         while True:
             async with self._turn:
                 reading.left = SLICE_STEPS

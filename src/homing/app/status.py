@@ -14,7 +14,7 @@ from homing.engine.outage.detection import OutageView
 from homing.engine.relay import RelayPulse
 from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
 from homing.policy.explain import span_text
-from homing.ports import ClockState, Ledger, Standing, ViewStore
+from homing.ports import ClockState, FleetState, Ledger, ViewStore
 
 __all__ = ["FleetPulse", "Notices", "OutageView", "Pulse", "RelayPulse", "Status", "SystemView"]
 
@@ -40,7 +40,7 @@ class SystemView(Struct, frozen=True):
     store_bytes: int
     ledgers: list[Ledger]
     started_at: int
-    fleet: Standing | None  # None where one process has all buckets
+    fleet: FleetState | None  # None where one process has all buckets
 
 
 class Status:

@@ -1,7 +1,7 @@
 """Wrong keys are slowed down per source address; a right key never waits.
 
 Each source has ten wrong keys for free, and gets one more every six seconds. Beyond that the
-answers come one a second, and when too many wait, there is a 429 instead. Who comes through a
+responses come one a second, and when too many wait, there is a 429 instead. Who comes through a
 proxy shares its source, which is why only wrong keys wait. Memory is bounded: the source that was
 quiet the longest is forgotten first.
 """
@@ -18,8 +18,8 @@ from homing.errors import TooMany
 FREE = 10
 REGAIN_MS = 6_000
 STEP_MS = 1_000
-WAITING_MAX = 10  # answers held per source
-HELD_MAX = 1_000  # answers held in all
+WAITING_MAX = 10  # responses held per source
+HELD_MAX = 1_000  # responses held in all
 SOURCES_MAX = 10_000
 
 
@@ -33,7 +33,7 @@ class Throttle:
         self._held = 0
 
     async def wrong(self, source: str) -> None:
-        """One more wrong key from there: returns when it may be answered; raises TooMany."""
+        """One more wrong key from there: returns when it may get its response; raises TooMany."""
         now = self._now()
         source = network_of(source)
         used_until = max(self._busy_until.pop(source, now), now)

@@ -404,17 +404,18 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
 
 
 def _outage(client: Homing) -> Check:
-    gate = client.status().gate
-    if gate.state == "closed":
+    outage = client.status().outage
+    if outage.state == "confirmed":
         return Check(
             "outage",
             ERROR,
-            f"Sender outage since {gate.since}: {gate.why}.",
+            f"Sender outage since {outage.since}: {outage.why}.",
             "Check this machine's network and name servers. Sending resumes by itself; nothing is "
             "lost.",
         )
-    if gate.state == "judging":
-        return Check("outage", WARNING, f"Possible sender outage since {gate.since}: {gate.why}.")
+    if outage.state == "suspected":
+        sentence = f"Possible sender outage since {outage.since}: {outage.why}."
+        return Check("outage", WARNING, sentence)
     return Check("outage", OK, "No sender outage: requests leave this machine.")
 
 

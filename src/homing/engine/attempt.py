@@ -18,7 +18,7 @@ from homing.policy.formats import body
 from homing.policy.signature import Signer
 from homing.policy.url import parse_url
 from homing.policy.workfront import frame_of
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 _MASKED = b"****"
 _LINES = b"".join(
@@ -41,7 +41,7 @@ class CompletedAttempt(Struct, frozen=True, gc=False):
     started_at: int
     finished_at: int
     header_lines: bytes
-    answer: Answer
+    response: Response
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
     rank: int = 0  # of its endpoint when the attempt took its slot
@@ -53,9 +53,9 @@ def rested(attempt: CompletedAttempt) -> CompletedAttempt:
 
     The delivery of a probe keeps them, because its due time was counted from them.
     """
-    if attempt.lane is Lane.PROBE or not attempt.work.delivery.ours:
+    if attempt.lane is Lane.PROBE or not attempt.work.delivery.sender_errors:
         return attempt
-    work = replace(attempt.work, delivery=replace(attempt.work.delivery, ours=0))
+    work = replace(attempt.work, delivery=replace(attempt.work.delivery, sender_errors=0))
     return replace(attempt, work=work)
 
 
@@ -63,8 +63,9 @@ def as_sender_error(attempt: CompletedAttempt) -> CompletedAttempt:
     """The attempt with the outcome of a sender-side failure."""
     if attempt.outcome is not Outcome.FAILED:
         return attempt
-    detail = f"seen in an outage of our own: {attempt.answer.detail}".rstrip(": ")
-    return replace(attempt, outcome=Outcome.OURS, answer=replace(attempt.answer, detail=detail))
+    detail = f"seen in a sender outage: {attempt.response.detail}".rstrip(": ")
+    response = replace(attempt.response, detail=detail)
+    return replace(attempt, outcome=Outcome.SENDER_ERROR, response=response)
 
 
 class RequestTemplate:

@@ -142,7 +142,7 @@ class Decision:
             self._failed(attempt, endpoint)
         else:
             probe = attempt.lane is Lane.PROBE
-            row = retry.after_ours(attempt.work.delivery, now=now, probe=probe)
+            row = retry.after_sender_error(attempt.work.delivery, now=now, probe=probe)
             self._log(attempt, Decided.WAIT, row)
             self._wait(row)
 
@@ -155,9 +155,9 @@ class Decision:
             row: Delivery | None = retry.after_probe_failure(delivery, schedule, now=now)
             decided = Decided.UNCHANGED
         else:
-            if attempt.answer.retry_after is not None and wants_hold(attempt.answer.code):
+            if attempt.response.retry_after is not None and wants_hold(attempt.response.code):
                 wall = now + attempt.wall_ahead_ms
-                hold_at = retry.retry_after_at(attempt.answer.retry_after, now=now, wall=wall)
+                hold_at = retry.retry_after_at(attempt.response.retry_after, now=now, wall=wall)
             row = retry.after_failure(
                 delivery,
                 schedule,
@@ -184,7 +184,7 @@ class Decision:
     def _log(
         self, attempt: CompletedAttempt, decided: Decided, row: Delivery | None = None
     ) -> None:
-        answer, delivery = attempt.answer, attempt.work.delivery
+        response, delivery = attempt.response, attempt.work.delivery
         self.attempts.append(
             Attempt(  # By position: keywords take four times as long.
                 delivery.id,
@@ -195,14 +195,14 @@ class Decision:
                 attempt.started_at,
                 attempt.finished_at,
                 attempt.outcome,
-                answer.code,
-                answer.failure,
-                answer.detail,
-                answer.address,
-                answer.phases,
+                response.code,
+                response.failure,
+                response.detail,
+                response.address,
+                response.phases,
                 attempt.header_lines,
-                answer.headers,
-                b"" if attempt.outcome is _ARRIVED else answer.excerpt[:1024],
+                response.headers,
+                b"" if attempt.outcome is _ARRIVED else response.excerpt[:1024],
                 decided,
                 None if row is None else row.due_at,
                 delivery.retry if row is None else row.retry,

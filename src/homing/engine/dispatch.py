@@ -40,7 +40,7 @@ from homing.model import (
 )
 from homing.policy.outcome import judge
 from homing.policy.slots import TRUSTED
-from homing.ports import Answer, EndpointStart
+from homing.ports import EndpointStart, Response
 
 log = structlog.get_logger("homing.dispatch")
 
@@ -379,14 +379,14 @@ class Dispatcher:
         endpoint_id, epoch = queue.endpoint.id, self._ownership.epochs[queue.endpoint.bucket]
         lines = b""
 
-        def done(answer: Answer) -> None:
-            outcome, ended = judge(answer.code, answer.failure), self._clock.now()
+        def done(response: Response) -> None:
+            outcome, ended = judge(response.code, response.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
                 self._free(queue, lane, rank)
             attempt = CompletedAttempt(
-                work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
+                work, endpoint_id, lane, number, now, ended, lines, response, outcome, epoch, rank
             )
-            if answer.retry_after is not None:  # It may be a date on the present wall clock.
+            if response.retry_after is not None:  # It may be a date on the present wall clock.
                 attempt = replace(attempt, wall_ahead_ms=self._clock.state().ahead_ms)
             self.on_completed(attempt)
 
@@ -397,7 +397,7 @@ class Dispatcher:
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
-            fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
+            fault = Response(None, Failure.SENDER_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
     def _free(self, queue: EndpointQueue, lane: Lane, rank: int) -> None:

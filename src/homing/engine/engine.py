@@ -74,7 +74,7 @@ class Pulse(Struct, frozen=True):
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data queued
     silent_since: int | None = None  # the start of a commit that has no reply for five seconds
-    outage: OutageView = OutageView()  # while it is closed, nothing is sent but canaries
+    outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
 
 

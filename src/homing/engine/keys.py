@@ -36,7 +36,7 @@ NOTE_EVERY_S = 60
 SESSION_BYTES = 16
 
 
-class KeyRing:
+class ApiKeys:
     """All keys that are not revoked."""
 
     def __init__(

@@ -18,7 +18,7 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.errors import HomingError
 from homing.model import Lane, Work
 from homing.policy.turns import Turns
-from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
+from homing.ports import Clock, DueAsk, DueRows, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
 
@@ -154,26 +154,26 @@ class Loader:
         if not asked:
             return
         try:
-            answers = await self._flow.due([it.ask for it in asked], now=now)
+            results = await self._flow.due([it.ask for it in asked], now=now)
         except Exception:
             for it in asked:
                 it.queue.end_load()
                 self._as_it_was(it)
             raise
-        self._note_sizes(answers)
-        for it, answer in zip(asked, answers, strict=True):
+        self._note_sizes(results)
+        for it, result in zip(asked, results, strict=True):
             queue, known = it.queue, it.known | it.queue.end_load()
             if queue.stale or it.ask.enabled_since != queue.endpoint.health.enabled_since:
                 # Rows have moved, or the endpoint was enabled, which changes the lanes of rows.
                 self._as_it_was(it)
                 continue
             queue.note_in_store(  # A lane that was not asked for keeps its notes.
-                more_fresh=it.more_fresh if it.ask.fresh == 0 else answer.more_fresh,
-                next_due=it.next_due if it.ask.retry == 0 else answer.next_due,
+                more_fresh=it.more_fresh if it.ask.fresh == 0 else result.more_fresh,
+                next_due=it.next_due if it.ask.retry == 0 else result.next_due,
             )
-            fresh, later = _new(answer.fresh, known, it.fresh)
+            fresh, later = _new(result.fresh, known, it.fresh)
             queue.note_in_store(more_fresh=bool(later))
-            retry, later = _new(answer.retry, known, it.retry)
+            retry, later = _new(result.retry, known, it.retry)
             queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
@@ -215,9 +215,9 @@ class Loader:
                 return lane, queue
         return None
 
-    def _note_sizes(self, answers: list[DueAnswer]) -> None:
+    def _note_sizes(self, results: list[DueRows]) -> None:
         """Note how large rows are: the next load asks for no more than fits."""
-        works = [work for answer in answers for work in (*answer.fresh, *answer.retry)]
+        works = [work for result in results for work in (*result.fresh, *result.retry)]
         if works:
             mean = sum(len(work.event.data) for work in works) // len(works)
             self._row_bytes = max(1024, (self._row_bytes + mean) // 2)

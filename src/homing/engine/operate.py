@@ -39,7 +39,7 @@ from homing.policy.outcome import judge
 from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
 from homing.policy.workfront import twin_after, twin_of
-from homing.ports import Answer, NewEvent
+from homing.ports import NewEvent, Response
 
 CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
 CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
@@ -338,10 +338,10 @@ class Operator:
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)
         request, lines = template.write(work, number=1, now=now, wall=wall)
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._sender.send(request, answered.set_result)
-        answer = await answered
-        outcome = judge(answer.code, answer.failure)
+        responded: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._sender.send(request, responded.set_result)
+        response = await responded
+        outcome = judge(response.code, response.failure)
         attempt = Attempt(
             delivery_id=work.delivery.id,
             number=1,
@@ -351,14 +351,14 @@ class Operator:
             started_at=now,
             finished_at=self._clock.now(),
             outcome=outcome,
-            code=answer.code,
-            failure=answer.failure,
-            detail=answer.detail,
-            address=answer.address,
-            phases=answer.phases,
+            code=response.code,
+            failure=response.failure,
+            detail=response.detail,
+            address=response.address,
+            phases=response.phases,
             request_headers=lines,
-            answer_headers=answer.headers,
-            excerpt=b"" if outcome is Outcome.DELIVERED else answer.excerpt[:1024],
+            response_headers=response.headers,
+            excerpt=b"" if outcome is Outcome.DELIVERED else response.excerpt[:1024],
             decided=Decided.NOTHING,
         )
         await self._admin.log_test(attempt)

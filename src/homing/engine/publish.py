@@ -43,7 +43,7 @@ TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
 TURNS_TRIED = 3  # attempts to make a publish in several turns before it is made in one turn
 SILENT_MS = 5_000  # without a reply to a commit: the store is not available
 
-_SILENT = "The store has not answered for five seconds."
+_SILENT = "The store has not responded for five seconds."
 
 PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
 

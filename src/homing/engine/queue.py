@@ -471,7 +471,7 @@ class EndpointQueue:
         if not just_enabled:  # Otherwise slow start has just begun.
             if delivered:
                 self.ramp = ramp_up(self.ramp, limit=slots_max)
-            elif resets_ramp(attempt.answer.failure):
+            elif resets_ramp(attempt.response.failure):
                 self.ramp = ramp_reset()
             else:
                 self.ramp = ramp_break(self.ramp)

@@ -22,13 +22,13 @@ from homing.errors import HomingError
 from homing.policy import relaying
 from homing.ports import (
     Clock,
-    Handed,
     NotAllowed,
     NotNow,
     OutboxRow,
     OutboxStats,
     OutboxStore,
     PublishRows,
+    RelayedRows,
     RowsRefused,
 )
 
@@ -110,7 +110,7 @@ class Relay:
 
     async def step(self) -> int:
         """Publish one batch; returns its number of rows. Raises NotNow or StoreUnavailable."""
-        return await self._outbox.hand_over(
+        return await self._outbox.relay(
             self._take, limit=self._options.rows_max, bytes_max=self._options.bytes_max
         )
 
@@ -125,7 +125,7 @@ class Relay:
             oldest_at=self._stats_at - stats.oldest_ms if stats.waiting else None,
         )
 
-    async def _take(self, rows: Sequence[OutboxRow]) -> Handed:
+    async def _take(self, rows: Sequence[OutboxRow]) -> RelayedRows:
         """Publish rows; a failure midway leaves the rest, and returns those that are published."""
         tally = _Tally()
         good: Sequence[OutboxRow] = [row for row in rows if _is_json(row.data)]
@@ -146,7 +146,7 @@ class Relay:
         self._refused += len(tally.refused)
         for number, reason in tally.refused:
             log.warning("a row of the outbox was refused", number=number, reason=reason)
-        return Handed(tuple(tally.published), tuple(tally.refused))
+        return RelayedRows(tuple(tally.published), tuple(tally.refused))
 
     async def _publish_or_part(
         self, batch: Sequence[OutboxRow], tally: _Tally

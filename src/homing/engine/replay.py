@@ -179,7 +179,7 @@ class Replayer:
         after = msgspec.structs.replace(
             job,
             after_id=looked_upto,
-            looked_at=job.looked_at + len(found),
+            scanned=job.scanned + len(found),
             replayed=job.replayed + len(new),
             skipped=job.skipped + len(made) - len(new),
             state="done" if all_seen else "running",

@@ -1,7 +1,7 @@
 """Sessions of the dashboard: most requests find out without a statement whether theirs is open.
 
 A session is a row in the database from sign-in to sign-out, so that it outlives a restart and works
-in every process. A session that was read once is remembered until some session ends: the key ring
+in every process. A session that was read once is remembered until some session ends: ``ApiKeys``
 reads the version of the sessions with that of the keys, and calls ``forget`` when it was raised.
 """
 

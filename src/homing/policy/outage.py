@@ -1,6 +1,6 @@
 """Sender-outage detection: many receivers that fail at once mean that this sender is cut off.
 
-One receiver that cannot be reached is its own trouble, and so are all hosts of one tenant. Ten
+One receiver that cannot be reached has failed by itself, and so have all hosts of one tenant. Ten
 endpoints on five hosts that were healthy minutes ago and now mostly fail to connect, while nothing
 gets through, are a failure of the sender: a cable, a firewall, a name server that denies every
 name. So a failure without a response, of an endpoint that was healthy, is not believed at once. It
@@ -38,18 +38,18 @@ from typing import assert_never
 from msgspec import Struct
 
 from homing.model import Failure
-from homing.policy.retry import OURS_FIRST_MS, OURS_MAX_MS
+from homing.policy.retry import SENDER_ERROR_FIRST_MS, SENDER_ERROR_MAX_MS
 
 HOST_AFTER_MS = 600_000
 HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
 
 
 class OutageState(StrEnum):
-    """Of the detection: no outage, judging, an outage."""
+    """Whether there is an outage of the sender."""
 
-    OPEN = "open"
-    JUDGING = "judging"
-    CLOSED = "closed"
+    NONE = "none"
+    SUSPECTED = "suspected"  # healthy endpoints fail, and their failures wait for the verdict
+    CONFIRMED = "confirmed"  # sending is paused, only canaries are sent
 
 
 class OutageRules(Struct, frozen=True):
@@ -61,17 +61,17 @@ class OutageRules(Struct, frozen=True):
     judge_ms: int = 10_000  # so long failures wait for a verdict while no other endpoint falls
     judge_max_ms: int = 60_000  # so long in all
     quiet_ms: int = 5_000  # so long nothing may have got through before an outage begins
-    stay_ms: int = 120_000  # so long without a new sign, trouble found to be ours is over
+    stay_ms: int = 120_000  # so long without a new sign, and sender-side failures are over
     canaries: int = 3  # at least, in one round
     canary_every_ms: int = 5_000  # a round
     canary_turn_ms: int = 50_000  # in which every host that waits has had its canary
 
 
 class Sign(StrEnum):
-    """What the end of an attempt tells of our own connection to the world."""
+    """What the end of an attempt says about the sender's own network."""
 
-    THROUGH = "through"  # a connection made since was answered
-    LIVES = "lives"  # a connection from before was answered
+    THROUGH = "through"  # a response on a connection made since
+    LIVES = "lives"  # a response on a connection from before
     UNREACHED = "unreached"  # no connection could be made
     SILENT = "silent"  # a connection from before fell silent or broke
     NOTHING = "nothing"
@@ -89,36 +89,36 @@ class Verdict(StrEnum):
     """On the failures that wait."""
 
     WAIT = "wait"
-    THEIRS = "theirs"
-    OURS = "ours"  # and something gets through yet: sending goes on
-    CLOSE = "close"  # ours, and nothing gets through
+    FAILED = "failed"  # they count for the receivers
+    SENDER_ERROR = "sender_error"  # but some attempts still get through: sending continues
+    OUTAGE = "outage"  # they are sender-side, and nothing gets through
 
 
 def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
     """``dialled``: a connection was made, or tried, for this attempt."""
     if code is not None:
         return Sign.THROUGH if dialled else Sign.LIVES
-    assert failure is not None, "an answer is a status code or a failure"
+    assert failure is not None, "a response is a status code or a failure"
     match failure:
         case (
             Failure.CONNECT_TIMEOUT
             | Failure.REFUSED
             | Failure.UNREACHABLE
             | Failure.DNS
-            | Failure.OUR_DNS
-            | Failure.OUR_NETWORK
-            | Failure.OUR_LIMITS
+            | Failure.SENDER_DNS
+            | Failure.SENDER_NETWORK
+            | Failure.SENDER_LIMITS
         ):
             return Sign.UNREACHED
         case Failure.TIMEOUT | Failure.RESET | Failure.CLOSED:
             return Sign.NOTHING if dialled else Sign.SILENT
         case (
             Failure.TLS
-            | Failure.BAD_ANSWER
-            | Failure.ANSWER_TOO_LARGE
+            | Failure.BAD_RESPONSE
+            | Failure.RESPONSE_TOO_LARGE
             | Failure.FORBIDDEN_ADDRESS
-            | Failure.OUR_TLS
-            | Failure.OUR_FAULT
+            | Failure.SENDER_TLS
+            | Failure.SENDER_FAULT
         ):
             return Sign.NOTHING
         case _ as never:
@@ -159,9 +159,9 @@ def verdict(
     """
     many = need is not None and failing >= need.endpoints
     if need is not None and many and hosts >= need.hosts and tenants >= need.tenants:
-        return Verdict.OURS if lives else Verdict.CLOSE
+        return Verdict.SENDER_ERROR if lives else Verdict.OUTAGE
     over = alone_ms >= rules.judge_ms or waited_ms >= rules.judge_max_ms
-    return Verdict.THEIRS if over else Verdict.WAIT
+    return Verdict.FAILED if over else Verdict.WAIT
 
 
 def canaries(waiting: int, rules: OutageRules) -> int:
@@ -176,29 +176,29 @@ def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
     5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
-    wait_max_ms = max(OURS_MAX_MS - turn_ms, OURS_FIRST_MS)
-    return min(OURS_FIRST_MS << min(tries - 1, 8), wait_max_ms)
+    wait_max_ms = max(SENDER_ERROR_MAX_MS - turn_ms, SENDER_ERROR_FIRST_MS)
+    return min(SENDER_ERROR_FIRST_MS << min(tries - 1, 8), wait_max_ms)
 
 
 def could_be_hosts(failure: Failure | None) -> bool:
-    """Whether trouble that is called ours may turn out to be the host's."""
-    return failure is not Failure.OUR_LIMITS
+    """Whether a failure that counts as sender-side may turn out to be the host's."""
+    return failure is not Failure.SENDER_LIMITS
 
 
 class HostTrouble(Struct, frozen=True):
-    """A host that fails by trouble called ours: how long, while others got through."""
+    """A host with sender-side failures: for how long, while others got through."""
 
-    seen_at: int  # others were last seen to get through, or its trouble to begin
+    seen_at: int  # others were last seen to get through, or its failures to begin
     alone_ms: int = 0
 
 
 def host_again(
     trouble: HostTrouble | None, *, now: int, through_at: int
 ) -> tuple[HostTrouble, bool]:
-    """The same trouble at one host again; True: it is the host's after all.
+    """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
-    host itself ends its trouble. Only time in which that happened counts.
+    host itself ends its failures. Only time in which that happened counts.
     """
     if trouble is None:
         return HostTrouble(now), False

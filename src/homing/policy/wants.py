@@ -79,7 +79,7 @@ def _collapsed(data: Any, reading: Reading | None) -> Any:
         return reading.collapsed(data, STATES)
     walk = CollapseWalk(data, STATES)
     walk.go_on(_COLLAPSED_STEPS, None)
-    if walk.answer is None:
+    if walk.result is None:
         raise OutOfSteps
     return walk.made
 

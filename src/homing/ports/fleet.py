@@ -28,7 +28,7 @@ class Lease(Struct, frozen=True):
     epoch: int
 
 
-class Standing(Struct, frozen=True):
+class FleetState(Struct, frozen=True):
     """The result of a heartbeat."""
 
     now: int  # the database's clock
@@ -53,7 +53,7 @@ class FleetStore(Protocol):
     async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
         """Register a process with a new id and a node. Unavailable if all 128 nodes are taken."""
 
-    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         """A heartbeat; None if this process was silent for so long that another took its node."""
 
     async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:

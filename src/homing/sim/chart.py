@@ -54,7 +54,7 @@ class Panel(Struct, frozen=True):
     run_for_ms: int
     delivered: list[int]
     failed: list[int]
-    ours: list[int]  # failed by trouble of our own
+    sender_errors: list[int]  # sender-side failures
     probes_delivered: list[int]
     probes_failed: list[int]
     backlog: list[int]  # the most within the step
@@ -66,7 +66,7 @@ class Panel(Struct, frozen=True):
 
     @property
     def attempts(self) -> list[int]:
-        return list(map(sum, zip(self.delivered, self.failed, self.ours, strict=True)))
+        return list(map(sum, zip(self.delivered, self.failed, self.sender_errors, strict=True)))
 
 
 def panels(played: Played, *, steps: int, names: Sequence[str], even: bool = False) -> list[Panel]:
@@ -126,7 +126,7 @@ class _Cut:
             run_for_ms=run_for_ms,
             delivered=self._counts[name, "delivered"],
             failed=self._counts[name, "failed"],
-            ours=self._counts[name, "ours"],
+            sender_errors=self._counts[name, "sender_error"],
             probes_delivered=self._counts[name, "probes_delivered"],
             probes_failed=self._counts[name, "probes_failed"],
             backlog=self._backlog(name),
@@ -178,8 +178,8 @@ def _outage_word(outage: Outage) -> str:
         parts.append("hangs")
     elif outage.refuses:
         parts.append("refuses")
-    elif outage.answers is not None:
-        parts.append(str(outage.answers))
+    elif outage.responds is not None:
+        parts.append(str(outage.responds))
     if outage.fails is not None:
         parts.insert(0, f"{outage.fails * 100:g} % fail")
     if outage.latency_ms is not None:

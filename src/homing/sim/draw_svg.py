@@ -15,8 +15,8 @@ from homing.sim.play import Played
 from homing.sim.summary import Summary
 from homing.sim.tell import clock_text, moment_text, pause_text, span_text
 
-ENDPOINTS_MOST = 12
-CHANGES_MOST = 10
+ENDPOINTS_MAX = 12
+CHANGES_MAX = 10
 STEPS = 240
 
 WIDTH = 1200
@@ -40,7 +40,8 @@ font:12px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-se
 .sim .name{font-size:15px;font-weight:650}.sim .soft{fill:var(--soft);font-size:11px}
 .sim .grid{stroke:var(--line);stroke-width:1}.sim .base{stroke:var(--soft);opacity:.5}
 .sim .delivered{fill:var(--good)}.sim .failed{fill:var(--bad)}
-.sim .ours,.sim .pause{fill:var(--person)}.sim .pause-word{fill:var(--person);font-size:11px}
+.sim .sender_error,.sim .pause{fill:var(--person)}
+.sim .pause-word{fill:var(--person);font-size:11px}
 .sim .backlog{fill:var(--wait);fill-opacity:.22;stroke:var(--wait);stroke-width:1.5}
 .sim .outage{fill:var(--outage);fill-opacity:.09}.sim .outage-edge{fill:var(--outage)}
 .sim .outage-word{fill:var(--bad);font-size:11px;font-weight:600}
@@ -66,7 +67,7 @@ def picture(played: Sequence[tuple[Played, Summary]]) -> str:
         parts.append(_text(24, y + 38, facts, "soft"))
         parts.append(f'<g transform="translate(0 {y + 22:g})">{_legend()}</g>')
         y += 58
-        names = most_interesting(one, ENDPOINTS_MOST)
+        names = most_interesting(one, ENDPOINTS_MAX)
         for panel in panels(one, steps=STEPS, names=names, even=True):
             drawing, height = draw_panel(panel)
             parts.append(f'<g transform="translate(0 {y:g})">{drawing}</g>')
@@ -74,7 +75,7 @@ def picture(played: Sequence[tuple[Played, Summary]]) -> str:
         if more := len(scenario.receivers) - len(names):
             parts.append(_text(24, y + 8, f"and {more:,} more endpoints", "soft"))
             y += 30
-        for pause in one.trace.pauses[:CHANGES_MOST]:
+        for pause in one.trace.pauses[:CHANGES_MAX]:
             parts.append(_text(24, y + 8, pause_text(pause), "pause-word"))
             y += _LINE
     return wrap("".join(parts), y + 8, label=played[0][0].scenario.title, style=True)
@@ -107,7 +108,7 @@ class _Drawing:
     def __init__(self, panel: Panel, width: int) -> None:
         self._panel = panel
         self._end = width - _RIGHT  # where time ends
-        self._numbered = len(panel.changes) <= CHANGES_MOST
+        self._numbered = len(panel.changes) <= CHANGES_MAX
 
     def draw(self, *, sentences: bool) -> tuple[str, float]:
         panel = self._panel
@@ -131,7 +132,7 @@ class _Drawing:
         height = backlog + 26
         if sentences and panel.changes:
             parts += self._sentences(height + 12)
-            height += 10 + _LINE * min(len(panel.changes), CHANGES_MOST + 1)
+            height += 10 + _LINE * min(len(panel.changes), CHANGES_MAX + 1)
         return "".join(parts), height
 
     def _x(self, at_ms: float) -> float:
@@ -192,7 +193,7 @@ class _Drawing:
             )
 
     def _bars(self, base: float) -> Iterator[str]:
-        """Delivered below, failed above it, then ours, the whole as high as all together."""
+        """Delivered below, then failed, then sender errors: the height is the sum of all."""
         panel = self._panel
         most = max(panel.attempts, default=0)
         yield _label(base - _BARS_HEIGHT + 10, "attempts")
@@ -207,11 +208,14 @@ class _Drawing:
                 continue
             x = self._x(step * panel.step_ms)
             full = max(_BARS_HEIGHT * math.sqrt(made / most), 1.5)
-            good, bad, ours = panel.delivered[step], panel.failed[step], panel.ours[step]
+            good, bad = panel.delivered[step], panel.failed[step]
+            sender_errors = panel.sender_errors[step]
             told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
-            yield f"<g><title>{told}{f', {ours:,} ours' if ours else ''}</title>"
+            more = f", {sender_errors:,} sender errors" if sender_errors else ""
+            yield f"<g><title>{told}{more}</title>"
             y = base
-            for kind, count in (("delivered", good), ("failed", bad), ("ours", ours)):
+            parts = (("delivered", good), ("failed", bad), ("sender_error", sender_errors))
+            for kind, count in parts:
                 height = full * count / made
                 y -= height
                 yield _rect(kind, x, y, width, height)
@@ -226,7 +230,7 @@ class _Drawing:
             if good or bad:
                 x = self._x((step + 0.5) * panel.step_ms)
                 kind = "delivered" if good else "failed"
-                told = f"{moment_text(step * panel.step_ms)}: {good:,} answered, {bad:,} failed"
+                told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
                 yield (
                     f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="{3.4 if good else 1.8}">'
                     f"<title>{told}</title></circle>"
@@ -278,15 +282,15 @@ class _Drawing:
 
     def _sentences(self, top: float) -> Iterator[str]:
         changes = self._panel.changes
-        for number, change in enumerate(changes[:CHANGES_MOST]):
+        for number, change in enumerate(changes[:CHANGES_MAX]):
             y = top + _LINE * number
             if self._numbered:
                 yield _dot(_LEFT + 8, y - 4, number + 1)
             yield _text(_LEFT + 26, y, moment_text(change.at_ms), "at")
             yield _text(_LEFT + 98, y, change.sentence, "sentence")
-        rest = len(changes) - CHANGES_MOST
+        rest = len(changes) - CHANGES_MAX
         if rest > 0:
-            y = top + _LINE * CHANGES_MOST
+            y = top + _LINE * CHANGES_MAX
             yield _text(_LEFT + 26, y, f"and {rest:,} more changes of state", "soft")
 
 

@@ -20,10 +20,10 @@ from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
 from homing.sim.tell import ROWS, clock_text, moment_text, pause_text
 
-ENDPOINTS_MOST = 8
-CHANGES_MOST = 20
-STEPS_MOST = 160
-COLUMNS_MOST = 4  # endpoints with a column of their own in the summary
+ENDPOINTS_MAX = 8
+CHANGES_MAX = 20
+STEPS_MAX = 160
+COLUMNS_MAX = 4  # endpoints with a column of their own in the summary
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LABEL = 10
@@ -37,10 +37,10 @@ def draw(console: Console, played: Sequence[tuple[Played, Summary]]) -> None:
         title = Text(one.scenario.title, style="bold")
         title.append(f"   policy {summary.policy} · seed {summary.seed}", style="dim")
         console.print(title)
-        names = most_interesting(one, ENDPOINTS_MOST)
+        names = most_interesting(one, ENDPOINTS_MAX)
         note = max(_NOTE, len(_most(summary.total.accepted)) + 1)
         width = console.width - _LABEL - note - 4
-        for panel in panels(one, steps=max(min(width, STEPS_MOST), 10), names=names):
+        for panel in panels(one, steps=max(min(width, STEPS_MAX), 10), names=names):
             console.print(_endpoint(panel, note))
         more = len(one.scenario.receivers) - len(names)
         if more:
@@ -64,9 +64,9 @@ def _endpoint(panel: Panel, note_width: int) -> RenderableType:
         grid.add_row(label, row, f" {note}" if note else "")
     parts: list[RenderableType] = [grid]
     if panel.changes:
-        parts += [Text(), _changes(panel.changes[:CHANGES_MOST])]
-    if len(panel.changes) > CHANGES_MOST:
-        rest = len(panel.changes) - CHANGES_MOST
+        parts += [Text(), _changes(panel.changes[:CHANGES_MAX])]
+    if len(panel.changes) > CHANGES_MAX:
+        rest = len(panel.changes) - CHANGES_MAX
         parts.append(Text(f"and {rest:,} more changes of state", style="dim"))
     return Box(Group(*parts), title=Text(panel.name, style="bold"), title_align="left", style="")
 
@@ -78,8 +78,8 @@ def _rows(panel: Panel) -> Iterator[tuple[str, Text, str]]:
     most = max(panel.attempts, default=0)
     yield "delivered", _bars(panel.delivered, most, "green"), _most(max(panel.delivered))
     yield "failed", _bars(panel.failed, most, "red"), _most(max(panel.failed))
-    if any(panel.ours):
-        yield "ours", _bars(panel.ours, most, "cyan"), _most(max(panel.ours))
+    if any(panel.sender_errors):
+        yield "sender", _bars(panel.sender_errors, most, "cyan"), _most(max(panel.sender_errors))
     if panel.pauses:
         yield "paused", _pauses(panel), ""
     yield "probes", _probes(panel), _sum(panel.probes_delivered, panel.probes_failed)
@@ -195,7 +195,7 @@ def _legend() -> Text:
     for word, (mark, colour) in _BAND.items():
         text.append(f"{mark * 2} ", style=f"not dim {colour}").append(f"{word}  ")
     text.append(" probes: ")
-    text.append("●", style="not dim green").append(" answered  ")
+    text.append("●", style="not dim green").append(" responded  ")
     text.append("·", style="not dim red").append(" failed   heights grow with the square root")
     return text
 
@@ -223,5 +223,5 @@ def summary_columns(summaries: Sequence[Summary]) -> list[tuple[str, Figures]]:
     each = list(summary.endpoints.items())
     if len(each) == 1:
         return each
-    total = ("all endpoints" if len(each) > COLUMNS_MOST else "all", summary.total)
-    return [total] if len(each) > COLUMNS_MOST else [*each, total]
+    total = ("all endpoints" if len(each) > COLUMNS_MAX else "all", summary.total)
+    return [total] if len(each) > COLUMNS_MAX else [*each, total]

@@ -19,7 +19,7 @@ _PARTS = re.compile(_PART, re.ASCII)
 _DURATION = re.compile(rf"\s*(?:{_PART}\s*)+", re.ASCII)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_MS = 1e18  # Longer is no longer: more than any limit, and still a whole number.
-_SHOWN_MOST = 60
+_SHOWN_MAX = 60
 _DECIMAL_BITS = 2_000  # Python refuses to write very long numbers with decimal digits.
 DURATION_RULE = 'must be a duration like "90s", "1h30m" or "500ms"'
 
@@ -210,4 +210,4 @@ def printable(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_MOST else f"{text[: _SHOWN_MOST - 3]}…"
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}…"

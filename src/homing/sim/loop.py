@@ -24,7 +24,7 @@ from homing.ports import ClockState
 
 T = TypeVar("T")
 
-TURNS_MOST = 1_000_000
+TURNS_MAX = 1_000_000
 ENDING_TURNS = 20  # what ends may begin something else, and that again
 START_MS = 1_750_000_000_000  # a date in 2025, so that virtual times read like real ones
 
@@ -67,8 +67,8 @@ class _VirtualSelector(selectors.BaseSelector):
             self._turns = 0
         else:
             self._turns += 1
-            if self._turns > TURNS_MOST:
-                raise SpinsForEver(f"{TURNS_MOST:,} turns of the loop, and no time has passed")
+            if self._turns > TURNS_MAX:
+                raise SpinsForEver(f"{TURNS_MAX:,} turns of the loop, and no time has passed")
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:

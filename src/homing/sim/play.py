@@ -25,7 +25,7 @@ from homing.ports import (
 )
 from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
-from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, chance_of
+from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, random_fraction_of
 from homing.sim.world import Hit, Reply, Script, WatchedAdmin, WatchedFlow, World
 from homing.store.views import Views
 
@@ -52,7 +52,7 @@ def play(scenario: Scenario, on_progress: Callable[[float], None] = lambda _: No
 async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Played:
     recorder = Recorder(START_MS)
     world = await _Stage.make(_options(scenario), watch=recorder)
-    recorder.gate = world.engine.outage
+    recorder.outage = world.engine.outage
     asyncio.get_running_loop().set_task_factory(None)  # Nobody dies here: no lives to keep.
     cast = [await _enter(world, recorder, scenario, one) for one in range(len(scenario.receivers))]
     async with asyncio.TaskGroup() as group:
@@ -79,12 +79,12 @@ class _RecordedFlow(WatchedFlow):
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
     ) -> list[list[Receipt] | Refusal]:
-        answers = await super().publish(requests, catalog_version=catalog_version, number=number)
+        results = await super().publish(requests, catalog_version=catalog_version, number=number)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         for request in requests:  # Every event is new here: none has a key of its own.
             recorder.accepted(delivery for new in request for delivery in new.deliveries)
-        return answers
+        return results
 
 
 class _RecordedAdmin(WatchedAdmin):
@@ -133,11 +133,11 @@ async def _enter(world: World, recorder: Recorder, scenario: Scenario, index: in
 def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:
     def script(hit: Hit) -> Reply:
         outage = receiver.outage_at(hit.at - START_MS)
-        chance = 0.0
+        random = 0.0
         if outage is not None and outage.fails is not None:
             number = recorder.number_of(read_id("dlv", hit.delivery) or 0)
-            chance = chance_of(seed, receiver.name, number, hit.number)
-        reply = receiver.reply(outage, chance=chance)
+            random = random_fraction_of(seed, receiver.name, number, hit.number)
+        reply = receiver.reply(outage, random=random)
         if reply.code is None and not reply.hangs:
             return Reply(None, Failure.REFUSED, latency_ms=reply.latency_ms)
         recorder.seen(hit)

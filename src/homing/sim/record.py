@@ -74,7 +74,7 @@ Line = AttemptLine | StateLine | FinishLine
 
 
 class Pause(Struct, frozen=True):
-    """Sending was paused: what failed was taken for an outage of our own."""
+    """Sending was paused by a sender outage: failures were taken for sender-side ones."""
 
     from_ms: int
     to_ms: int
@@ -114,8 +114,8 @@ class Recorder(Watch):
         self._began: dict[bytes, int] = {}  # the turn of each delivery's latest attempt
         self._turns: dict[int, int] = {}  # line → turn, of attempts that took some time
         self._pauses: list[Pause] = []
-        self._paused: OutageView | None = None  # the gate, while it is closed
-        self.gate: Callable[[], OutageView] = OutageView  # as the engine has it now
+        self._paused: OutageView | None = None  # the outage, while it lasts
+        self.outage: Callable[[], OutageView] = OutageView  # as the engine has it now
 
     def know(self, endpoint_id: int, url: str, name: str) -> None:
         """From here on this endpoint is called by its name."""
@@ -127,7 +127,7 @@ class Recorder(Watch):
 
     def trace(self, *, end_ms: int) -> Trace:
         """Everything up to the end."""
-        self._look_at_gate()
+        self._note_outage()
         if self._paused is not None:
             self._pause_ended(end_ms)
         lines = self._in_order()
@@ -191,20 +191,20 @@ class Recorder(Watch):
             self._end(end)
         for endpoint in batch.endpoints:
             self._count(endpoint)
-        self._look_at_gate()
+        self._note_outage()
 
     def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
         self._count(endpoint)
         if transition is not None:
             self._change(transition)
 
-    def _look_at_gate(self) -> None:
+    def _note_outage(self) -> None:
         """It closes and opens with an outcome, and says since when it is as it is."""
-        gate = self.gate()
-        if gate.state is OutageState.CLOSED:
-            self._paused = gate
+        outage = self.outage()
+        if outage.state is OutageState.CONFIRMED:
+            self._paused = outage
         elif self._paused is not None:
-            self._pause_ended((gate.since or 0) - self._start_ms)
+            self._pause_ended((outage.since or 0) - self._start_ms)
 
     def _pause_ended(self, at_ms: int) -> None:
         assert self._paused is not None
@@ -218,7 +218,7 @@ class Recorder(Watch):
 
     def _made(self, attempt: Attempt, change: Transition) -> bool:
         """Whether this is the attempt that made the change, by the numbers that it names."""
-        if attempt.outcome is Outcome.OURS:
+        if attempt.outcome is Outcome.SENDER_ERROR:
             return False
         failed = attempt.outcome is Outcome.FAILED
         attempts, row = self._counts.get(attempt.endpoint_id, (0, 0))

@@ -16,7 +16,7 @@ from homing.policy.health import HealthRules
 from homing.policy.presets import WORKFRONT
 from homing.policy.retry import Schedule
 
-FAILS_WITH = 500  # what an outage answers that only says how often it fails
+FAILS_WITH = 500  # the status code of an outage that only says how often it fails
 
 
 class Do(StrEnum):
@@ -41,7 +41,7 @@ class Outage(Struct, frozen=True):
 
     from_ms: int
     to_ms: int
-    answers: int | None = None
+    responds: int | None = None
     hangs: bool = False
     refuses: bool = False
     fails: float | None = None  # the share of requests it hits; None: all
@@ -50,10 +50,10 @@ class Outage(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True):
-    """An endpoint of the scenario, as it answers."""
+    """An endpoint of the scenario: how it responds."""
 
     name: str
-    answers: int = 200
+    responds: int = 200
     latency_ms: int = 0
     deadline_ms: int | None = None
     retry_after_s: int | None = None
@@ -66,16 +66,18 @@ class Receiver(Struct, frozen=True):
                 return outage
         return None
 
-    def reply(self, outage: Outage | None, *, chance: float) -> Reply:
-        """What it does with a request; ``chance`` (0 to 1) decides where the outage hits some."""
-        if outage is None or (outage.fails is not None and chance >= outage.fails):
-            return Reply(self.answers, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s)
+    def reply(self, outage: Outage | None, *, random: float) -> Reply:
+        """What it does with a request; ``random`` (0 to 1) decides where the outage hits some."""
+        if outage is None or (outage.fails is not None and random >= outage.fails):
+            return Reply(
+                self.responds, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s
+            )
         latency_ms = self.latency_ms if outage.latency_ms is None else outage.latency_ms
         if outage.hangs or outage.refuses:
             return Reply(None, hangs=outage.hangs, latency_ms=latency_ms)
-        code = outage.answers
+        code = outage.responds
         if code is None:
-            code = self.answers if outage.fails is None else FAILS_WITH
+            code = self.responds if outage.fails is None else FAILS_WITH
         return Reply(code, latency_ms=latency_ms, retry_after_s=outage.retry_after_s)
 
 
@@ -128,7 +130,7 @@ class Scenario(Struct, frozen=True):
         return sum(one.count for one in self.traffic)
 
 
-def chance_of(seed: int, name: str, delivery: int, attempt: int) -> float:
+def random_fraction_of(seed: int, name: str, delivery: int, attempt: int) -> float:
     """A number from 0 up to 1 that this attempt of this delivery draws, whatever the policy."""
     text = f"{seed}\0{name}\0{delivery}\0{attempt}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest()) / (1 << 56)

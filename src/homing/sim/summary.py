@@ -43,7 +43,7 @@ class Figures(Struct, frozen=True):
     pending: int
     attempts: int
     failed: int
-    ours: int  # failed by trouble of our own, which counts for nothing
+    sender_errors: int  # sender-side failures, which count for nothing
     probes: int
     requests: int
     disabled_ms: int
@@ -59,7 +59,7 @@ class Summary(Struct, frozen=True):
     run_for_ms: int
     total: Figures
     endpoints: dict[str, Figures]
-    paused_ms: int  # by an outage of our own
+    paused_ms: int  # by a sender outage
     trace_sha256: str
 
 
@@ -112,7 +112,7 @@ def _read(played: Played, books: dict[str, _Book]) -> None:
                 book = books[line.endpoint]
                 book.attempts += 1
                 book.failed += line.outcome == "failed"
-                book.ours += line.outcome == "ours"
+                book.sender_errors += line.outcome == "sender_error"
                 book.probes += line.lane == "probe"
                 last_start[line.delivery] = line.at_ms
             case FinishLine():
@@ -129,7 +129,7 @@ class _Book:
     """An endpoint while it is being counted."""
 
     def __init__(self) -> None:
-        self.accepted = self.attempts = self.failed = self.ours = self.probes = 0
+        self.accepted = self.attempts = self.failed = self.sender_errors = self.probes = 0
         self.requests = self.peak = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.lateness: list[int] = []
@@ -162,7 +162,7 @@ class _Book:
             pending=self.accepted - sum(finished.values()),
             attempts=self.attempts,
             failed=self.failed,
-            ours=self.ours,
+            sender_errors=self.sender_errors,
             probes=self.probes,
             requests=self.requests,
             disabled_ms=self.spent_ms[State.DISABLED.value],
@@ -177,7 +177,7 @@ def _total(books: Iterable[_Book]) -> _Book:
         total.accepted += book.accepted
         total.attempts += book.attempts
         total.failed += book.failed
-        total.ours += book.ours
+        total.sender_errors += book.sender_errors
         total.probes += book.probes
         total.requests += book.requests
         total.peak = max(total.peak, book.peak)

@@ -49,7 +49,7 @@ def pause_text(pause: Pause) -> str:
     """Why nothing was sent for a while."""
     return (
         f"Sending was paused from {moment_text(pause.from_ms)} to {moment_text(pause.to_ms)}, "
-        f"as in an outage of our own: {pause.why}. Nothing was spent meanwhile."
+        f"as in a sender outage: {pause.why}. No retry was used meanwhile."
     )
 
 
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     _count("still pending at the end", lambda it: it.pending, 1),
     _count("attempts", lambda it: it.attempts),
     _count("· failed", lambda it: it.failed, 1),
-    _count("· by trouble of our own", lambda it: it.ours, 1),
+    _count("· sender-side", lambda it: it.sender_errors, 1),
     _count("probes", lambda it: it.probes),
     _count("requests the receiver saw", lambda it: it.requests),
     Row(

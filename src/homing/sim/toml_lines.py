@@ -13,9 +13,7 @@ import tomllib
 Path = tuple[str | int, ...]
 
 DEEPEST = 16
-NUMBER_MOST = (
-    600  # characters; Python reads 4,300 digits, or what it was told, never fewer than 640
-)
+NUMBER_MAX = 600  # characters; Python reads 4,300 digits, or what it was told, never fewer than 640
 
 _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -151,8 +149,8 @@ class _Walk:
                 self._inline(path)
             case _:
                 begin = self._at
-                if len(self._text[begin : self._skip(_SCALAR)].rstrip()) > NUMBER_MOST:
-                    reason = f"is a number of more than {NUMBER_MOST} characters"
+                if len(self._text[begin : self._skip(_SCALAR)].rstrip()) > NUMBER_MAX:
+                    reason = f"is a number of more than {NUMBER_MAX} characters"
                     raise TooMuch(path, self._line, reason)
 
     def _string(self) -> None:

@@ -22,12 +22,12 @@ from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transi
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.ports import (
     AdminStore,
-    Answer,
     DeliveryFilter,
     DeliveryRow,
     FlowStore,
     Receipt,
     Request,
+    Response,
     Sender,
     SettleBatch,
     ViewStore,
@@ -46,7 +46,7 @@ BURY_TURNS = 20
 
 
 class Crashed(Exception):
-    """The process died before it answered."""
+    """The process died before it responded."""
 
 
 class Hit(Struct):
@@ -97,8 +97,8 @@ class Watch:
     def sent(self, hit: Hit) -> None:
         """A request starts."""
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
-        """A request has its answer; it is not settled yet."""
+    def responded(self, hit: Hit, response: Response) -> None:
+        """A request has its response; it is not settled yet."""
 
     def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         """Outcomes were committed: attempts, what they finished, what they changed."""
@@ -113,7 +113,7 @@ class ScriptedSender:
     def __init__(self, world: World, life: Life) -> None:
         self._world, self._life = world, life
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         if not self._life.alive:
             return
         hit = self._hit(request)
@@ -132,7 +132,7 @@ class ScriptedSender:
     def ask(
         self,
         hit: Hit,
-        done: Callable[[Answer], None],
+        done: Callable[[Response], None],
         *,
         used_ms: int = 0,
         late: Callable[[], Failure] = lambda: Failure.TIMEOUT,
@@ -145,7 +145,7 @@ class ScriptedSender:
         reply = world.scripts.get(hit.url, world.otherwise)(seen)
         in_time = reply.latency_ms <= left_ms
         latency_ms = min(reply.latency_ms, left_ms)
-        answer = Answer(
+        response = Response(
             code=reply.code if in_time else None,
             failure=reply.failure if in_time else late(),
             detail="",
@@ -155,12 +155,12 @@ class ScriptedSender:
             ),
             retry_after=reply.retry_after if in_time else None,
         )
-        asyncio.get_running_loop().call_later(latency_ms / 1000, self.land, hit, answer, done)
+        asyncio.get_running_loop().call_later(latency_ms / 1000, self.land, hit, response, done)
 
-    def land(self, hit: Hit, answer: Answer, done: Callable[[Answer], None]) -> None:
+    def land(self, hit: Hit, response: Response, done: Callable[[Response], None]) -> None:
         """The attempt has ended."""
-        self._world.watch.answered(hit, answer)
-        done(answer)
+        self._world.watch.responded(hit, response)
+        done(response)
 
     async def close(self) -> None: ...
 

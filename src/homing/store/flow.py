@@ -22,8 +22,8 @@ from homing.model import (
     Work,
 )
 from homing.ports import (
-    DueAnswer,
     DueAsk,
+    DueRows,
     EndpointStart,
     NewEvent,
     Receipt,
@@ -103,7 +103,7 @@ class Flow:
         return await _starts(tx, [(it,) for it in endpoint_ids])
 
     @transaction(read_only=True)
-    async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+    async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
         # One row more than asked for shows whether there are more, and when they are due.
         heads = await tx.many(
             "due_heads",
@@ -126,7 +126,7 @@ class Flow:
             for it in (*choice.fresh, *choice.retry)
         ]
         works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
-        return [choice.answer(works) for choice in choices]
+        return [choice.due_rows(works) for choice in choices]
 
     @transaction()
     async def take_probe(
@@ -233,9 +233,9 @@ class _Choice(NamedTuple):
     more_fresh: bool
     next_due: int | None
 
-    def answer(self, works: dict[int, Work]) -> DueAnswer:
+    def due_rows(self, works: dict[int, Work]) -> DueRows:
         """The reply to a request; a delivery without its event stays pending, visible to people."""
-        return DueAnswer(
+        return DueRows(
             self.endpoint_id,
             tuple(works[it] for it in self.fresh if it in works),
             tuple(works[it] for it in self.retry if it in works),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
-from homing.ports import Lease, Member, Standing
+from homing.ports import FleetState, Lease, Member
 from homing.store.tx import Db, Row, Tx, transaction
 
 NODES = 1 << NODE_BITS
@@ -78,7 +78,7 @@ class Leases:
     @transaction()
     async def renew(
         self, tx: Tx, member_id: int, *, delivers: bool, lease_ms: int
-    ) -> Standing | None:
+    ) -> FleetState | None:
         now = await self._now(tx)
         renewed = await tx.one(
             "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
@@ -92,7 +92,7 @@ class Leases:
                 "processes_shorten", max_expires_at=now + LEASE_MAX_MS, until=now + lease_ms
             )
         leases = tuple(Lease(*row) for row in await tx.all("leases"))
-        return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
+        return FleetState(now, tuple(it for it in members if it.expires_at > now), leases)
 
     @transaction()
     async def take(self, tx: Tx, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:

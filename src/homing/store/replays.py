@@ -67,7 +67,7 @@ async def replay_step(
         id=job.id,
         state=after.state,
         after_id=after.after_id,
-        scanned=after.looked_at,
+        scanned=after.scanned,
         replayed=stored.replayed + after.replayed - job.replayed - gone,
         skipped=stored.skipped + after.skipped - job.skipped + gone,
     )

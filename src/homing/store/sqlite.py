@@ -1,4 +1,4 @@
-"""SQLite: one file, one process, every commit on disk before it is answered.
+"""SQLite: one file, one process, every commit on disk before it is confirmed.
 
 All writes use one connection. It runs inline (in tests and simulations, without threads) or on a
 thread of its own, with a second thread and connection for the reads of people, so that a list never

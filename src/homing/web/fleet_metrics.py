@@ -33,7 +33,7 @@ def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:
             pulse.heartbeat_age_ms / 1000,
         ),
         (
-            "homing_wire_live",
+            "homing_notifications_connected",
             "1 while notifications from other processes arrive.",
             int(pulse.bus_live),
         ),

@@ -287,7 +287,7 @@ class AttemptView(Struct, frozen=True):
     address: str | None
     phases: PhasesView
     request_headers: list[str]
-    answer_headers: list[str]
+    response_headers: list[str]
     excerpt: str
     decided: Decided
     retry: int | None
@@ -498,7 +498,7 @@ class ReplayJobView(Struct, frozen=True):
     state: str
     filter: ReplayFilterView
     created_at: Time
-    looked_at: int
+    scanned: int
     replayed: int
     skipped: Annotated[
         int, Meta(description="Their subscription is gone, or their data is past retention.")
@@ -527,15 +527,15 @@ class LedgerPage(Struct, frozen=True):
     items: list[LedgerView]
 
 
-class GateShown(Struct, frozen=True):
-    """Sender-outage detection: `closed` in an outage, when only a few canaries are sent."""
+class OutageShown(Struct, frozen=True):
+    """Sender-outage detection: `confirmed` in an outage, when only canaries are sent."""
 
-    state: str  # open, judging or closed
-    since: str | None  # of this state; null if it was open all the time
+    state: str  # none, suspected or confirmed
+    since: str | None  # of this state; null if there was no outage yet
     why: str
     waiting: int  # failures that wait for a decision
     canaries: int  # sent since the process started
-    closings: int  # since the process started
+    outages: int  # since the process started
 
 
 class ClockShown(Struct, frozen=True):
@@ -551,12 +551,12 @@ class ClockShown(Struct, frozen=True):
 class Well(Struct, frozen=True, omit_defaults=True):
     """The process is healthy.
 
-    `gate` is present unless it is open. `clock` is present while the wall clock is more than a
-    minute away from steady time, and for an hour after it was stepped.
+    `outage` is present unless its state is `none`. `clock` is present while the wall clock is more
+    than a minute away from steady time, and for an hour after it was stepped.
     """
 
     ok: bool
-    gate: GateShown | None = None
+    outage: OutageShown | None = None
     clock: ClockShown | None = None
 
 
@@ -564,7 +564,7 @@ class StatusView(Struct, frozen=True):
     """One process at this moment; counters count from its start."""
 
     version: str
-    gate: GateShown
+    outage: OutageShown
     clock: ClockShown
     draining: bool
     store_ok: bool

@@ -141,7 +141,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         address=attempt.address,
         phases=PhasesView(**asdict(attempt.phases)),
         request_headers=_lines(attempt.request_headers),
-        answer_headers=_lines(attempt.answer_headers),
+        response_headers=_lines(attempt.response_headers),
         excerpt=attempt.excerpt.decode("utf-8", "replace"),
         decided=attempt.decided,
         retry=attempt.retry or None,
@@ -228,7 +228,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
             as_of=time_or_none(conditions.as_of),
         ),
         created_at=time_text(job.created_at),
-        looked_at=job.looked_at,
+        scanned=job.scanned,
         replayed=job.replayed,
         skipped=job.skipped,
     )

@@ -1,4 +1,4 @@
-"""A change of a subscription is answered when every process acts on it.
+"""A change of a subscription is confirmed when every process acts on it.
 
 Each process stores the version of the catalog that it has read. A process that has changed a
 subscription waits until all processes that send have read the change. A process whose heartbeat has

@@ -30,7 +30,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
 from homing.policy.shares import BUCKETS, plan, ranges
-from homing.ports import FleetStore, Member, NotificationBus, Standing
+from homing.ports import FleetState, FleetStore, Member, NotificationBus
 
 log = structlog.get_logger("homing.fleet")
 
@@ -91,7 +91,7 @@ class Fleet:
         self._walk_on: dict[int, int] = {}  # the slow round: bucket → the last endpoint read
         self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.standing: Standing | None = None
+        self.standing: FleetState | None = None
         self.lost = 0  # buckets that other processes took from this one
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
         self.on_gained: Callable[[], None] = lambda: None
@@ -159,7 +159,7 @@ class Fleet:
         self._dispatcher.pump()
         self._read_soon()
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: FleetState) -> None:
         """Compare the buckets of this process with the leases in the store."""
         self.standing = standing
         lost, found = set(), {}
@@ -174,7 +174,7 @@ class Fleet:
             self.lose(lost)
         self._gain(found)
 
-    async def _share(self, standing: Standing) -> None:
+    async def _share(self, standing: FleetState) -> None:
         alive = {it.id for it in standing.members}
         # A member whose heartbeat is overdue keeps its buckets, but is counted out for new ones.
         alive_until = standing.now + self._parts.lease_ms // 2

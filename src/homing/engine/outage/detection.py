@@ -38,12 +38,12 @@ _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowl
 class OutageView(Struct, frozen=True):
     """The state of sender-outage detection, as people see it."""
 
-    state: OutageState = OutageState.OPEN
+    state: OutageState = OutageState.NONE
     since: int | None = None  # of this state; None: no outage since the start of the process
     why: str = ""
     waiting: int = 0  # failures that wait for the verdict
     canaries: int = 0  # sent since the start of the process
-    closings: int = 0  # outages since the start of the process
+    outages: int = 0  # outages since the start of the process
 
 
 class Doubt:
@@ -55,7 +55,7 @@ class Doubt:
         self.since = self.fell_at = self.seen_at = since  # fell: a new one; seen: any sign of it
         self.held: list[CompletedAttempt] = []
         self._lanes: Counter[Lane] = Counter()
-        self.proven = False  # the verdict was: ours
+        self.proven = False  # the verdict was: sender-side
 
     def hold(self, attempt: CompletedAttempt, *, slots: dict[Lane, int]) -> bool:
         """Let it wait; False: half of its lane's slots are held already, others need the rest."""
@@ -74,7 +74,7 @@ class Doubt:
 
 
 class HostTroubles:
-    """The hosts whose failures are called ours."""
+    """The hosts whose failures count as sender-side."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, HostTrouble] = {}
@@ -90,13 +90,13 @@ class HostTroubles:
         self._hosts[host] = trouble
         return theirs
 
-    def answered(self, host: str) -> None:
+    def responded(self, host: str) -> None:
         """It has none."""
         self._hosts.pop(host, None)
 
 
 class OutageDetector:
-    """No outage, judging, or an outage."""
+    """No outage, a suspected one, or a confirmed one."""
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._clock, self._dispatcher, self._rules = core.clock, dispatcher, core.options.outage
@@ -127,23 +127,21 @@ class OutageDetector:
 
     def view(self) -> OutageView:
         held = len(self._doubt.held) if self._doubt is not None else 0
-        return replace(
-            self._view, waiting=held, canaries=self._canaries.count, closings=self._count
-        )
+        return replace(self._view, waiting=held, canaries=self._canaries.count, outages=self._count)
 
     # --- outcomes ----------------------------------------------------------------------------
 
     def completed(self, attempt: CompletedAttempt) -> None:
-        """An attempt has its answer: settle it, now or when it is judged."""
-        if attempt.answer.code is None:
-            self._no_answer(attempt)
+        """An attempt has ended: settle it, now or when it is judged."""
+        if attempt.response.code is None:
+            self._no_response(attempt)
             return
         self._through_at = attempt.finished_at
         if self._alert:
-            self._answered(attempt)
+            self._responded(attempt)
         if attempt.outcome is _DELIVERED:
             self._succeeded(attempt)
-        if attempt.answer.remembered:
+        if attempt.response.remembered:
             self._witnesses.abstain(attempt.endpoint_id, attempt.finished_at)
         self.settle(attempt)
 
@@ -167,20 +165,20 @@ class OutageDetector:
             witness = Witness(endpoint.tenant, queue.host, health.last_success_at)
             self._witnesses.add(endpoint.id, witness, read=True)
 
-    def _answered(self, attempt: CompletedAttempt) -> None:
+    def _responded(self, attempt: CompletedAttempt) -> None:
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
         if queue is not None:
-            self._hosts.answered(queue.host)
+            self._hosts.responded(queue.host)
         witnesses = self._witnesses
         if self.began_at is not None:
             witnesses.rise(attempt.endpoint_id)
-            if attempt.started_at >= self.began_at and not attempt.answer.remembered:
+            if attempt.started_at >= self.began_at and not attempt.response.remembered:
                 self._end_outage(attempt.finished_at)
         elif witnesses.fallen.members:
             since = attempt.started_at >= witnesses.fallen_since
-            dialled = since and attempt.answer.phases.connect_us is not None
-            dialled = dialled and not attempt.answer.remembered  # Can we still look up names?
-            if policy.sign(attempt.answer.code, None, dialled=dialled) is Sign.THROUGH:
+            dialled = since and attempt.response.phases.connect_us is not None
+            dialled = dialled and not attempt.response.remembered  # Can we still look up names?
+            if policy.sign(attempt.response.code, None, dialled=dialled) is Sign.THROUGH:
                 self._disprove(attempt.endpoint_id)
             else:
                 self._lives(attempt.endpoint_id)
@@ -191,10 +189,10 @@ class OutageDetector:
         self._witnesses.rise(endpoint_id)
         self._witnesses.disprove()
         if self._doubt is not None:
-            self._end_doubt(ours=False)
+            self._end_doubt(sender_error=False)
 
     def _lives(self, endpoint_id: int) -> None:
-        """A kept connection was answered: those that fell silent did so by themselves."""
+        """A response on a kept connection: those that fell silent did so by themselves."""
         doubt, witnesses = self._doubt, self._witnesses
         if doubt is not None and doubt.proven:
             return
@@ -205,11 +203,11 @@ class OutageDetector:
         if doubt is None or not risen:
             return
         if not witnesses.fallen.members:
-            self._end_doubt(ours=False)
+            self._end_doubt(sender_error=False)
             return
-        self._release(doubt.take(risen), ours=False)
+        self._release(doubt.take(risen), sender_error=False)
 
-    def _no_answer(self, attempt: CompletedAttempt) -> None:
+    def _no_response(self, attempt: CompletedAttempt) -> None:
         late = self.began_at is None and attempt.started_at <= (self.ended_at or 0)
         fall = Fall.NONE if late else self._fall(attempt)
         if late or self.began_at is not None:
@@ -221,9 +219,9 @@ class OutageDetector:
         if fall is Fall.NEW and self._doubt is None and self._need(attempt.finished_at) is not None:
             self._begin_doubt(attempt.finished_at)
         doubt = self._doubt
-        if attempt.outcome is Outcome.OURS:
+        if attempt.outcome is Outcome.SENDER_ERROR:
             surely = doubt is not None and doubt.proven
-            surely |= not policy.could_be_hosts(attempt.answer.failure)
+            surely |= not policy.could_be_hosts(attempt.response.failure)
             self.settle(attempt if queue is None or surely else self._at_host(attempt, queue.host))
         elif doubt is None:
             self.settle(attempt)
@@ -237,8 +235,8 @@ class OutageDetector:
 
     def _fall(self, attempt: CompletedAttempt) -> Fall:
         """Whether an endpoint that was healthy falls."""
-        dialled = attempt.answer.phases.connect_us is not None
-        sign = policy.sign(None, attempt.answer.failure, dialled=dialled)
+        dialled = attempt.response.phases.connect_us is not None
+        sign = policy.sign(None, attempt.response.failure, dialled=dialled)
         if sign not in {Sign.UNREACHED, Sign.SILENT}:
             return Fall.NONE
         now, silent = attempt.finished_at, sign is Sign.SILENT
@@ -248,7 +246,7 @@ class OutageDetector:
         return fall
 
     def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
-        """Trouble called ours: whether it is the host's after all."""
+        """A failure that counts as sender-side: whether it is the host's after all."""
         now, self._alert = attempt.finished_at, True
         theirs = self._hosts.again(host, now=now, through_at=self._through_at)
         return replace(attempt, outcome=Outcome.FAILED) if theirs else attempt
@@ -284,7 +282,8 @@ class OutageDetector:
 
     def _begin_doubt(self, now: int) -> None:
         self._doubt, self._alert = Doubt(now), True
-        self._view = OutageView(state=OutageState.JUDGING, since=now, why="healthy endpoints fail")
+        why = "healthy endpoints fail"
+        self._view = OutageView(state=OutageState.SUSPECTED, since=now, why=why)
         self._set_timer(self._rules.judge_ms)
 
     def _judge(self, doubt: Doubt, now: int) -> None:
@@ -302,12 +301,12 @@ class OutageDetector:
         match verdict:
             case Verdict.WAIT:
                 return
-            case Verdict.THEIRS:
+            case Verdict.FAILED:
                 if not doubt.proven:  # They stay fallen, until something gets through.
-                    self._end_doubt(ours=False)
-            case Verdict.OURS:
+                    self._end_doubt(sender_error=False)
+            case Verdict.SENDER_ERROR:
                 self._stay_in_doubt(doubt)
-            case Verdict.CLOSE:
+            case Verdict.OUTAGE:
                 self._begin_outage(doubt, now)
 
     def _stay_in_doubt(self, doubt: Doubt) -> None:
@@ -317,24 +316,24 @@ class OutageDetector:
             failing = self._witnesses.fallen.endpoints
             why = f"{failing} healthy endpoints fail to connect; old connections live"
             log.warning("sender-side failures", why=why)
-            self._view = OutageView(state=OutageState.JUDGING, since=doubt.since, why=why)
+            self._view = OutageView(state=OutageState.SUSPECTED, since=doubt.since, why=why)
             held, doubt.held = doubt.held, []
-            self._release(held, ours=True)
+            self._release(held, sender_error=True)
             self._set_timer(self._rules.quiet_ms)
 
-    def _end_doubt(self, *, ours: bool) -> None:
+    def _end_doubt(self, *, sender_error: bool) -> None:
         doubt, self._doubt = self._doubt, None
         assert doubt is not None
         self._cancel_timer()
-        self._view = OutageView(state=OutageState.OPEN, since=self._clock.now())
-        if ours:
+        self._view = OutageView(state=OutageState.NONE, since=self._clock.now())
+        if sender_error:
             self._witnesses.rise_all()
-        self._release(doubt.held, ours=ours)
+        self._release(doubt.held, sender_error=sender_error)
         self._calm()
 
-    def _release(self, held: list[CompletedAttempt], *, ours: bool) -> None:
+    def _release(self, held: list[CompletedAttempt], *, sender_error: bool) -> None:
         for attempt in held:
-            self.settle(as_sender_error(attempt) if ours else attempt)
+            self.settle(as_sender_error(attempt) if sender_error else attempt)
 
     def _calm(self) -> None:
         fallen = self._witnesses.fallen.members
@@ -353,9 +352,9 @@ class OutageDetector:
         log.error("sender outage: nothing is sent but canaries", why=why)
         self._doubt, self.began_at, self._alert = None, now, True
         self._count += 1
-        self._view = OutageView(state=OutageState.CLOSED, since=now, why=why)
+        self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
         self._dispatcher.capacity.begin_outage()
-        self._release(doubt.held, ours=True)
+        self._release(doubt.held, sender_error=True)
         self._canaries.begin()
         self._set_timer(self._rules.canary_every_ms)
 
@@ -369,7 +368,7 @@ class OutageDetector:
         self._paused_ms = self._pause(self.began_at) + pause_ms
         self.ended_at, self.began_at = now, None
         self._witnesses.disprove()  # Those that still fail are down: their failures count.
-        self._view = OutageView(state=OutageState.OPEN, since=now)
+        self._view = OutageView(state=OutageState.NONE, since=now)
         self._begin(self._resume())
 
     async def _resume(self) -> None:
@@ -412,7 +411,7 @@ class OutageDetector:
     def _judge_again(self, doubt: Doubt, now: int) -> None:
         rules = self._rules
         if doubt.proven and now - doubt.seen_at >= rules.stay_ms:
-            self._end_doubt(ours=True)
+            self._end_doubt(sender_error=True)
             return
         self._judge(doubt, now)
         if self._doubt is not doubt:
@@ -426,7 +425,7 @@ class OutageDetector:
     def stop(self) -> None:
         """The process ends: what waits for a verdict has spent nothing."""
         if self._doubt is not None:
-            self._end_doubt(ours=True)
+            self._end_doubt(sender_error=True)
         if self._task is not None:
             self._task.cancel()
         self._cancel_timer()

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxRow, OutboxStats, RefusedRow
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 
 CHANNEL = "homing_outbox"
@@ -75,7 +75,7 @@ class PostgresOutbox:
         self._turn = asyncio.Lock()
         self._notified = asyncio.Event()
 
-    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+    async def relay(self, take: RelayRows, *, limit: int, bytes_max: int) -> int:
         async with self._work() as connection:
             await connection.execute(_BEGIN)
             try:
@@ -169,11 +169,11 @@ async def _in_turn(connection: Any, rows: list[OutboxRow]) -> list[OutboxRow]:
     return [row for row in rows if first.get((row.tenant, row.id), row.number) >= row.number]
 
 
-async def _write(connection: Any, handed: Handed) -> None:
-    if handed.published:
-        await connection.execute(_REMOVE, list(handed.published))
-    if handed.refused:
-        numbers, reasons = zip(*handed.refused, strict=True)
+async def _write(connection: Any, relayed: RelayedRows) -> None:
+    if relayed.published:
+        await connection.execute(_REMOVE, list(relayed.published))
+    if relayed.refused:
+        numbers, reasons = zip(*relayed.refused, strict=True)
         await connection.execute(
             _REFUSE, list(numbers), [reason[:REASON_CHARS].replace("\0", "") for reason in reasons]
         )

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxRow, OutboxStats, RefusedRow
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 from homing.store.sqlite import Inline, Runner, Thread
 
@@ -74,13 +74,13 @@ class SqliteOutbox:
         self._runner: Runner = Thread("homing-outbox") if threads else Inline()
         self._version = -1
 
-    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+    async def relay(self, take: RelayRows, *, limit: int, bytes_max: int) -> int:
         found = await self._do(
             lambda it: [_row(row) for row in it.execute(_TAKE, (limit, bytes_max))]
         )
         if found:
-            handed = await take(found)
-            await self._do(lambda it: _write(it, handed))
+            relayed = await take(found)
+            await self._do(lambda it: _write(it, relayed))
         return len(found)
 
     async def stats(self) -> OutboxStats:
@@ -165,11 +165,11 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def _write(connection: apsw.Connection, handed: Handed) -> None:
+def _write(connection: apsw.Connection, relayed: RelayedRows) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(_REMOVE, (msgspec.json.encode(handed.published).decode(),))
-        rows = [(number, reason[:REASON_CHARS]) for number, reason in handed.refused]
+        connection.execute(_REMOVE, (msgspec.json.encode(relayed.published).decode(),))
+        rows = [(number, reason[:REASON_CHARS]) for number, reason in relayed.refused]
         connection.executemany(_REFUSE, rows)
         connection.execute("COMMIT")
     except BaseException:

@@ -171,24 +171,24 @@ class WorkerProcess:
 
     def _spawn(self) -> socket.socket:
         """Start the process and send it its arguments; return the server's end of the pair."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        server_end, worker_end = socket.socketpair()
+        server_end.setblocking(False)
+        server_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         try:
             self.process = subprocess.Popen(  # noqa: S603 - it is this program
-                [sys.executable, "-m", self._module, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", self._module, str(worker_end.fileno())],
+                pass_fds=[worker_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=self._environ,
             )
         except OSError as error:
-            ours.close()
+            server_end.close()
             raise StoreUnavailable(f"No process can be started: {error.strerror}.") from error
         finally:
-            theirs.close()
+            worker_end.close()
         _workers.add(self.process)
-        ours.sendall(encode_call(Call(START, "", "", self._args, {})))  # The buffer is empty.
-        return ours
+        server_end.sendall(encode_call(Call(START, "", "", self._args, {})))  # The buffer is empty.
+        return server_end
 
     async def _end(self) -> None:
         self._connection.close()

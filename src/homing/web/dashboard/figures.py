@@ -37,7 +37,7 @@ def total(rollups: Sequence[Rollup], *, at: int = 0) -> Rollup:
         at,
         sum(it.delivered for it in rollups),
         sum(it.failed for it in rollups),
-        sum(it.ours for it in rollups),
+        sum(it.sender_errors for it in rollups),
         sum(it.dropped for it in rollups),
         tuple(map(sum, zip(*(it.took for it in rollups), strict=True))),
     )

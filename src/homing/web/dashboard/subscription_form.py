@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from homing.errors import FieldProblem
-from homing.model import SPEC, Field, Format, Kind, Subscription, Word
+from homing.model import SPEC, Field, Format, Kind, Subscription, TextEnum
 from homing.policy.admission import MASK
 from homing.policy.exact import decoder, encode
 
@@ -40,7 +40,7 @@ def form_choices(policies: list[str]) -> dict[str, list[str]]:
     choices = {"policy": policies}
     for name, field in SPEC.items():
         if isinstance(field.type, EnumType):
-            words: list[Word] = list(field.type)
+            words: list[TextEnum] = list(field.type)
             choices[name] = [word.value for word in words if word not in _NOT_OFFERED]
     return choices
 

@@ -48,7 +48,7 @@ def chart(rollups: Sequence[Rollup], *, span: str, now: int) -> dict[str, list[f
         "at": [it.at / 1000 for it in parts],
         "delivered": [it.delivered for it in parts],
         "failed": [it.failed for it in parts],
-        "ours": [it.ours for it in parts],
+        "sender_errors": [it.sender_errors for it in parts],
         "dropped": [it.dropped for it in parts],
         "p50": [percentile_ms(it.took, 0.5) for it in parts],
         "p99": [percentile_ms(it.took, 0.99) for it in parts],

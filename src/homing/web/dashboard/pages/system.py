@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from msgspec import Struct
 
 from homing.app.status import Status
-from homing.ports import Member, Standing
+from homing.ports import FleetState, Member
 from homing.web.dashboard.request import Page, PageRequest, Shown
 
 BUCKETS = 256
@@ -32,7 +32,7 @@ class Cell(Struct, frozen=True):
     colour: int
 
 
-def fleet_of(standing: Standing | None) -> tuple[list[Process], list[Cell]]:
+def fleet_of(standing: FleetState | None) -> tuple[list[Process], list[Cell]]:
     """The processes and the map of buckets; both empty where one process has them all."""
     if standing is None:
         return [], []

@@ -3,7 +3,7 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const OUTCOMES = [
   ["delivered", "--mark-good"],
   ["failed", "--mark-bad"],
-  ["ours", "--mark-ours"],
+  ["sender_errors", "--mark-sender-error"],
   ["dropped", "--mark-warn"],
 ];
 const drawn = []; // { figure, plots }
@@ -75,9 +75,9 @@ function took(box, numbers) {
 }
 
 async function ask(figure) {
-  const answer = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(`${answer.status}`);
-  return answer.json();
+  const response = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
+  if (!response.ok) throw new Error(`${response.status}`);
+  return response.json();
 }
 
 function draw(chart, numbers) {

@@ -17,13 +17,13 @@ function watch(form) {
 }
 
 async function check(form, touched, number, latest) {
-  const answer = await fetch(form.dataset.check, {
+  const response = await fetch(form.dataset.check, {
     method: "POST",
     body: new URLSearchParams(new FormData(form)),
     headers: { "HX-Request": "true" },
   });
-  if (!answer.ok || number !== latest()) return;
-  const { problems } = await answer.json();
+  if (!response.ok || number !== latest()) return;
+  const { problems } = await response.json();
   for (const place of form.querySelectorAll("[data-problem]")) {
     const name = place.dataset.problem;
     if (!touched.has(name)) continue;

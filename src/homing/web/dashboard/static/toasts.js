@@ -18,10 +18,10 @@ export function startToasts() {
   const heard = (event) => say(event.detail.text, event.detail.bad);
   document.body.addEventListener("said", heard); // from the server, by htmx
   addEventListener("said", (event) => event.target === window && heard(event)); // from the page
-  document.body.addEventListener("htmx:sendError", () => say("The server does not answer.", true));
+  document.body.addEventListener("htmx:sendError", () => say("The server does not respond.", true));
   document.body.addEventListener("htmx:responseError", (event) => {
     if (!event.detail.xhr.getResponseHeader("HX-Trigger") && event.detail.xhr.status !== 401) {
-      say(`The server answered ${event.detail.xhr.status}.`, true);
+      say(`The server responded with ${event.detail.xhr.status}.`, true);
     }
   });
 }
