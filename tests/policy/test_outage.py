@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from homing.model import Failure
 from homing.policy.outage import (
     HOST_AFTER_MS,
-    HostTrouble,
+    HostFailures,
     Needed,
     OutageRules,
     Sign,
@@ -176,7 +176,7 @@ def test_one_success_elsewhere_after_a_long_outage_proves_little() -> None:
 
 @given(st.lists(st.integers(1, 90_000), min_size=1, max_size=60))
 def test_it_is_never_the_hosts_before_ten_minutes(steps: list[int]) -> None:
-    trouble: HostTrouble | None = None
+    trouble: HostFailures | None = None
     now = 0
     for step in steps:
         trouble, theirs = host_again(trouble, now=now, through_at=now)

@@ -103,7 +103,7 @@ class ResolvingSender(ScriptedSender):
         flight.stage = Stage.RESPONSE
         used_ms = round((loop.time() - begun_at) * 1000)
         if isinstance(found, Trouble):
-            self.land(hit, _no_response(found.failure, used_ms), flight.done)
+            self.finish(hit, _no_response(found.failure, used_ms), flight.done)
         else:
             self.ask(hit, flight.done, used_ms=used_ms, late=lambda: self._why_late(flight))
 
@@ -112,7 +112,7 @@ class ResolvingSender(ScriptedSender):
         if flight.task is not None:
             flight.task.cancel()
             failure = self._why_late(flight)
-            self.land(hit, _no_response(failure, hit.deadline_ms), flight.done)
+            self.finish(hit, _no_response(failure, hit.deadline_ms), flight.done)
 
     def _why_late(self, flight: Flight) -> Failure:
         failure = deadline_failure(flight).failure

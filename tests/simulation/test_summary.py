@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from homing.sim.summary import Late, peak_after, summarize, summary_line
-from homing.sim.tell import ROWS, clock_text, moment_text, span_text
+from homing.sim.summary_text import ROWS, clock_text, moment_text, span_text
 from simulation.scenes import HOUR, MINUTE, ONE, SENDER_OUTAGE, played
 
 OUTAGE = """

@@ -14,13 +14,13 @@ waits for a verdict, and so do all failures that follow it:
 - ten seconds pass without another endpoint that fails, or a minute in all: the failures count for
   the receivers.
 
-An endpoint that fell is remembered as fallen until something gets through, so that an outage with
-little traffic is noticed too. Then it is no longer called healthy: its failures count for it, and
-it is no evidence of another outage until it has succeeded again.
+A fallen endpoint is remembered until something gets through, so that an outage with little traffic
+is noticed, too. After that it is not healthy: its failures count for it, and it is no evidence of
+another outage until it has succeeded again.
 
-A response on a connection kept from before proves that the network lives, and not that we could
-still connect: with dead name servers old connections go on for a while. It keeps an outage from
-beginning, and clears only the failures of other kept connections.
+A response on a kept connection proves that the network works, but not that new connections can be
+made: with dead name servers old connections work for a while. Such a response prevents an outage,
+and clears only the failures of other kept connections.
 
 During an outage canaries are sent, and the first that gets through ends it. There are so many that
 every host of every tenant with something to send is tried within a minute.
@@ -41,7 +41,7 @@ from homing.model import Failure
 from homing.policy.retry import SENDER_ERROR_FIRST_MS, SENDER_ERROR_MAX_MS
 
 HOST_AFTER_MS = 600_000
-HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
+HOST_STEP_MS = 120_000  # a longer gap between failures counts only as this much
 
 
 class OutageState(StrEnum):
@@ -55,16 +55,16 @@ class OutageState(StrEnum):
 class OutageRules(Struct, frozen=True):
     """The numbers of sender-outage detection."""
 
-    healthy_ms: int = 600_000  # a success so long ago makes an endpoint healthy
+    healthy_ms: int = 600_000  # an endpoint with a success in this time is healthy
     endpoints_min: int = 10
     hosts_min: int = 5
-    judge_ms: int = 10_000  # so long failures wait for a verdict while no other endpoint falls
-    judge_max_ms: int = 60_000  # so long in all
-    quiet_ms: int = 5_000  # so long nothing may have got through before an outage begins
-    stay_ms: int = 120_000  # so long without a new sign, and sender-side failures are over
-    canaries: int = 3  # at least, in one round
-    canary_every_ms: int = 5_000  # a round
-    canary_turn_ms: int = 50_000  # in which every host that waits has had its canary
+    judge_ms: int = 10_000  # that failures wait for a verdict while no other endpoint falls
+    judge_max_ms: int = 60_000  # that failures wait at most
+    quiet_ms: int = 5_000  # without any response, before an outage begins
+    stay_ms: int = 120_000  # without a new failure, until sender-side failures are over
+    canaries: int = 3  # in one round, at least
+    canary_every_ms: int = 5_000  # the time between rounds
+    canary_turn_ms: int = 50_000  # in which every waiting host gets its canary
 
 
 class Sign(StrEnum):
@@ -78,7 +78,7 @@ class Sign(StrEnum):
 
 
 class Needed(Struct, frozen=True):
-    """How many must fail to connect, on how many hosts, of how many tenants."""
+    """How many endpoints must fail to connect, on how many hosts, of how many tenants."""
 
     endpoints: int
     hosts: int
@@ -86,7 +86,7 @@ class Needed(Struct, frozen=True):
 
 
 class Verdict(StrEnum):
-    """On the failures that wait."""
+    """The verdict on the failures that wait."""
 
     WAIT = "wait"
     FAILED = "failed"  # they count for the receivers
@@ -95,7 +95,7 @@ class Verdict(StrEnum):
 
 
 def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
-    """``dialled``: a connection was made, or tried, for this attempt."""
+    """The sign of an attempt; ``dialled``: a connection was made, or tried, for it."""
     if code is not None:
         return Sign.THROUGH if dialled else Sign.LIVES
     assert failure is not None, "a response is a status code or a failure"
@@ -126,7 +126,7 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
 
 
 def needed(*, healthy: int, hosts: int, tenants: int, rules: OutageRules) -> Needed | None:
-    """Most of all that were healthy; None: they are too few to tell us from the world.
+    """How many of the healthy must fail; None if they are too few for a verdict.
 
     Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
     does not outvote twenty others. Twenty tenants with one dead endpoint each do not outvote a
@@ -153,7 +153,7 @@ def verdict(
     alone_ms: int,
     rules: OutageRules,
 ) -> Verdict:
-    """On what is seen so far; nothing has got through on a new connection meanwhile.
+    """The verdict so far; nothing has got through on a new connection meanwhile.
 
     ``alone_ms`` is how long no other healthy endpoint has fallen.
     """
@@ -165,7 +165,7 @@ def verdict(
 
 
 def canaries(waiting: int, rules: OutageRules) -> int:
-    """How many go out in a round, when so many hosts have something to send."""
+    """How many canaries a round has, when so many hosts have something to send."""
     rounds = rules.canary_turn_ms // rules.canary_every_ms
     return max(rules.canaries, -(-waiting // rounds))
 
@@ -173,7 +173,7 @@ def canaries(waiting: int, rules: OutageRules) -> int:
 def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
     """How long a host waits for its next canary, after so many that failed.
 
-    5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
+    The wait is 5 s, doubling; together with the turn among so many hosts it is at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
     wait_max_ms = max(SENDER_ERROR_MAX_MS - turn_ms, SENDER_ERROR_FIRST_MS)
@@ -185,7 +185,7 @@ def could_be_hosts(failure: Failure | None) -> bool:
     return failure is not Failure.SENDER_LIMITS
 
 
-class HostTrouble(Struct, frozen=True):
+class HostFailures(Struct, frozen=True):
     """A host with sender-side failures: for how long, while others got through."""
 
     seen_at: int  # others were last seen to get through, or its failures to begin
@@ -193,17 +193,17 @@ class HostTrouble(Struct, frozen=True):
 
 
 def host_again(
-    trouble: HostTrouble | None, *, now: int, through_at: int
-) -> tuple[HostTrouble, bool]:
+    failures: HostFailures | None, *, now: int, through_at: int
+) -> tuple[HostFailures, bool]:
     """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
     host itself ends its failures. Only time in which that happened counts.
     """
-    if trouble is None:
-        return HostTrouble(now), False
-    if through_at < trouble.seen_at:
-        recent = now - trouble.seen_at < HOST_STEP_MS
-        return trouble, recent and trouble.alone_ms >= HOST_AFTER_MS
-    alone_ms = trouble.alone_ms + min(now - trouble.seen_at, HOST_STEP_MS)
-    return HostTrouble(now, alone_ms), alone_ms >= HOST_AFTER_MS
+    if failures is None:
+        return HostFailures(now), False
+    if through_at < failures.seen_at:
+        recent = now - failures.seen_at < HOST_STEP_MS
+        return failures, recent and failures.alone_ms >= HOST_AFTER_MS
+    alone_ms = failures.alone_ms + min(now - failures.seen_at, HOST_STEP_MS)
+    return HostFailures(now, alone_ms), alone_ms >= HOST_AFTER_MS

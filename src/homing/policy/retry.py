@@ -101,7 +101,7 @@ def after_failure(
 ) -> Delivery | None:
     """The row waiting for its next retry; None: no retry is left, it is dropped as exhausted."""
     t0 = delivery.t0
-    if t0 is None:  # Accepted before its endpoint was enabled: it was held back.
+    if t0 is None:  # A delivery accepted before its endpoint was enabled was held back.
         t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     if step is None:

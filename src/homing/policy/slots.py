@@ -81,7 +81,7 @@ class LaneSlots(Generic[T]):
         self._reserve = reserve_of(slots)
         self._tenants: dict[str, _Tenant[T]] = {}
         self._at: dict[T, tuple[str, int]] = {}  # item → its tenant and rank
-        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self._ring: OrderedDict[str, None] = OrderedDict()  # tenants that may have a turn
         self._parked: dict[int, OrderedDict[tuple[str, int], None]] = {}  # by free slots needed
         self._needs: list[int] = []  # a heap of the keys of ``_parked``

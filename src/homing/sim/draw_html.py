@@ -1,4 +1,4 @@
-"""Draws a simulation as one page that needs nothing else: figures, timelines, what happened."""
+"""Draws a simulation as one self-contained page: figures, timelines, changes of state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from homing.sim.chart import Panel, most_interesting, panels
 from homing.sim.draw_svg import ENDPOINTS_MAX, STEPS, STYLE, WIDTH, draw_panel, wrap
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, Row, moment_text, pause_text, span_text
+from homing.sim.summary_text import ROWS, Row, moment_text, pause_text, span_text
 
 ENDPOINT_ROWS_MAX = 200
 CHANGES_MAX = 200
@@ -96,7 +96,7 @@ def _run(one: Played, summary: Summary, *, width: int = WIDTH) -> Iterator[str]:
         drawing, height = draw_panel(panel, width=width, sentences=False)
         svg = wrap(drawing, height, width=width, label=f"{panel.name} over time")
         yield f'<div class="card">{legend}{svg}{_changes(panel)}</div>'
-        legend = ""  # It has been said.
+        legend = ""  # Only the first drawing has one.
     if more := len(one.scenario.receivers) - len(names):
         yield f'<p class="soft">and {more:,} more endpoints</p>'
     for pause in one.trace.pauses[:CHANGES_MAX]:

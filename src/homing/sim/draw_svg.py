@@ -1,7 +1,7 @@
 """Draws a simulation as SVG: for each endpoint its state, attempts, probes and backlog over time.
 
-One picture is light or dark as its reader's system is, and needs nothing from anywhere else.
-Heights of bars grow with the square root, so that a herd does not hide everyday traffic.
+The picture follows the light or dark setting of its reader's system, and needs no other files.
+Heights of bars grow with the square root, so that a burst does not hide everyday traffic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 from homing.sim.chart import Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Summary
-from homing.sim.tell import clock_text, moment_text, pause_text, span_text
+from homing.sim.summary_text import clock_text, moment_text, pause_text, span_text
 
 ENDPOINTS_MAX = 12
 CHANGES_MAX = 10
@@ -103,11 +103,11 @@ def draw_panel(panel: Panel, *, width: int = WIDTH, sentences: bool = True) -> t
 
 
 class _Drawing:
-    """One endpoint on paper of some width; every part says where it stands."""
+    """The drawing of one endpoint; each method returns a part of it."""
 
     def __init__(self, panel: Panel, width: int) -> None:
         self._panel = panel
-        self._end = width - _RIGHT  # where time ends
+        self._end = width - _RIGHT  # the end of the time axis
         self._numbered = len(panel.changes) <= CHANGES_MAX
 
     def draw(self, *, sentences: bool) -> tuple[str, float]:
@@ -146,7 +146,7 @@ class _Drawing:
             yield _text(x, bottom + 18, clock_text(at_ms), "soft", f' text-anchor="{anchor}"')
 
     def _outages(self, top: float, bottom: float) -> Iterator[str]:
-        free = 0.0  # words must not run into each other
+        free = 0.0  # labels must not overlap
         for span in self._panel.outages:
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 2)
@@ -261,7 +261,7 @@ class _Drawing:
             return
         y = top - (18 if self._panel.outages else 4)
         places = [self._x(mark.at_ms) for mark in self._panel.actions]
-        free = 0.0  # Words end before the next line, or stand to the left of their own.
+        free = 0.0  # A label ends before the next line, or is to the left of its own line.
         for mark, x, limit in zip(
             self._panel.actions, places, [*places[1:], self._end], strict=True
         ):
@@ -325,7 +325,7 @@ def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
 
 
 def _levels(most: int) -> list[int]:
-    """Round numbers up to the most, for grid lines."""
+    """Round numbers up to ``most``, for grid lines."""
     if most == 0:
         return []
     top = 10 ** int(math.log10(most))

@@ -1,7 +1,7 @@
-"""Draws a simulation in a terminal: a timeline for each endpoint, what happened, the summary.
+"""Draws a simulation in a terminal: a timeline for each endpoint, changes of state, the summary.
 
-Heights grow with the square root, so that a herd does not hide everyday traffic. Everything can be
-told apart without colour, too.
+Heights grow with the square root, so that a burst does not hide everyday traffic. Everything can
+also be distinguished without colour.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from homing.model import State
 from homing.sim.chart import Mark, Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, clock_text, moment_text, pause_text
+from homing.sim.summary_text import ROWS, clock_text, moment_text, pause_text
 
 ENDPOINTS_MAX = 8
 CHANGES_MAX = 20
@@ -116,7 +116,7 @@ def _probes(panel: Panel) -> Text:
 
 
 def _states(panel: Panel) -> Text:
-    """The state that a step begins with, and any other that lies within it alone."""
+    """The state at the begin of each step, or a state that lasts less than the step."""
     row = Text()
     order = [State.ENABLED.value, State.DISABLED.value, State.FROZEN.value]
     for step in range(len(panel.backlog)):
@@ -157,7 +157,7 @@ def _pauses(panel: Panel) -> Text:
 
 
 def _actions(panel: Panel) -> Text:
-    """A mark at each moment, with its word where there is room for it before the next."""
+    """A mark at each moment, with its label if there is room for it before the next."""
     width = len(panel.backlog)
     places = [min(mark.at_ms // panel.step_ms, width - 1) for mark in panel.actions]
     cells = [" "] * width

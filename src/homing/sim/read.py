@@ -1,4 +1,4 @@
-"""Reads a scenario from TOML; what is wrong is named with its line and field, all at once."""
+"""Reads a scenario from TOML; reports all mistakes at once, each with its line and field."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def read_scenario(text: str, *, source: str) -> Scenario:
         if not problems.found and scenario.events > EVENTS_MAX:
             reason = f"would publish {scenario.events:,} events; at most {EVENTS_MAX:,} can be"
             problems.add(("traffic",), f"{reason} simulated")
-        told = _told(problems, lines_of(text)) if problems.found else []
+        mistakes = _with_lines(problems, lines_of(text)) if problems.found else []
     except TooMuch as much:
-        told = [(much.line, f"{field_name(much.path)} {much.reason}")]
-    if told:
-        lines = [f"{source}, line {line}: {printable(what)}." for line, what in sorted(told)]
+        mistakes = [(much.line, f"{field_name(much.path)} {much.reason}")]
+    if mistakes:
+        lines = [f"{source}, line {line}: {printable(what)}." for line, what in sorted(mistakes)]
         several = f"{len(lines)} mistakes:"
         raise BadScenario("\n  ".join([several, *lines]) if len(lines) > 1 else lines[0])
     return scenario
@@ -66,19 +66,19 @@ def _table(text: str, source: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         what, _, where = str(error).partition(" (at ")  # "line 2, column 9)"
         raise BadScenario(f"{source}, {where.rstrip(')')}: {printable(what)}.") from None
-    except (ValueError, RecursionError):  # too many digits, too deep: the walk says where
+    except (ValueError, RecursionError):  # ``lines_of`` raises TooMuch, with the line
         lines_of(text)
         raise
 
 
-def _told(problems: Problems, lines: dict[Path, int]) -> list[tuple[int, str]]:
-    told = []
+def _with_lines(problems: Problems, lines: dict[Path, int]) -> list[tuple[int, str]]:
+    mistakes = []
     for path, reason in problems.found:
         at = path
         while at not in lines:
             at = at[:-1]
-        told.append((lines[at], f"{field_name(path) or 'it'} {reason}"))
-    return told
+        mistakes.append((lines[at], f"{field_name(path) or 'it'} {reason}"))
+    return mistakes
 
 
 def with_policy(scenario: Scenario, name: str) -> Scenario:
@@ -130,7 +130,7 @@ def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
 
 
 def _retry_after(fields: Fields) -> int | None:
-    """Seconds, as the header has it; a duration is read as well."""
+    """Seconds, as in the header, or a duration."""
     if isinstance(fields.values.get("retry_after"), str):
         ms = fields.duration("retry_after", 0, DAY_MS)
         return None if ms is None else -(-ms // 1000)
@@ -138,7 +138,7 @@ def _retry_after(fields: Fields) -> int | None:
 
 
 def _index(receivers: Sequence[Receiver], places: Sequence[Fields]) -> dict[str, int]:
-    """Where each name is; empty where one is wrong, as that may be the one which is meant."""
+    """The index of each name; empty if a name is wrong, as others may refer to that one."""
     index: dict[str, int] = {}
     for number, (receiver, place) in enumerate(zip(receivers, places, strict=True)):
         if receiver.name and index.setdefault(receiver.name, number) != number:
@@ -228,7 +228,7 @@ def _policy(fields: Fields) -> tuple[Schedule, HealthRules]:
         schedule = PRESETS.get(table.choice("preset", tuple(PRESETS)), WORKFRONT)
     written = _written(table, (*_SCHEDULE_KEYS, *HEALTH_RANGES))
     numbers = {key: written.pop(key) for key in HEALTH_RANGES if key in written}
-    if table.fine:  # else what seems wrong with the whole may only follow from that
+    if table.fine:  # Otherwise problems of the whole may only follow from those of its fields.
         schedule = _overridden(table, schedule, written)
     return schedule, _rules(table, numbers, rules)
 
@@ -243,7 +243,7 @@ def _rules(fields: Fields, numbers: dict[str, Any], base: HealthRules) -> Health
 
 
 def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What is written, with milliseconds where ``window = "48h"`` stands for ``window_ms``."""
+    """The written values; ``window = "48h"`` becomes ``window_ms`` in milliseconds."""
     written: dict[str, Any] = {}
     for key in keys:
         short = key.removesuffix("_ms")
@@ -260,7 +260,7 @@ def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _milliseconds(value: Any) -> int | list[int | None] | None:
-    """Of a duration, or of a list of them; None where one is wrong."""
+    """The milliseconds of a duration or of a list of them; None for a wrong one."""
     if isinstance(value, list):
         each = [read_duration(one) if isinstance(one, str) else None for one in value]
         return None if None in each else each

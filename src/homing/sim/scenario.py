@@ -1,4 +1,4 @@
-"""A scenario: receivers by script, traffic, and what a person does, over a span of virtual time.
+"""A scenario: receivers with outages, traffic, and actions of a person, over a virtual time.
 
 All times are milliseconds from 0, the start of the scenario. Spans are half open: an outage or
 traffic from 2 h to 9 h includes the first of these moments and not the last.
@@ -20,7 +20,7 @@ FAILS_WITH = 500  # the status code of an outage that only says how often it fai
 
 
 class Do(StrEnum):
-    """What a person can do."""
+    """The actions of a person."""
 
     ENABLE = "enable"
     FREEZE = "freeze"
@@ -28,7 +28,7 @@ class Do(StrEnum):
 
 
 class Reply(Struct, frozen=True):
-    """What a receiver does with one request."""
+    """The reaction of a receiver to one request."""
 
     code: int | None  # None: it hangs or refuses
     hangs: bool = False
@@ -37,7 +37,7 @@ class Reply(Struct, frozen=True):
 
 
 class Outage(Struct, frozen=True):
-    """A span in which a receiver is not itself."""
+    """A span of time in which a receiver behaves differently."""
 
     from_ms: int
     to_ms: int
@@ -60,7 +60,7 @@ class Receiver(Struct, frozen=True):
     outages: tuple[Outage, ...] = ()
 
     def outage_at(self, at_ms: int) -> Outage | None:
-        """The last one listed that covers this moment."""
+        """The last listed outage that covers this moment."""
         for outage in reversed(self.outages):
             if outage.from_ms <= at_ms < outage.to_ms:
                 return outage
@@ -92,7 +92,7 @@ class Traffic(Struct, frozen=True):
     type: str
 
     def times(self) -> Iterator[int]:
-        """The first at ``from``, the others at even steps after it, before ``until``."""
+        """The times of the events: at ``from``, then at even steps, before ``until``."""
         at, n = self.from_ms, 0
         while at < self.until_ms:
             yield at
@@ -106,7 +106,7 @@ class Traffic(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What a person does, and when."""
+    """An action of a person, with its time."""
 
     at_ms: int
     do: Do
@@ -114,7 +114,7 @@ class Action(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True):
-    """Everything there is to play; the same scenario always plays the same."""
+    """A complete scenario; the same scenario always gives the same trace."""
 
     title: str
     run_for_ms: int

@@ -1,8 +1,8 @@
 """A world on virtual time: the real engine and SQLite store, and receivers that are functions.
 
-A world lives through several *lives*: one for each start of the process. What an engine starts
-(tasks, timers, requests) belongs to its life and ends with it, so a crash drops all memory and
-keeps the store, wherever the engine was waiting at that moment.
+A world has several *lives*: one for each start of the process. The tasks, timers and requests of an
+engine belong to its life and end with it, so a crash drops all memory and keeps the store, wherever
+the engine was waiting at that moment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 _ADDRESS = "192.0.2.1:443"
-BURY_TURNS = 20
+ENDING_TURNS = 20
 
 
 class Crashed(Exception):
@@ -63,7 +63,7 @@ class Hit(Struct):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Read when someone asks: most receivers do not."""
+        """The headers, parsed at the first use: most receivers do not need them."""
         if self._headers is None:
             lines = self.header_block.decode().split("\r\n")[:-1]
             self._headers = dict(line.split(": ", 1) for line in lines)
@@ -79,7 +79,7 @@ class Hit(Struct):
 
 
 class Reply(Struct, frozen=True):
-    """What comes back: a code or a failure, after a while; beyond the deadline it is a timeout."""
+    """The reply of a receiver: a code or a failure; after the deadline it is a timeout."""
 
     code: int | None = 200
     failure: Failure | None = None
@@ -92,7 +92,7 @@ Script = Callable[[Hit], Reply]
 
 
 class Watch:
-    """What can be seen from outside; a world tells of everything as it happens."""
+    """The events of a world; a subclass overrides the methods that it needs."""
 
     def sent(self, hit: Hit) -> None:
         """A request starts."""
@@ -108,7 +108,7 @@ class Watch:
 
 
 class ScriptedSender:
-    """A sender whose receivers are functions; those of one life."""
+    """The sender of one life, whose receivers are functions."""
 
     def __init__(self, world: World, life: Life) -> None:
         self._world, self._life = world, life
@@ -120,7 +120,7 @@ class ScriptedSender:
         self.ask(hit, done)
 
     def _hit(self, request: Request) -> Hit:
-        """The request starts."""
+        """Start a request."""
         target, life = request.target, self._life
         url = f"{target.scheme}://{target.authority}{target.path}"
         block, body = request.header_block, request.body
@@ -137,7 +137,7 @@ class ScriptedSender:
         used_ms: int = 0,
         late: Callable[[], Failure] = lambda: Failure.TIMEOUT,
     ) -> None:
-        """The receiver is asked when so much of the deadline is used up."""
+        """Ask the receiver, after so much of the deadline."""
         world, left_ms = self._world, hit.deadline_ms - used_ms
         seen = hit
         if used_ms:
@@ -155,10 +155,10 @@ class ScriptedSender:
             ),
             retry_after=reply.retry_after if in_time else None,
         )
-        asyncio.get_running_loop().call_later(latency_ms / 1000, self.land, hit, response, done)
+        asyncio.get_running_loop().call_later(latency_ms / 1000, self.finish, hit, response, done)
 
-    def land(self, hit: Hit, response: Response, done: Callable[[Response], None]) -> None:
-        """The attempt has ended."""
+    def finish(self, hit: Hit, response: Response, done: Callable[[Response], None]) -> None:
+        """End a request."""
         self._world.watch.responded(hit, response)
         done(response)
 
@@ -176,7 +176,7 @@ class Life(Struct, eq=False):
 
 
 class WatchedFlow(Flow):
-    """Tells of every settle."""
+    """Reports every settle to the world's watch."""
 
     def __init__(self, db: SqliteDb, world: World) -> None:
         super().__init__(db)
@@ -189,7 +189,7 @@ class WatchedFlow(Flow):
 
 
 class WatchedAdmin(Admin):
-    """Tells of every enable and freeze."""
+    """Reports every enable and freeze to the world's watch."""
 
     def __init__(self, db: SqliteDb, world: World) -> None:
         super().__init__(db)
@@ -208,7 +208,7 @@ class WatchedAdmin(Admin):
 def _make_task(
     loop: asyncio.AbstractEventLoop, work: Any, context: Context | None = None
 ) -> asyncio.Task[Any]:
-    """A task knows its life, and the other way round."""
+    """Make a task that belongs to the present life."""
     task = asyncio.Task(work, loop=loop, context=context)
     life = LIFE.get() if context is None else context.get(LIFE)
     if life is not None:
@@ -225,7 +225,7 @@ class World:
         self.scripts: dict[str, Script] = {}
         self.otherwise: Script = lambda _: Reply()
         self.make_sender: Callable[[Life], Sender] = partial(ScriptedSender, self)
-        self.views: ViewStore = Views(db)  # for looking, in any life and between two
+        self.views: ViewStore = Views(db)  # for tests, in any life and between two
         self.lives = 0
         self.life: Life
         self.engine: Engine
@@ -241,11 +241,11 @@ class World:
         return world
 
     def install(self) -> None:
-        """Let the loop know whose life a task belongs to."""
+        """Let the loop add every task to its life."""
         asyncio.get_running_loop().set_task_factory(_make_task)
 
     def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
-        """What the engine of a new life is given."""
+        """The stores of the engine of a new life."""
         return WatchedFlow(self.db, self), WatchedAdmin(self.db, self), Views(self.db)
 
     # --- lives -------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class World:
         self.engine = await self.call(self.begin())
 
     async def begin(self) -> Engine:
-        """The engine of a new life."""
+        """Start the engine of a new life."""
         flow, admin, views = self.stores()
         return await Engine.start(
             flow=flow,
@@ -272,7 +272,7 @@ class World:
         )
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the process do something; raises Crashed if it dies first."""
+        """Run a coroutine in the process; raises Crashed if the process dies first."""
         life = self.life
         if not life.alive:
             work.close()
@@ -286,12 +286,12 @@ class World:
             raise Crashed from None
 
     def die(self) -> None:
-        """Drop all memory, at this very moment."""
+        """Kill the process now: all memory is lost."""
         self.life.alive = False
-        self._bury(self.life, BURY_TURNS)
+        self._end_tasks(self.life, ENDING_TURNS)
 
-    def _bury(self, life: Life, turns: int) -> None:
-        """End its tasks and timers; for some turns, as tasks that end may set timers again."""
+    def _end_tasks(self, life: Life, turns: int) -> None:
+        """End the tasks and timers of a life; several times, as ending tasks may set timers."""
         loop = asyncio.get_running_loop()
         for task in list(life.tasks):
             if task is not asyncio.current_task():
@@ -300,7 +300,7 @@ class World:
             if timer._context.get(LIFE) is life:
                 timer.cancel()
         if turns:
-            loop.call_soon(self._bury, life, turns - 1, context=Context())
+            loop.call_soon(self._end_tasks, life, turns - 1, context=Context())
 
     async def crash(self, *, clock_offset_ms: int = 0) -> None:
         """Die and start again on the same store."""
@@ -312,7 +312,7 @@ class World:
     def clock(self) -> VirtualClock:
         return self.life.clock
 
-    # --- doing -------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------
 
     async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
         draft = SubscriptionDraft(
@@ -343,10 +343,10 @@ class World:
     async def wait(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reads -------------------------------------------------------------------------------
 
     async def deliveries(self, **conditions: Any) -> list[DeliveryRow]:
-        """All there are, oldest first."""
+        """All deliveries of these conditions, oldest first."""
         rows: list[DeliveryRow] = []
         before: int | None = None
         while True:
@@ -358,7 +358,7 @@ class World:
                 return rows[::-1]
 
     async def endpoints(self) -> list[Endpoint]:
-        """All there are, oldest first."""
+        """All endpoints, oldest first."""
         found: list[Endpoint] = []
         before: int | None = None
         while True:

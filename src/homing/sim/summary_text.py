@@ -1,4 +1,4 @@
-"""The words of a summary: times, spans, and a row for every figure."""
+"""A summary as text: times, spans, and a row for every figure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def span_text(ms: int | None) -> str:
 
 
 def pause_text(pause: Pause) -> str:
-    """Why nothing was sent for a while."""
+    """A sentence that says when and why sending was paused."""
     return (
         f"Sending was paused from {moment_text(pause.from_ms)} to {moment_text(pause.to_ms)}, "
         f"as in a sender outage: {pause.why}. No retry was used meanwhile."
@@ -54,7 +54,7 @@ def pause_text(pause: Pause) -> str:
 
 
 class Row(Struct, frozen=True):
-    """One figure of a summary; fewer is better where ``less`` is 1, worse where it is -1."""
+    """One figure of a summary; fewer is better if ``less`` is 1, worse if it is -1."""
 
     label: str
     text: Callable[[Figures], str]
