@@ -1,4 +1,4 @@
-"""A network between us and every receiver, and the ways in which it goes out."""
+"""A network between the sender and all receivers, and the ways in which it fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTAGES = {
 
 
 class Net:
-    """Between us and every receiver: well, or out."""
+    """The network between the sender and all receivers: it works, or it has failed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class Net:
         await self.world.wait(SECOND)
 
     async def unharmed(self, *, urls: list[str] = URLS) -> None:
-        """No endpoint changed, no retry spent, all delivered."""
+        """Check that no endpoint changed, no retry was used and everything was delivered."""
         for row in await self.world.deliveries():
             assert row.status is Status.DELIVERED
             assert row.delivery.retry == 0

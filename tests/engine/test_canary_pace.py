@@ -15,7 +15,7 @@ from homing.policy.url import host_of
 
 
 def host_waits(world: World, seen: int) -> dict[str, list[int]]:
-    """Of each host: the times from one request to the next, without the first ``seen`` requests."""
+    """The times between requests, for each host, without the first ``seen`` requests."""
     times: dict[str, list[int]] = {}
     for hit in world.sender.hits[seen:]:
         times.setdefault(host_of(hit.url), []).append(hit.at)

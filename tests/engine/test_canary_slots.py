@@ -1,4 +1,4 @@
-"""Canaries: they take no more slots than there are, and not each of them ends the outage."""
+"""Canaries take no more slots than there are, and not every response ends an outage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch decides beside states and schedules: the log, the spread of jitter, probe times."""
+"""Decisions of a batch besides states and schedules: the log, the spread of jitter, probe times."""
 
 from __future__ import annotations
 

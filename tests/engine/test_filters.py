@@ -1,4 +1,4 @@
-"""Filters in the engine: only what matches becomes a delivery, and a change loses nothing."""
+"""Filters in the engine: only matches become deliveries, and a change of filters loses none."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_filters_hold_after_a_restart_and_go_with_their_subscription() -> None:
 
 
 def test_a_change_of_filters_loses_nothing_and_doubles_nothing() -> None:
-    """An event gets what one of the versions says; after the response, what the new one says."""
+    """An event is matched by one of the versions; after the response, by the new version."""
 
     async def story(world: World) -> None:
         one = await world.subscribe(URL, filters=over(0))

@@ -1,4 +1,4 @@
-"""A process that stops in order is gone from the fleet at that moment, with all its buckets."""
+"""A process that stops normally leaves the fleet at once, and gives up all its buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing, lanes, people's changes and replays, on virtual time."""
+"""Publishing, lanes, changes by people and replays, on virtual time."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_while_settles_cannot_be_written_nothing_new_starts_and_nothing_is_lost(
 
 @pytest.mark.parametrize("call", ["publish", "settle"])
 def test_a_store_that_does_not_respond_is_not_well_after_five_seconds(call: str) -> None:
-    """A disk that hangs fails nothing: without this it would look idle."""
+    """A disk that hangs raises no error: without this, the store would seem idle."""
 
     async def story(world: World) -> None:
         await world.subscribe(URL)

@@ -1,4 +1,4 @@
-"""Groups of publishers at the store: their size, their order, and who is told what."""
+"""Groups of publishes: their size, their order, and which result each caller gets."""
 
 from __future__ import annotations
 

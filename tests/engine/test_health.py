@@ -1,4 +1,4 @@
-"""An endpoint's life on virtual time: disabled, probed, enabled, frozen, and what waits."""
+"""The states of an endpoint on virtual time: disabled, probed, enabled, frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An endpoint that asks for a pause waits in the store: its queue takes no memory from others."""
+"""Deliveries of an endpoint that asked for a pause wait in the store and take no memory."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def responds_the_second_time(latency_ms: int) -> Script:
 
 
 async def with_retries(world: World, count: int) -> None:
-    """So many endpoints whose first retries are due a moment ago, and take four seconds."""
+    """Make so many endpoints whose first retries have just become due and take four seconds."""
     script = responds_the_second_time(4_000)
     for number in range(count):
         url = f"https://r{number}.example/"

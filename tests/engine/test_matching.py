@@ -1,4 +1,4 @@
-"""Filters that take long: others are let in between, and nothing is missed meanwhile."""
+"""Filters that take long delay no other publish, and miss no subscription meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME_DAY = "2026-03-01T00:00:00Z"
 
 
 def spellings(count: int) -> list[str]:
-    """So many texts that are all the same moment."""
+    """So many texts that all mean the same moment."""
     return [
         f"2026-03-01T{number // 60 % 24:02d}:{number % 60:02d}:00.{'0' * (1 + number // 1440)}"
         f"+{number // 60 % 24:02d}:{number % 60:02d}"
@@ -32,7 +32,7 @@ def spellings(count: int) -> list[str]:
 
 
 def only(values: int, times: int = 1) -> str:
-    """Each of the items must be one of these values."""
+    """A filter: each item must be one of these values."""
     one = {"field": "data.at", "op": "containsOnly", "value": [SAME_DAY] * values}
     return json.dumps([one] * times)
 
@@ -72,7 +72,7 @@ def test_a_neighbour_is_answered_before_an_expensive_match_ends() -> None:
 
 
 def calls_of(world: World, drafts: list[EventDraft]) -> Any:
-    """How many Python calls it takes to publish these."""
+    """The number of Python calls that it takes to publish these events."""
 
     async def count() -> int:
         calls = 0

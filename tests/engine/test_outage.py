@@ -1,4 +1,4 @@
-"""Outages of the sender on virtual time: failures spend nothing, and sending resumes by itself."""
+"""Outages of the sender on virtual time: failures use no retry, and sending resumes by itself."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
 def test_while_old_connections_live_sending_goes_on_and_failures_are_sender_errors(
     from_before: Reply,
 ) -> None:
-    """Names are denied for all, and six receivers are reached without a new look-up."""
+    """All look-ups fail, and six receivers are reached without a new look-up."""
 
     async def story(world: World) -> None:
         net = Net(world)
@@ -230,7 +230,7 @@ def test_while_old_connections_live_sending_goes_on_and_failures_are_sender_erro
 
 
 def test_a_canary_that_is_answered_and_then_silence_again_still_spends_nothing() -> None:
-    """A long outage with a flash of light in it: health from before it still counts."""
+    """A long outage with one short success: health from before the outage still counts."""
 
     async def story(world: World) -> None:
         net = Net(world)

@@ -29,7 +29,7 @@ class Town:
         self._tenant = {url: tenant for tenant, some in urls.items() for url in some}
 
     async def wake(self, *tenants: str) -> None:
-        """Every endpoint of these tenants, or of all, gets an event and responds."""
+        """Publish to every endpoint of these tenants, or of all; each responds."""
         for tenant in tenants or self.urls:
             for url in self.urls[tenant]:
                 self.world.sender.scripts[url] = self.net.script
@@ -45,12 +45,12 @@ class Town:
             self.net.own.pop(url, None)
 
     async def send(self, urls: list[str]) -> None:
-        """One event to each of these, and to no other."""
+        """Publish one event to each of these endpoints only."""
         for url in urls:
             await self.world.publish(f"to.{host_of(url)}", tenant=self._tenant[url])
 
     async def wait_of(self, url: str) -> int:
-        """Send to a URL that works: so long until the request arrives, ten minutes at most."""
+        """How long it takes until a request arrives at a working URL; ten minutes at most."""
         began, seen = self.world.clock.now(), len(self.world.sender.hits)
         await self.send([url])
         while self.world.clock.now() - began < 10 * MINUTE:

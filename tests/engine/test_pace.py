@@ -1,4 +1,4 @@
-"""Rates on virtual time: deliveries wait their turn, nothing fails, the others go on."""
+"""Rates on virtual time: deliveries wait for their turn, nothing fails, others are not delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ URL = "https://receiver.example/hook"
 
 
 def within(times: list[int], rate: float) -> bool:
-    """Never more than the rate in any second, and one."""
+    """Check that no second has more than the rate and one attempt."""
     return all(
         sum(1 for at in times if start <= at < start + SECOND) <= rate + 1 for start in times
     )
@@ -66,7 +66,7 @@ def test_a_rate_holds_no_slot_and_no_memory() -> None:
 
 
 def test_who_waits_its_turn_is_not_behind_retries() -> None:
-    """All slots of the retry lane hang; turns go on."""
+    """All slots of the retry lane hang; turns continue."""
 
     async def story(world: World) -> None:
         hang = "https://hang.example/"

@@ -25,7 +25,7 @@ async def publish_many(
 
 
 class Written:
-    """Counts what is settled, and what is read."""
+    """Counts settled outcomes and rows that are read."""
 
     def __init__(self, world: World) -> None:
         self.commits = self.waiting = self.finished = self.read = 0

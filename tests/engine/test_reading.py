@@ -1,4 +1,4 @@
-"""What is read of an endpoint while it is at work may be older than what is known of it."""
+"""Rows of an endpoint that are read while it is active may be older than the state in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY = "https://busy.example/hook"
 
 
 def slowly(call: Callable[..., Awaitable[Any]]) -> Any:
-    """Done at once; the response takes a while."""
+    """The call is done at once; its result takes a while."""
 
     async def response(*args: Any, **more: Any) -> Any:
         try:

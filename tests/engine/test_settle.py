@@ -1,4 +1,4 @@
-"""Outcomes gathered for one commit; slots given back."""
+"""Outcomes are gathered for one commit, and slots become free again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOW = "https://slow.example/hook"
 
 
 def settles_wait(world: World) -> asyncio.Event:
-    """Nothing is settled until this is set."""
+    """Make the store settle nothing until the event is set."""
     released, real = asyncio.Event(), world.flow.settle
 
     async def slow(batch: SettleBatch) -> frozenset[int]:

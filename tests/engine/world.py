@@ -43,7 +43,7 @@ class Hit:
 
 @dataclass
 class Reply:
-    """What a receiver does with a request."""
+    """The reaction of a receiver to a request."""
 
     code: int | None = 200
     failure: Failure | None = None
@@ -103,7 +103,7 @@ class ScriptedSender:
 
 
 class Witness(Admin):
-    """The store that people change, which remembers every secret that was ever to sign."""
+    """The admin store; it remembers every secret that was ever used to sign."""
 
     def __init__(self, db: Db, secrets: set[str]) -> None:
         super().__init__(db)
@@ -138,13 +138,13 @@ class Witness(Admin):
 
 
 def changed(**changes: Any) -> Callable[[Subscription], SubscriptionDraft]:
-    """What a person changes of a subscription."""
+    """A function that makes the draft of a subscription with these changes."""
     return lambda before: msgspec.structs.replace(draft_of(before), **changes)
 
 
 @dataclass
 class World:
-    """Everything a test needs to publish, to wait, and to look."""
+    """An engine and a store on virtual time, with everything that a test needs."""
 
     clock: VirtualClock
     db: SqliteDb
@@ -222,7 +222,7 @@ class World:
         await asyncio.sleep(ms / 1000)
 
     async def settled(self) -> None:
-        """Until all that happens without time passing has happened."""
+        """Wait until everything has run that needs no time."""
         for _ in range(200):
             await asyncio.sleep(0)
 
@@ -268,7 +268,7 @@ class World:
 
 
 def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | None = None) -> None:
-    """Live a story on virtual time."""
+    """Run a test on virtual time."""
 
     async def run() -> None:
         world = await World.make(options)
@@ -279,7 +279,7 @@ def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | Non
 
 
 def check_signatures(world: World) -> None:
-    """What was sent is accepted by foreign libraries; of a great many, the first and the last."""
+    """Check sent requests with other libraries; of very many, only the first and the last."""
     hits = world.sender.hits
     for hit in (*hits[:HITS_CHECKED], *hits[HITS_CHECKED:][-HITS_CHECKED:]):
         with clock_at(hit.wall):

@@ -82,7 +82,7 @@ def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
 
 
 def libfaketime() -> Path | None:
-    """The library for programs with threads; None where it is not installed."""
+    """The path of libfaketime for programs with threads; None if it is not installed."""
     return next(iter(sorted(Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1"))), None)
 
 
@@ -104,7 +104,7 @@ class WallClock:
         }
 
     def step(self, by_s: int) -> None:
-        """Everybody reads the old time or the new one, never half a file."""
+        """Set the time atomically: a process reads the old or the new time, never half a file."""
         new = self._file.with_suffix(".new")
         new.write_text(f"{self.ahead_s + by_s:+d}\n")
         os.replace(new, self._file)
@@ -112,17 +112,17 @@ class WallClock:
         self.ahead_s += by_s
 
     def now_ms(self) -> int:
-        """The time that is true in this run."""
+        """The true time in this run."""
         return int(time.time() * 1000) + self.ahead_s * 1000
 
     def was_true(self, at_s: int) -> bool:
-        """Whether the clock said so shortly before it was stepped: a request was on its way."""
+        """Whether the clock showed this time shortly before a step: the request was under way."""
         return any(at_s <= ms // 1000 <= at_s + ON_ITS_WAY_S for ms in self._stepped_ms)
 
 
 @dataclass
 class Seen:
-    """What receivers saw."""
+    """The requests that receivers saw."""
 
     clock: WallClock
     secrets: dict[str, str] = field(default_factory=dict)  # by path
@@ -202,7 +202,7 @@ class Scene:
         return sum(one["dropped"] for one in got["items"])
 
     async def noticed(self, steps: int, most_s: float) -> float:
-        """How long it took until ``/readyz`` told of so many steps."""
+        """How long it took until ``/readyz`` reported so many steps."""
         began = time.monotonic()
         while time.monotonic() - began < most_s:
             told = (await self.ask("GET", "/readyz")).get("clock") or {}
@@ -242,7 +242,7 @@ async def stepped(
     argv: tuple[str, ...] = HONEST,
     database_url: str = "",
 ) -> Toll:
-    """A steady load; the wall clock is stepped again and again, and each step is looked for."""
+    """Step the wall clock again and again under a steady load, and wait for each to be noticed."""
     toll = Toll()
     async with scene(folder, argv=argv, database_url=database_url) as at:
         await at.subscribe("/verifies")

@@ -35,7 +35,7 @@ LOOK_EVERY_S = 0.25
 
 
 class Spec(Struct, frozen=True):
-    """What is to be run."""
+    """The parameters of a run."""
 
     stories: tuple[str, ...]
     argv: tuple[str, ...] = HONEST
@@ -82,7 +82,7 @@ class Town:
         raise AssertionError("the server does not respond")
 
     async def settle_down(self, **tenants: int) -> list[list[int]]:
-        """So many hosts for each tenant; every one gets an event and responds."""
+        """Make so many hosts for each tenant; each gets an event and responds."""
         self.outages = (await self._outage())["outages"]
         found = []
         for tenant, count in tenants.items():
@@ -99,7 +99,7 @@ class Town:
         return found
 
     async def send(self, hosts: list[int], *, tag: str = "") -> None:
-        """One event to each of these."""
+        """Publish one event to each of these hosts."""
         for begin in range(0, len(hosts), 100):
             some = hosts[begin : begin + 100]
             data = {"tag": tag, "at": time.monotonic()}
@@ -190,7 +190,7 @@ async def _all(town: Town, story: str, **tenants: int) -> None:
 
 
 async def _two_against_a_third(town: Town) -> None:
-    """Two tenants die together: it closes once, the third opens it, and it stays open."""
+    """Hosts of two tenants die together: one outage begins, the third tenant ends it for good."""
     first, second, well = await town.settle_down(first=60, second=60, well=1)
     await town.kill(first + second)
     waits = []

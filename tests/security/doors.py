@@ -1,4 +1,4 @@
-"""The long forms of the doors: addresses, rebinding, JSON, framing, schemas, certificates."""
+"""The long tests of all entrances: addresses, rebinding, JSON, framing, schemas, certificates."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def door_parts(*, quick: bool, seed: int) -> list[Part]:
 
 
 async def addresses(reach: Reach, *, count: int, seed: int) -> Toll:
-    """Forbidden ones in every hiding place, at the door and before a connection."""
+    """Forbidden addresses in every form, at creation and before a connection."""
     toll, rng = Toll(), random.Random(seed)
     blocks = [ip_network(text) for text in BLOCKS]
     for _ in range(count):
@@ -110,7 +110,7 @@ async def addresses(reach: Reach, *, count: int, seed: int) -> Toll:
 
 
 async def rebinding(reach: Reach, *, count: int, seed: int) -> Toll:
-    """Names that change their mind; a hook in the place of the connect counts and refuses."""
+    """Names whose addresses change; a hook instead of ``connect`` counts and refuses."""
     toll, rng = Toll(), random.Random(seed)
     looked_up, dialled = 0, []
 
@@ -156,7 +156,7 @@ def _lenient(text: bytes) -> bytes:
 
 
 def _is_json(text: bytes) -> bool:
-    """A referee that is not ours: the standard library, held to the letter of RFC 8259."""
+    """An independent judge: the standard library, made strict after RFC 8259."""
 
     def refuse(_: str) -> None:
         raise ValueError
@@ -170,7 +170,7 @@ def _is_json(text: bytes) -> bool:
 
 
 async def texts(read: Callable[[bytes], bytes], *, count: int, seed: int) -> Toll:
-    """Good and bad texts, and what becomes of them with some bytes changed."""
+    """Good and bad texts, and the same with some bytes changed."""
     toll, rng = Toll(), random.Random(seed)
     small = [text for text in (*KEPT, *REFUSED) if len(text) < 200]
     taken = 0
@@ -236,7 +236,7 @@ async def framing(attacks: list[Attack], *, rounds: int, seed: int) -> Toll:
 
 
 async def schemas(*, examples: int, seed: int) -> Toll:
-    """Every operation with what its schema allows and forbids."""
+    """Call every operation with input that its schema allows and forbids."""
 
     def walk() -> Toll:
         with running_server() as server:

@@ -1,11 +1,10 @@
-"""The far side: a receiver in a process of its own, which keeps books and does as it is told.
+"""The far side: a receiver in another process, which counts requests and takes orders.
 
 How it responds is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
-``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until it is
-told otherwise. Orders come on standard input and
-are answered on standard output, a line of JSON each; it ends when its standard input does. Data
-with ``tag`` and ``at`` (seconds of the monotonic clock, which all processes of a machine share) is
-booked with the time it took to get here.
+``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until an order
+changes it. Orders come on standard input and get their replies on standard output, a line of JSON
+each; the process ends when its standard input ends. Data with ``tag`` and ``at`` (seconds of the
+monotonic clock, which all processes of a machine share) is recorded with the time that it took.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ILL = b"HTTP/1.1 500 Ill\r\ncontent-length: 0\r\n\r\n"
 
 
 class Ramp:
-    """What one URL has in flight, against what slow start allows for the responses it has given."""
+    """The requests of one URL in flight, compared with the limit of slow start."""
 
     def __init__(self, most: int, probes: int) -> None:
         self._most = most
@@ -57,7 +56,7 @@ class Ramp:
 
 
 class Books:
-    """What has come, and what is to be done with it."""
+    """The requests so far, and how to respond."""
 
     def __init__(self) -> None:
         self.delay_s = 0.02
@@ -100,7 +99,7 @@ async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _hold(
     books: Books, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Until the other side has had enough."""
+    """Wait until the other side closes."""
     books.hanging += 1
     began = time.monotonic()
     try:
@@ -113,7 +112,7 @@ async def _hold(
 async def _response(
     books: Books, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bytes:
-    """What to say, when it is time; nothing: the other side has had enough."""
+    """The response, when it is time; empty if the other side has closed."""
     kind = path.split("/")[1]
     if kind == "ok":
         return OK
@@ -148,27 +147,27 @@ def _ip(*words: str) -> None:
 
 
 class Orders:
-    """What it may be told."""
+    """The orders."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
 
     def link(self, network: str, here: str) -> None:
-        """The cable is plugged in: all addresses of a network are ours."""
+        """Connect: this side gets all addresses of a network."""
         _ip("link", "set", "lo", "up")
         _ip("addr", "add", f"{here}/24", "dev", "far")
         _ip("link", "set", "far", "up")
         _ip("route", "add", "local", network, "dev", "lo")
 
     def deaf(self, to: str) -> None:
-        """What comes from there is not answered: nothing finds its way back."""
+        """Respond to nothing from there: no packet is routed back."""
         _ip("route", "add", "blackhole", f"{to}/32")
 
     def hear(self, to: str) -> None:
         _ip("route", "del", "blackhole", f"{to}/32")
 
     def drop_packets(self, addresses: list[str], *, stop: bool = False) -> None:
-        """Nothing that comes for these is answered, until it is told to stop that."""
+        """Drop packets to these addresses, or stop dropping them."""
         verb = "del" if stop else "add"
         lines = "".join(f"route {verb} blackhole {it}/32 table local\n" for it in addresses)
         subprocess.run(["ip", "-batch", "-"], input=lines.encode(), check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Scoreboard 12 and 15 for real: who shares a server with bad neighbours does not notice.
+"""Scoreboard 12 and 15 for real: bad neighbours on a server do not slow down healthy URLs.
 
 A real server and a real receiver, each a process of its own. Healthy URLs are offered a steady load
 far below what a machine carries, in turns with and without the noise: a turn's figure is its 99th
@@ -65,7 +65,7 @@ def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
 
 @dataclass
 class Noise:
-    """How much of it."""
+    """The size of a run."""
 
     urls: int
     hang: int
@@ -77,7 +77,7 @@ class Noise:
 
 @dataclass
 class Turns:
-    """Quiet and loud."""
+    """The number and length of turns."""
 
     count: int
     each_s: float
@@ -85,7 +85,7 @@ class Turns:
 
 @dataclass
 class Town:
-    """A server, its receiver, and what is asked of them."""
+    """A server, its receiver, and the requests to both."""
 
     server: Server
     far: FarSide
@@ -237,7 +237,7 @@ async def _turns(at: Town, noise: Noise, toll: Toll, quiet: list[float], loud: l
 
 
 async def _hold(at: Town) -> None:
-    """No noise any more."""
+    """Stop the noise, and wait until nothing hangs."""
     await at.each("hang", "freeze")
     await at.each("slow", "freeze")
     await at.until_far("hanging", most=0)

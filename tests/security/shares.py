@@ -33,7 +33,7 @@ SHARED_MAX_MS = 1_000  # for a tenant with one delivery at a host, behind anothe
 
 @dataclass
 class Noise:
-    """How much of it, and how it is measured."""
+    """The size of a run, and how it is measured."""
 
     count: int  # of hanging URLs, or of deliveries that wait
     turns: int

@@ -93,7 +93,7 @@ Write = Callable[..., tuple[Any, bytes]]
 def stale_body(
     template: RequestTemplate, work: Work, *, number: int, now: int, wall: int
 ) -> tuple[Any, bytes]:
-    """A deliberately broken letter: it signs one text and sends another."""
+    """A deliberately broken template: it signs one text and sends another."""
     request, lines = RequestTemplate.write(template, work, number=number, now=now, wall=wall)
     return replace(request, body=request.body + b" "), lines
 
@@ -114,7 +114,7 @@ def _forged(
 
 
 def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
-    """One portion, in whatever process."""
+    """Check one portion, in any process."""
     rng, found = random.Random(seed), Counter[str]()
     now = int(time.time() * 1000)
     for n in range(count):
@@ -136,7 +136,7 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
 
 
 async def judged(count: int, *, seed: int, write: Write) -> Toll:
-    """As many signatures, at least, over all cores."""
+    """Check at least so many signatures, on all cores."""
     toll, found = Toll(), Counter[str]()
     loop = asyncio.get_running_loop()
     portions = max(count // AT_ONCE, 1)

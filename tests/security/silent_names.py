@@ -37,7 +37,7 @@ Figures = dict[str, list[float]]  # by name, one for each turn
 
 
 class Spec(Struct, frozen=True):
-    """What is to be run."""
+    """The parameters of a run."""
 
     dead: int
     hosts: int

@@ -2,9 +2,9 @@
 
 Every input of a real server is fuzzed: heads, cookies, URLs, JSON, NDJSON, filters, searches, the
 simulator's fields, forms. An input is a fragment repeated, or two of them, up to and beyond the
-limit of its size. The server writes down each turn of its loop that took long, and a turn counts
-as the shorter of its time and the CPU it used, so that a busy machine is not blamed on it. The
-readers of ``inputs`` are measured by themselves.
+limit of its size. The server records each turn of its loop that took long. The shorter of its time
+and its CPU time counts, so that a busy machine does not make a turn long. The readers of ``inputs``
+are measured separately.
 """
 
 from __future__ import annotations

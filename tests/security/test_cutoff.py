@@ -1,4 +1,4 @@
-"""Our own network down, for real: nobody is blamed, nothing is spent, all is delivered after it."""
+"""The sender's network fails for real: no receiver is blamed, and all is delivered after it."""
 
 from __future__ import annotations
 

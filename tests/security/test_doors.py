@@ -1,4 +1,4 @@
-"""No forbidden address is ever dialled, through whatever door; no test here sends a packet."""
+"""No forbidden address is ever dialled, through any transport; no test here sends a packet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PUBLIC = "93.184.216.34"
 
 @dataclass
 class World:
-    """What was looked up and what would have been dialled."""
+    """The names that were looked up and the addresses that would have been dialled."""
 
     client: Client
     responses: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
@@ -50,7 +50,7 @@ class World:
         ]
 
     async def connect(self, address: Address, _share_s: float | None) -> Trouble:
-        """In the place of the only function that connects: it counts and refuses."""
+        """Replaces the only function that connects: it counts and refuses."""
         self.dialled.append(address.ip)
         return Trouble(Failure.REFUSED, "connection refused")
 

@@ -1,4 +1,4 @@
-"""A short walk of schemathesis over every operation; the long one is in ``make security``."""
+"""A short run of schemathesis over every operation; the long one is in ``make security``."""
 
 from __future__ import annotations
 

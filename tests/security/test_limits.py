@@ -1,4 +1,4 @@
-"""What one caller may hold of us: heads, bodies, connections, responses not taken."""
+"""Limits of one caller: heads, bodies, connections, responses that are not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad neighbours and recoveries with real processes: what holds however slow the machine is."""
+"""Bad neighbours and recoveries with real processes: tests that pass on slow machines, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three hundred receivers that drip hold nobody else up, and give everything back."""
+"""Three hundred receivers that drip delay no others, and all resources are freed after them."""
 
 from __future__ import annotations
 

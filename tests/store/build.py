@@ -1,4 +1,4 @@
-"""Builders of rows for store tests: a maker hands out ids in order and fills in what is dull."""
+"""Builders of rows for store tests: ids in order, and defaults for uninteresting fields."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ async def put(
 
 
 def _ledger(events: Sequence[NewEvent], finished: Sequence[Finished]) -> list[tuple[object, ...]]:
-    """What the ledger of another process has written about these rows."""
+    """The ledger rows of another process that wrote these events."""
     tenants = sorted({new.event.tenant for new in events})
     node = next(_others)
     return [

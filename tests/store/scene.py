@@ -1,4 +1,4 @@
-"""A small world for tests of the hot path: one endpoint with a subscription, and its pending."""
+"""A scene for tests of the hot path: one endpoint with a subscription and pending deliveries."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Scene:
         return await self.flow.publish(list(requests), catalog_version=0, number=self.number())
 
     async def deliver(self, count: int = 1) -> list[Delivery]:
-        """So many published deliveries, pending."""
+        """Publish so many deliveries; they are pending."""
         events = [self.make.event(self.sub) for _ in range(count)]
         await self.publish(events)
         return [it for new in events for it in new.deliveries]
 
     async def tried(self, delivery: Delivery, *, due_at: int, t0: int = NOW) -> Delivery:
-        """The same after a failed attempt, written past the settling."""
+        """Publish deliveries as they are after a failed attempt, without settling one."""
         waiting = replace(delivery, due_at=due_at, t0=t0, retry=1, attempts=1)
         await self.rewrite(waiting)
         return waiting

@@ -1,4 +1,4 @@
-"""Commands that arrive at the same time: each is done whole, one after the other."""
+"""Commands that arrive at the same time are done one after the other, each as a whole."""
 
 from __future__ import annotations
 

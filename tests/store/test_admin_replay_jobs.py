@@ -1,4 +1,4 @@
-"""Replay jobs: history is walked once, in bounded steps, and no step counts twice."""
+"""Replay jobs read history once, in bounded steps, and no step counts twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mark of the clock in every store, and times that are moved in bounded steps."""
+"""The clock mark in every store, and stored times that are moved in bounded steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to do: the next rows of many endpoints, lane by lane, and when to come again."""
+"""Due rows: the next rows of many endpoints, lane by lane, and the next due times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random lives of deliveries, compared with a dict: nothing lost, nothing doubled, sums right."""
+"""Random operations on deliveries, compared with a dict: none is lost or doubled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.scene import Scene, every
 
 
 class Model:
-    """What the store must hold, kept by the simplest means."""
+    """The expected contents of the store, in dicts."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene = scene

@@ -1,4 +1,4 @@
-"""Publishing: all of a request or nothing of it, one commit, the same id is one event."""
+"""Publishing writes all of a request or nothing, in one commit; the same id is one event."""
 
 from __future__ import annotations
 

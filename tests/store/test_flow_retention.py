@@ -1,4 +1,4 @@
-"""Retention: what is old goes in bounded steps, what is needed stays."""
+"""Retention removes old rows in bounded steps and keeps those that are needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATER = NOW + 40 * DAY_MS
 
 
 async def sweep(flow: Flow, *, before: int, limit: int = 100) -> int:
-    """Until a call removes nothing."""
+    """Call retention until it removes nothing."""
     removed = 0
     for _ in range(100):
         step = await flow.remove_history(before=before, limit=limit)

@@ -1,4 +1,4 @@
-"""Settling: what a batch of outcomes changes, written whole or not at all."""
+"""Settling writes all changes of a batch of outcomes, or none."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ async def test_the_minutes_of_many_endpoints_are_read_together(db: Db) -> None:
 
 
 def test_our_own_trouble_has_its_tenant_too() -> None:
-    """It touches no endpoint: the delivery that waits names the tenant."""
+    """Such a batch changes no endpoint: the waiting delivery names the tenant."""
     make = Scene.__new__(Scene)
     Scene.__init__(make, None)  # type: ignore[arg-type]
     new = make.make.event(make.sub)

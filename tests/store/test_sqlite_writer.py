@@ -1,4 +1,4 @@
-"""The SQLite writer process does what the store does; its death loses and repeats nothing."""
+"""The SQLite writer process does what the store does; if it dies, nothing is lost or repeated."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _pair(ends: list[socket.socket]) -> socket.socket:
 async def _numbers(
     make: Callable[..., tuple[Calls, Any]], folder: Path, *, another: bool
 ) -> list[int]:
-    """Of publishes, one in each turn of the loop, in the order in which a worker gets them."""
+    """Publish once in each turn of the loop; returns the order in which a worker gets them."""
     ends: list[socket.socket] = []
     publish, other = make(ends, folder)
     tasks: list[asyncio.Task[Any]] = []
