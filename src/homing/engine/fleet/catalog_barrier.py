@@ -3,7 +3,7 @@
 Each process stores the version of the catalog that it has read. A process that has changed a
 subscription waits until all processes that send have read the change. A process whose heartbeat has
 stopped has stopped sending, and reads the catalog before it sends again. If a process lives but
-does not read, a warning is logged, and the wait ends when that process must have stopped sending.
+cannot read, a warning is logged after as long as it could go on sending, and the wait ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CatalogBarrier:
         while await self._some_behind(version):
             if self._clock.now() >= until:
                 log.warning(
-                    "a process does not read changed subscriptions; its deliveries stop soon",
+                    "a process does not read a changed subscription; it is no longer waited for",
                     version=version,
                 )
                 return
