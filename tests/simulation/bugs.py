@@ -162,7 +162,7 @@ BUGS = [
     ),
     bug(
         "a host with sender-side failures is blamed while nobody gets through",
-        replace(OUTAGE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
+        replace(OUTAGE_POLICY, "host_again", "through_at < failures.seen_at", "False"),
     ),
     bug(
         "the dead hosts of one tenant are called our outage",

@@ -185,7 +185,7 @@ def could_be_hosts(failure: Failure | None) -> bool:
     return failure is not Failure.SENDER_LIMITS
 
 
-class HostTrouble(Struct, frozen=True):
+class HostFailures(Struct, frozen=True):
     """A host with sender-side failures: for how long, while others got through."""
 
     seen_at: int  # others were last seen to get through, or its failures to begin
@@ -193,17 +193,17 @@ class HostTrouble(Struct, frozen=True):
 
 
 def host_again(
-    trouble: HostTrouble | None, *, now: int, through_at: int
-) -> tuple[HostTrouble, bool]:
+    failures: HostFailures | None, *, now: int, through_at: int
+) -> tuple[HostFailures, bool]:
     """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
     host itself ends its failures. Only time in which that happened counts.
     """
-    if trouble is None:
-        return HostTrouble(now), False
-    if through_at < trouble.seen_at:
-        recent = now - trouble.seen_at < HOST_STEP_MS
-        return trouble, recent and trouble.alone_ms >= HOST_AFTER_MS
-    alone_ms = trouble.alone_ms + min(now - trouble.seen_at, HOST_STEP_MS)
-    return HostTrouble(now, alone_ms), alone_ms >= HOST_AFTER_MS
+    if failures is None:
+        return HostFailures(now), False
+    if through_at < failures.seen_at:
+        recent = now - failures.seen_at < HOST_STEP_MS
+        return failures, recent and failures.alone_ms >= HOST_AFTER_MS
+    alone_ms = failures.alone_ms + min(now - failures.seen_at, HOST_STEP_MS)
+    return HostFailures(now, alone_ms), alone_ms >= HOST_AFTER_MS

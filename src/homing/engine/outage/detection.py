@@ -1,6 +1,6 @@
 """Detects outages of the sender: every outcome passes here on its way to be settled.
 
-An attempt with a response costs a check of one flag and a look into one dict (``witnesses``). A
+An attempt with a response costs a check of one flag and a look-up in one dict (``witnesses``). A
 failure without a response may have to wait here for the verdict (``policy/outage``). It keeps its
 slot meanwhile, so the number that waits is bounded; half of a lane's slots stay free for others,
 and a failure that would need more of them counts as sender-side at once. During an outage the
@@ -26,11 +26,11 @@ from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
 from homing.model import Lane, Outcome, State
 from homing.policy import outage as policy
-from homing.policy.outage import HostTrouble, Needed, OutageState, Sign, Verdict, host_again
+from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
 
 log = structlog.get_logger("homing.outage")
 
-HOSTS_MAX = 4_096  # hosts in trouble that are remembered
+HOSTS_MAX = 4_096  # failing hosts that are remembered
 
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -46,19 +46,22 @@ class OutageView(Struct, frozen=True):
     outages: int = 0  # outages since the start of the process
 
 
-class Doubt:
-    """What waits keeps its slot, so there is a limit for each lane."""
+class Suspicion:
+    """A suspected outage, and the failures that wait for the verdict.
+
+    A failure that waits keeps its slot, so there is a limit for each lane.
+    """
 
     __slots__ = ("_lanes", "fell_at", "held", "proven", "seen_at", "since")
 
     def __init__(self, since: int) -> None:
-        self.since = self.fell_at = self.seen_at = since  # fell: a new one; seen: any sign of it
+        self.since = self.fell_at = self.seen_at = since  # fell: a new endpoint; seen: any sign
         self.held: list[CompletedAttempt] = []
         self._lanes: Counter[Lane] = Counter()
         self.proven = False  # the verdict was: sender-side
 
     def hold(self, attempt: CompletedAttempt, *, slots: dict[Lane, int]) -> bool:
-        """Let it wait; False: half of its lane's slots are held already, others need the rest."""
+        """Make it wait; False: half of its lane's slots are held already, others need the rest."""
         if attempt.lane in slots and self._lanes[attempt.lane] >= slots[attempt.lane] // 2:
             return False
         self.held.append(attempt)
@@ -66,32 +69,32 @@ class Doubt:
         return True
 
     def take(self, endpoint_ids: set[int]) -> list[CompletedAttempt]:
-        """Those of these endpoints wait no longer."""
+        """Remove and return the failures of these endpoints."""
         taken = [one for one in self.held if one.endpoint_id in endpoint_ids]
         self.held = [one for one in self.held if one.endpoint_id not in endpoint_ids]
         self._lanes.subtract([one.lane for one in taken])
         return taken
 
 
-class HostTroubles:
+class FailingHosts:
     """The hosts whose failures count as sender-side."""
 
     def __init__(self) -> None:
-        self._hosts: dict[str, HostTrouble] = {}
+        self._hosts: dict[str, HostFailures] = {}
 
     def __bool__(self) -> bool:
         return bool(self._hosts)
 
     def again(self, host: str, *, now: int, through_at: int) -> bool:
-        """It fails once more; True: the trouble is the host's."""
-        trouble, theirs = host_again(self._hosts.pop(host, None), now=now, through_at=through_at)
+        """Count another failure of a host; True: the failures are the host's own."""
+        failures, theirs = host_again(self._hosts.pop(host, None), now=now, through_at=through_at)
         if len(self._hosts) >= HOSTS_MAX:
             self._hosts.pop(next(iter(self._hosts)))
-        self._hosts[host] = trouble
+        self._hosts[host] = failures
         return theirs
 
     def responded(self, host: str) -> None:
-        """It has none."""
+        """Forget the failures of a host that responded."""
         self._hosts.pop(host, None)
 
 
@@ -100,10 +103,10 @@ class OutageDetector:
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._clock, self._dispatcher, self._rules = core.clock, dispatcher, core.options.outage
-        self._doubt: Doubt | None = None
-        self._hosts = HostTroubles()
+        self._suspicion: Suspicion | None = None
+        self._hosts = FailingHosts()
         self._witnesses = Witnesses()
-        self._alert = False  # a doubt, a fallen endpoint, an outage or a host in trouble
+        self._alert = False  # a suspicion, a fallen endpoint, an outage or a failing host
         self._through_at = 0
         self._paused_ms = 0  # of the healthy time: in an outage, and not long ago
         self._timer: asyncio.TimerHandle | None = None
@@ -126,7 +129,7 @@ class OutageDetector:
         return self.began_at is not None
 
     def view(self) -> OutageView:
-        held = len(self._doubt.held) if self._doubt is not None else 0
+        held = len(self._suspicion.held) if self._suspicion is not None else 0
         return replace(self._view, waiting=held, canaries=self._canaries.count, outages=self._count)
 
     # --- outcomes ----------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class OutageDetector:
         self.settle(attempt)
 
     def _succeeded(self, attempt: CompletedAttempt) -> None:
-        """An endpoint is healthy, or has become so."""
+        """Note that an endpoint is healthy."""
         if self._witnesses.again(attempt.endpoint_id, attempt.finished_at):
             return
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
@@ -156,7 +159,7 @@ class OutageDetector:
             self._witnesses.expire(self._healthy_since(attempt.finished_at))
 
     def _meet_again(self, queue: EndpointQueue) -> None:
-        """An endpoint was read from the store: its health there still speaks."""
+        """Note an endpoint read from the store as healthy, if its stored health says so."""
         endpoint, since = queue.endpoint, self._healthy_since(self._clock.now())
         health = endpoint.health
         if health.state is not State.ENABLED or health.consecutive_failures:
@@ -185,27 +188,27 @@ class OutageDetector:
         self._calm()
 
     def _disprove(self, endpoint_id: int) -> None:
-        """We can connect: those that fell did so by themselves, and their failures count."""
+        """New connections work: the failures that wait count for their receivers."""
         self._witnesses.rise(endpoint_id)
         self._witnesses.disprove()
-        if self._doubt is not None:
-            self._end_doubt(sender_error=False)
+        if self._suspicion is not None:
+            self._end_suspicion(sender_error=False)
 
     def _lives(self, endpoint_id: int) -> None:
-        """A response on a kept connection: those that fell silent did so by themselves."""
-        doubt, witnesses = self._doubt, self._witnesses
-        if doubt is not None and doubt.proven:
+        """A response on a kept connection: silent kept connections failed by themselves."""
+        suspicion, witnesses = self._suspicion, self._witnesses
+        if suspicion is not None and suspicion.proven:
             return
         risen = witnesses.rise_silent()
         if endpoint_id in witnesses.fallen.members:
             witnesses.rise(endpoint_id)
             risen.add(endpoint_id)
-        if doubt is None or not risen:
+        if suspicion is None or not risen:
             return
         if not witnesses.fallen.members:
-            self._end_doubt(sender_error=False)
+            self._end_suspicion(sender_error=False)
             return
-        self._release(doubt.take(risen), sender_error=False)
+        self._release(suspicion.take(risen), sender_error=False)
 
     def _no_response(self, attempt: CompletedAttempt) -> None:
         late = self.began_at is None and attempt.started_at <= (self.ended_at or 0)
@@ -216,25 +219,29 @@ class OutageDetector:
             self.settle(as_sender_error(rested(attempt)))
             return
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
-        if fall is Fall.NEW and self._doubt is None and self._need(attempt.finished_at) is not None:
-            self._begin_doubt(attempt.finished_at)
-        doubt = self._doubt
+        if (
+            fall is Fall.NEW
+            and self._suspicion is None
+            and self._need(attempt.finished_at) is not None
+        ):
+            self._suspect(attempt.finished_at)
+        suspicion = self._suspicion
         if attempt.outcome is Outcome.SENDER_ERROR:
-            surely = doubt is not None and doubt.proven
+            surely = suspicion is not None and suspicion.proven
             surely |= not policy.could_be_hosts(attempt.response.failure)
             self.settle(attempt if queue is None or surely else self._at_host(attempt, queue.host))
-        elif doubt is None:
+        elif suspicion is None:
             self.settle(attempt)
-        elif doubt.proven or not doubt.hold(attempt, slots=self._dispatcher.capacity.slots):
+        elif suspicion.proven or not suspicion.hold(attempt, slots=self._dispatcher.capacity.slots):
             self.settle(as_sender_error(attempt))
-        if doubt is not None and fall is not Fall.NONE:
-            doubt.seen_at = attempt.finished_at
+        if suspicion is not None and fall is not Fall.NONE:
+            suspicion.seen_at = attempt.finished_at
             if fall is Fall.NEW:
-                doubt.fell_at = attempt.finished_at
-            self._judge(doubt, attempt.finished_at)
+                suspicion.fell_at = attempt.finished_at
+            self._judge(suspicion, attempt.finished_at)
 
     def _fall(self, attempt: CompletedAttempt) -> Fall:
-        """Whether an endpoint that was healthy falls."""
+        """Whether this failure makes a healthy endpoint fallen."""
         dialled = attempt.response.phases.connect_us is not None
         sign = policy.sign(None, attempt.response.failure, dialled=dialled)
         if sign not in {Sign.UNREACHED, Sign.SILENT}:
@@ -269,7 +276,7 @@ class OutageDetector:
         return self._paused_ms
 
     def _need(self, now: int) -> Needed | None:
-        """How many must have fallen; None: too few were healthy, nobody can tell."""
+        """How many endpoints must have fallen; None: too few were healthy to decide."""
         self._witnesses.expire(self._healthy_since(now))
         healthy = self._witnesses.healthy
         silent = self._witnesses.abstained(since=now - self._rules.judge_ms)
@@ -280,13 +287,13 @@ class OutageDetector:
             rules=self._rules,
         )
 
-    def _begin_doubt(self, now: int) -> None:
-        self._doubt, self._alert = Doubt(now), True
+    def _suspect(self, now: int) -> None:
+        self._suspicion, self._alert = Suspicion(now), True
         why = "healthy endpoints fail"
         self._view = OutageView(state=OutageState.SUSPECTED, since=now, why=why)
         self._set_timer(self._rules.judge_ms)
 
-    def _judge(self, doubt: Doubt, now: int) -> None:
+    def _judge(self, suspicion: Suspicion, now: int) -> None:
         fallen = self._witnesses.fallen
         verdict = policy.verdict(
             failing=fallen.endpoints,
@@ -294,41 +301,41 @@ class OutageDetector:
             tenants=fallen.tenants,
             need=self._need(now),
             lives=now - self._through_at < self._rules.quiet_ms,
-            waited_ms=now - doubt.since,
-            alone_ms=now - doubt.fell_at,
+            waited_ms=now - suspicion.since,
+            alone_ms=now - suspicion.fell_at,
             rules=self._rules,
         )
         match verdict:
             case Verdict.WAIT:
                 return
             case Verdict.FAILED:
-                if not doubt.proven:  # They stay fallen, until something gets through.
-                    self._end_doubt(sender_error=False)
+                if not suspicion.proven:  # The endpoints stay fallen until something gets through.
+                    self._end_suspicion(sender_error=False)
             case Verdict.SENDER_ERROR:
-                self._stay_in_doubt(doubt)
+                self._stay_suspected(suspicion)
             case Verdict.OUTAGE:
-                self._begin_outage(doubt, now)
+                self._begin_outage(suspicion, now)
 
-    def _stay_in_doubt(self, doubt: Doubt) -> None:
+    def _stay_suspected(self, suspicion: Suspicion) -> None:
         """Sender-side failures, though something got through just now: judging goes on."""
-        if not doubt.proven:
-            doubt.proven = True
+        if not suspicion.proven:
+            suspicion.proven = True
             failing = self._witnesses.fallen.endpoints
             why = f"{failing} healthy endpoints fail to connect; old connections live"
             log.warning("sender-side failures", why=why)
-            self._view = OutageView(state=OutageState.SUSPECTED, since=doubt.since, why=why)
-            held, doubt.held = doubt.held, []
+            self._view = OutageView(state=OutageState.SUSPECTED, since=suspicion.since, why=why)
+            held, suspicion.held = suspicion.held, []
             self._release(held, sender_error=True)
             self._set_timer(self._rules.quiet_ms)
 
-    def _end_doubt(self, *, sender_error: bool) -> None:
-        doubt, self._doubt = self._doubt, None
-        assert doubt is not None
+    def _end_suspicion(self, *, sender_error: bool) -> None:
+        suspicion, self._suspicion = self._suspicion, None
+        assert suspicion is not None
         self._cancel_timer()
         self._view = OutageView(state=OutageState.NONE, since=self._clock.now())
         if sender_error:
             self._witnesses.rise_all()
-        self._release(doubt.held, sender_error=sender_error)
+        self._release(suspicion.held, sender_error=sender_error)
         self._calm()
 
     def _release(self, held: list[CompletedAttempt], *, sender_error: bool) -> None:
@@ -337,11 +344,11 @@ class OutageDetector:
 
     def _calm(self) -> None:
         fallen = self._witnesses.fallen.members
-        self._alert = bool(self._doubt is not None or self.active or self._hosts or fallen)
+        self._alert = bool(self._suspicion is not None or self.active or self._hosts or fallen)
 
     # --- an outage ------------------------------------------------------------------------------
 
-    def _begin_outage(self, doubt: Doubt, now: int) -> None:
+    def _begin_outage(self, suspicion: Suspicion, now: int) -> None:
         fallen, healthy = self._witnesses.fallen, self._witnesses.healthy
         why = (
             f"{fallen.endpoints} of {healthy.endpoints} endpoints on {fallen.hosts} hosts "
@@ -350,11 +357,11 @@ class OutageDetector:
             "and nothing gets through"
         )
         log.error("sender outage: nothing is sent but canaries", why=why)
-        self._doubt, self.began_at, self._alert = None, now, True
+        self._suspicion, self.began_at, self._alert = None, now, True
         self._count += 1
         self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
         self._dispatcher.capacity.begin_outage()
-        self._release(doubt.held, sender_error=True)
+        self._release(suspicion.held, sender_error=True)
         self._canaries.begin()
         self._set_timer(self._rules.canary_every_ms)
 
@@ -405,27 +412,27 @@ class OutageDetector:
         if self.active:
             self._set_timer(self._rules.canary_every_ms)
             self._begin(self._canaries.send(lambda: self.active))
-        elif self._doubt is not None:
-            self._judge_again(self._doubt, max(self._clock.now(), self._timer_at))
+        elif self._suspicion is not None:
+            self._judge_again(self._suspicion, max(self._clock.now(), self._timer_at))
 
-    def _judge_again(self, doubt: Doubt, now: int) -> None:
+    def _judge_again(self, suspicion: Suspicion, now: int) -> None:
         rules = self._rules
-        if doubt.proven and now - doubt.seen_at >= rules.stay_ms:
-            self._end_doubt(sender_error=True)
+        if suspicion.proven and now - suspicion.seen_at >= rules.stay_ms:
+            self._end_suspicion(sender_error=True)
             return
-        self._judge(doubt, now)
-        if self._doubt is not doubt:
+        self._judge(suspicion, now)
+        if self._suspicion is not suspicion:
             return
         wait_ms = rules.quiet_ms
-        if not doubt.proven:
-            at = min(doubt.fell_at + rules.judge_ms, doubt.since + rules.judge_max_ms)
+        if not suspicion.proven:
+            at = min(suspicion.fell_at + rules.judge_ms, suspicion.since + rules.judge_max_ms)
             wait_ms = max(at - now, 1)
         self._set_timer(wait_ms)
 
     def stop(self) -> None:
-        """The process ends: what waits for a verdict has spent nothing."""
-        if self._doubt is not None:
-            self._end_doubt(sender_error=True)
+        """The process ends: failures that wait for a verdict use no retry."""
+        if self._suspicion is not None:
+            self._end_suspicion(sender_error=True)
         if self._task is not None:
             self._task.cancel()
         self._cancel_timer()
