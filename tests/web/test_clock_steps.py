@@ -58,7 +58,7 @@ def test_the_dashboard_tells_of_a_step() -> None:
         assert b"The wall clock was" not in (await person.get("/")).body
         house.world.clock.step(10 * MINUTE)
         assert b"set forward by 10 min" in (await person.get("/")).body
-        assert b"away from schedules" in (await person.get("/system")).body
+        assert b"differs from schedule time" in (await person.get("/system")).body
 
     live(story)
 
