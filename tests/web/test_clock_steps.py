@@ -44,7 +44,9 @@ def test_a_wall_clock_that_stays_away_is_told_until_it_comes_back() -> None:
         await house.world.wait(2 * HOUR)
         told = (await house.client.get("/readyz")).json["clock"]
         assert told["ahead_ms"] == DAY
-        assert "are 24 h behind the wall clock; a restart brings them together" in told["detail"]
+        assert (
+            "are 24 h behind the wall clock; restart the server to correct this" in told["detail"]
+        )
         found = numbers((await house.client.get("/metrics")).body.decode())
         assert found["homing_clock_ahead_seconds"] == 86_400
 

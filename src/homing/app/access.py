@@ -67,7 +67,7 @@ class Caller(Struct, frozen=True):
         return tenant if tenant is not None else self.tenant or DEFAULT_TENANT
 
 
-STRANGER = Caller("", Role.VIEWER, "")  # the caller of operations that need no key
+ANONYMOUS = Caller("", Role.VIEWER, "")  # the caller of operations that need no key
 
 
 # Every use case by its qualified name, like ``Subscriptions.create``, with its roles.
