@@ -12,7 +12,7 @@ from homing.web.clock import clock_detail
 from web.asgi import Client
 from web.browse import Browser
 from web.house import House, live
-from web.test_whole import numbers
+from web.test_monitoring import numbers
 
 
 def test_a_step_is_told_by_readyz_status_and_metrics_for_an_hour() -> None:

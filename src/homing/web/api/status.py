@@ -1,4 +1,4 @@
-"""How this process is: its gate, its lanes, its store."""
+"""The status of this process: sender-outage detection, lanes, database."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ OPERATIONS = (
         path="/v1/status",
         id="getStatus",
         use_case=Status.pulse,
-        summary="How this process is: gate, lanes, store. Each process of a fleet has its own.",
+        summary="The status of this process. Each process of a fleet has its own.",
         handler=status,
         response=StatusView,
     ),
