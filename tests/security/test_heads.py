@@ -55,7 +55,7 @@ async def test_the_sum_of_all_headers_has_a_limit() -> None:
         codes, got, _ = await at.say(GET + eight + b"\r\n")
         assert codes == [431]
         assert b'"headers_too_large"' in got
-        assert b"They may have %s bytes" % f"{HEAD_BYTES_MAX:,}".encode() in got
+        assert b"All headers may have at most %s bytes" % f"{HEAD_BYTES_MAX:,}".encode() in got
 
 
 async def test_the_url_has_a_limit() -> None:

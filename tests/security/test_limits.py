@@ -168,7 +168,7 @@ MOST = 10 * SMALL_BYTES
 
 
 async def _read(body: _Body, budget: BodyBudget) -> bytes:
-    return await read_body(body, declared=None, most=MOST, budget=budget)
+    return await read_body(body, declared=None, bytes_max=MOST, budget=budget)
 
 
 @pytest.mark.parametrize(

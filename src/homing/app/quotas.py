@@ -79,23 +79,23 @@ class Quotas:
 
     async def pending(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of pending deliveries."""
-        most = self.of(tenant).pending_max
-        if not most:
+        limit = self.of(tenant).pending_max
+        if not limit:
             return
         known = self._pending.get(tenant)
         if known is None or self._now() >= known[0] + READ_EVERY_MS:
             at = self._now()
             known = (at, await self._views.pending_of(tenant))
             _remember(self._pending, tenant, known)
-        if known[1] >= most:
-            detail = f"The tenant {tenant} may have at most {most:,} pending deliveries."
+        if known[1] >= limit:
+            detail = f"The tenant {tenant} may have at most {limit:,} pending deliveries."
             raise TooMany(detail, after_ms=PENDING_AGAIN_MS)
 
     async def subscription(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of subscriptions."""
-        most = self.of(tenant).subscriptions_max
-        if most and await self._views.subscriptions_of(tenant, limit=most) >= most:
-            detail = f"The tenant {tenant} may have at most {most:,} subscriptions."
+        limit = self.of(tenant).subscriptions_max
+        if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:
+            detail = f"The tenant {tenant} may have at most {limit:,} subscriptions."
             raise TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
 
 

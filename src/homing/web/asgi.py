@@ -168,7 +168,7 @@ class _Resource:
             body = await read_body(
                 receive,
                 declared=declared,
-                most=COMMAND_BYTES_MAX,
+                bytes_max=COMMAND_BYTES_MAX,
                 budget=self._parts.body_budget,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)

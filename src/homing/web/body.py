@@ -31,7 +31,7 @@ class ClientGone(Exception):
 
 
 async def read_body(
-    receive: Receive, *, declared: bytes | None, most: int, budget: BodyBudget
+    receive: Receive, *, declared: bytes | None, bytes_max: int, budget: BodyBudget
 ) -> bytes:
     """The whole body; raises TooLarge, TooSlow or Busy as soon as that is known.
 
@@ -40,27 +40,27 @@ async def read_body(
     if declared is not None:
         if not declared.isdigit():
             raise BadRequest("The content-length is not a number.")
-        if len(declared) > _DIGITS_MAX or int(declared) > most:
-            raise _too_large(most)
+        if len(declared) > _DIGITS_MAX or int(declared) > bytes_max:
+            raise _too_large(bytes_max)
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientGone
     body: bytes = message.get("body", b"")
-    if len(body) > most:
-        raise _too_large(most)
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
     if not message.get("more_body", False):
         if len(body) > SMALL_BYTES:
             budget.take(len(body))
         return body
-    return await _read_rest(receive, body, most, budget)
+    return await _read_rest(receive, body, bytes_max, budget)
 
 
-async def _read_rest(receive: Receive, begin: bytes, most: int, budget: BodyBudget) -> bytes:
+async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, budget: BodyBudget) -> bytes:
     budget.take(len(begin))
     parts = [begin]
     try:
         async with asyncio.timeout(ARRIVE_WITHIN_S):
-            await _arrive(receive, parts, most, budget)
+            await _arrive(receive, parts, bytes_max, budget)
     except BaseException as error:
         budget.held -= sum(map(len, parts))
         if isinstance(error, TimeoutError):
@@ -72,7 +72,7 @@ async def _read_rest(receive: Receive, begin: bytes, most: int, budget: BodyBudg
     return body
 
 
-async def _arrive(receive: Receive, parts: list[bytes], most: int, budget: BodyBudget) -> None:
+async def _arrive(receive: Receive, parts: list[bytes], bytes_max: int, budget: BodyBudget) -> None:
     """Adds the rest of the body to ``parts``; only bytes that have arrived use the budget."""
     size = len(parts[0])
     more = True
@@ -83,8 +83,8 @@ async def _arrive(receive: Receive, parts: list[bytes], most: int, budget: BodyB
         part = message.get("body", b"")
         more = message.get("more_body", False)
         size += len(part)
-        if size > most:
-            raise _too_large(most)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
         budget.take(len(part))
         parts.append(part)
 
@@ -145,7 +145,7 @@ def field_problem(error: msgspec.ValidationError, within: str = "") -> FieldProb
     elif found := _MISSING.match(reason):
         path, reason = _join(path, found[1]), "must be given"
     else:
-        reason = "must fit: " + reason[0].lower() + reason[1:].replace("`", "")
+        reason = "is invalid: " + reason[0].lower() + reason[1:].replace("`", "")
     return FieldProblem(_join(within, path) or "body", reason)
 
 
@@ -155,6 +155,10 @@ def _join(before: str, after: str) -> str:
     return f"{before}.{after}"
 
 
-def _too_large(most: int) -> TooLarge:
-    shown = f"{most // 1024:,} KiB" if most < 1024 * 1024 else f"{most // (1024 * 1024)} MiB"
+def _too_large(bytes_max: int) -> TooLarge:
+    shown = (
+        f"{bytes_max // 1024:,} KiB"
+        if bytes_max < 1024 * 1024
+        else f"{bytes_max // (1024 * 1024)} MiB"
+    )
     return TooLarge(f"The body may have at most {shown}.")

@@ -39,12 +39,12 @@ class ConnectionLimit:
 
     def __init__(
         self,
-        most: int = CONNECTIONS_MAX,
+        maximum: int = CONNECTIONS_MAX,
         *,
         per_address_max: int = 0,
         monotonic: Callable[[], float] = system_monotonic,
     ) -> None:
-        self._most, self._per_address_max = most, per_address_max
+        self._max, self._per_address_max = maximum, per_address_max
         self._monotonic = monotonic
         self._all_busy_until = 0.0
         self._closed, self._report_at = 0, 0.0  # since the last report
@@ -56,8 +56,8 @@ class ConnectionLimit:
         mine.add(connection)
         if 0 < self._per_address_max < len(mine):
             self._close_idle(connection, mine, self._per_address_max)
-        elif len(all_of_them) > self._most:
-            self._close_idle(connection, all_of_them, self._most)
+        elif len(all_of_them) > self._max:
+            self._close_idle(connection, all_of_them, self._max)
 
     def lost(self, connection: Any) -> None:
         """Forgets a connection that was closed."""
@@ -67,12 +67,12 @@ class ConnectionLimit:
             if not mine:
                 del self._by_source[connection.source]
 
-    def _close_idle(self, newcomer: Any, candidates: Collection[Any], most: int) -> None:
+    def _close_idle(self, newcomer: Any, candidates: Collection[Any], limit: int) -> None:
         now = self._monotonic()
         victims: list[Any] = []
-        if now >= self._all_busy_until or most == self._per_address_max:
+        if now >= self._all_busy_until or limit == self._per_address_max:
             idle = _idle(one for one in candidates if one is not newcomer)
-            victims = _longest_idle(idle, max(most // CLOSED_AT_ONCE, 1))
+            victims = _longest_idle(idle, max(limit // CLOSED_AT_ONCE, 1))
             if not victims:
                 self._all_busy_until = now + RESCAN_AFTER_S
         for victim in victims or [newcomer]:
@@ -84,7 +84,7 @@ class ConnectionLimit:
             log.warning(
                 "too many connections: idle connections were closed",
                 closed=self._closed,
-                most=most,
+                limit=limit,
             )
             self._closed, self._report_at = 0, now + REPORT_EVERY_S
 

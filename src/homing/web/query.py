@@ -124,12 +124,12 @@ class Query:
             raise _refused("cursor", "must be the next_cursor of an earlier response")
         return number
 
-    def count(self, name: str, *, default: int, most: int) -> int:
-        """A number from 1 to ``most``; a number outside this range becomes the nearest bound."""
+    def count(self, name: str, *, default: int, maximum: int) -> int:
+        """A number from 1 to ``maximum``; a number outside this range becomes the nearest bound."""
         value = self._given.get(name) or str(default)
         if re.fullmatch(r"-?[0-9]{1,9}", value) is None:
-            raise _refused(name, f"must be a number from 1 to {most}")
-        return min(max(int(value), 1), most)
+            raise _refused(name, f"must be a number from 1 to {maximum}")
+        return min(max(int(value), 1), maximum)
 
     def limit(self) -> int:
         value = self._given.get("limit", str(LIMIT_DEFAULT))

@@ -108,7 +108,9 @@ OPERATIONS = (
             Param("url", "Only deliveries to URLs that contain this text."),
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
             Param("until", "Accepted before; same format as since."),
-            Param("expiring_within", "Only pending deliveries that expire within, like 6h."),
+            Param(
+                "expiring_within", "Only pending deliveries that expire within this time, like 6h."
+            ),
             *PAGE,
         ),
         errors=(Invalid,),

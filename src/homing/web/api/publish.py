@@ -108,7 +108,9 @@ class Publish:
         if scope["query_string"]:
             Query(scope["query_string"], ())
         budget = self._budget
-        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MAX, budget=budget)
+        body = await read_body(
+            receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, budget=budget
+        )
         try:
             drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
             response = published(await self._publishing.publish(caller, drafts))

@@ -1,4 +1,4 @@
-"""The dashboard: pages for people, served at ``/`` beside the API.
+"""The dashboard: pages for people, served at ``/`` by the same server as the API.
 
 ``app`` checks a request (host, session, role, form token) and calls its page; ``routes`` lists the
 pages; a page of ``pages`` calls the same use cases as the API and renders a template.

@@ -93,7 +93,7 @@ class DashboardApp:
         return (b"set-cookie", text.encode())
 
     def check_form(self, session: KeySession | None, token: str) -> None:
-        if session is None or not self._cookies.fits(session, token):
+        if session is None or not self._cookies.is_token_of(session, token):
             raise Forged("This page is out of date. Reload it and try again.")
 
     # --- responses ---------------------------------------------------------------------------
@@ -210,12 +210,12 @@ class DashboardApp:
             raise NoSuchPath
         await self.respond(scope, receive, send, _refusing(NoSuchPath(), "GET"))
 
-    async def _form(self, request: PageRequest, receive: Receive, most: int) -> dict[str, str]:
+    async def _form(self, request: PageRequest, receive: Receive, bytes_max: int) -> dict[str, str]:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
         budget = self._body_budget
-        most = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else most
-        body = await read_body(receive, declared=declared, most=most, budget=budget)
+        bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
+        body = await read_body(receive, declared=declared, bytes_max=bytes_max, budget=budget)
         try:
             return read_form(body)
         finally:
@@ -317,7 +317,7 @@ class _Stream:
         if scope["method"] != "GET":
             refusal = Response(405, b"", HTML, ((b"allow", b"GET"),))
             await send_response(send, refusal, security_headers=HEADERS)
-        elif dashboard.live.full:  # 204 tells a browser not to ask again; the page then polls.
+        elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
             await dashboard.live.stream(

@@ -21,13 +21,13 @@ LONE_MAX = 1_000  # % characters that begin no escape; browsers never send them
 _LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-def read_form(body: bytes, *, most: int = FIELDS_MAX) -> dict[str, str]:
+def read_form(body: bytes, *, fields_max: int = FIELDS_MAX) -> dict[str, str]:
     """The fields of a form; the last one wins where a name is given twice.
 
     Raises BadRequest, or Invalid with the fields that cannot be stored.
     """
-    if body.count(b"&") >= most:
-        raise BadRequest(f"A form holds at most {most} fields.")
+    if body.count(b"&") >= fields_max:
+        raise BadRequest(f"A form may have at most {fields_max} fields.")
     fields: dict[str, str] = {}
     for pair in body.split(b"&"):
         name, _, value = pair.partition(b"=")

@@ -44,13 +44,13 @@ class Live:
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
         ticks = asyncio.create_task(self._send_ticks(send, check))
-        gone = asyncio.create_task(_gone(receive))
+        disconnected = asyncio.create_task(_wait_for_disconnect(receive))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
-            await asyncio.wait({ticks, gone, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ticks, disconnected, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open -= 1
-            for task in (ticks, gone, leaving):
+            for task in (ticks, disconnected, leaving):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, NotAuthorized):
                     await task
@@ -92,6 +92,6 @@ async def _line(send: Send, line: bytes) -> None:
     await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

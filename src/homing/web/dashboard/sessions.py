@@ -48,7 +48,7 @@ class SessionCookies:
         """The token that every form of this session carries."""
         return self._sign("form", _text(session))
 
-    def fits(self, session: KeySession, token: str) -> bool:
+    def is_token_of(self, session: KeySession, token: str) -> bool:
         """Whether this is the token of the session; compared in constant time."""
         return hmac.compare_digest(token.encode(), self.token(session).encode())
 

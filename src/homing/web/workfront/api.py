@@ -70,8 +70,8 @@ async def create(call: Call) -> Response:
 
 
 async def list_page(call: Call) -> Response:
-    limit = call.query.count("limit", default=LIMIT_DEFAULT, most=LIMIT_MAX)
-    page = call.query.count("page", default=1, most=10**9)
+    limit = call.query.count("limit", default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    page = call.query.count("page", default=1, maximum=10**9)
     found = await call.app.workfront.of_tenant(call.caller, tenant=_tenant(call))
     shown = found[(page - 1) * limit : page * limit]
     endpoints = await call.app.workfront.endpoints_of(call.caller, shown)

@@ -159,7 +159,7 @@ def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
     counts = health.attempts > needed
     marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
     alone = now - max((it for it in marks if it is not None), default=now) if row else 0
-    hours, hours_most = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
+    hours, hours_max = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
     rate_part = min(percent / max(rules.failure_percent, 1), health.attempts / max(needed, 1))
     return [
         Rule(
@@ -177,10 +177,10 @@ def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
         ),
         Rule(
             "Time without a success",
-            f"{hours:,.1f} h of {hours_most:,.0f} h",
-            f"frozen after {hours_most:,.0f} h with more than "
+            f"{hours:,.1f} h of {hours_max:,.0f} h",
+            f"frozen after {hours_max:,.0f} h with more than "
             f"{rules.consecutive_freeze:,} failures in a row",
-            min(hours / hours_most, row / max(rules.consecutive_freeze, 1)),
+            min(hours / hours_max, row / max(rules.consecutive_freeze, 1)),
         ),
         Rule(
             "Failures in a row, freeze limit",

@@ -106,21 +106,21 @@ class _Form:
             for policy in policies
         ]
 
-    def _duration(self, name: str, least: int, most: int, rule: str) -> int:
+    def _duration(self, name: str, minimum: int, maximum: int, rule: str) -> int:
         text = self._fields[name].replace(" ", "").replace("min", "m")
         if not _DURATION.fullmatch(text):
             self.problems[name] = "Must be a duration like 90s, 45m, 6h or 1h30m."
-            return least
+            return minimum
         value = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
-        if not least <= value <= most:
+        if not minimum <= value <= maximum:
             self.problems[name] = f"Must be {rule}."
         return value
 
-    def _whole(self, name: str, least: int, most: int) -> int:
+    def _whole(self, name: str, minimum: int, maximum: int) -> int:
         text = self._fields[name]
-        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
-            self.problems[name] = f"Must be a whole number from {least} to {most:,}."
-            return least
+        if not re.fullmatch("[0-9]{1,10}", text) or not minimum <= int(text) <= maximum:
+            self.problems[name] = f"Must be a whole number from {minimum} to {maximum:,}."
+            return minimum
         return int(text)
 
     def _policy(self, name: str) -> str:
