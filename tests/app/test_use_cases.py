@@ -315,7 +315,7 @@ def test_a_command_for_another_tenant_is_forbidden(
         await door.as_role(role, "other")
         got = await door.send(route, **given)
         assert got.status == 403, text(got)
-        assert "of the tenant other" in text(got)
+        assert "only write to the tenant other" in text(got)
         assert await counts(house) == before
 
     live(story)

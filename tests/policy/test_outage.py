@@ -150,10 +150,10 @@ def test_in_ten_rounds_of_five_seconds_every_waiting_host_has_its_canary(waiting
 
 def _seen(times: list[int], through: list[int]) -> list[bool]:
     """The same trouble at these times, something getting through at those."""
-    trouble, theirs = None, []
+    failures, theirs = None, []
     for now in times:
         at = max([one for one in through if one <= now], default=-1)
-        trouble, after_all = host_again(trouble, now=now, through_at=at)
+        failures, after_all = host_again(failures, now=now, through_at=at)
         theirs.append(after_all)
     return theirs
 
@@ -176,9 +176,9 @@ def test_one_success_elsewhere_after_a_long_outage_proves_little() -> None:
 
 @given(st.lists(st.integers(1, 90_000), min_size=1, max_size=60))
 def test_it_is_never_the_hosts_before_ten_minutes(steps: list[int]) -> None:
-    trouble: HostFailures | None = None
+    failures: HostFailures | None = None
     now = 0
     for step in steps:
-        trouble, theirs = host_again(trouble, now=now, through_at=now)
+        failures, theirs = host_again(failures, now=now, through_at=now)
         assert theirs == (now >= HOST_AFTER_MS)
         now += step

@@ -43,7 +43,7 @@ from homing.web.body import decode
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import read_form
 from homing.web.dashboard.pages.deliveries import pretty
-from homing.web.dashboard.request import read_said
+from homing.web.dashboard.request import read_message
 from homing.web.dashboard.search import read_search
 from homing.web.dashboard.security_headers import check_host
 from homing.web.dashboard.targets import Targets
@@ -184,7 +184,7 @@ INPUTS = (
     Input("host names", lambda it: check_host(it, frozenset()), lambda n: "a." * n),
     Input("addresses as host", lambda it: check_host(it, frozenset()), lambda n: "[" + "1:" * n),
     Input("where to go after sign-in", _TARGETS.own, lambda n: "/deliveries" + "/a" * n),
-    Input("messages in a cookie", read_said, lambda n: "61" * n),
+    Input("messages in a cookie", read_message, lambda n: "61" * n),
     # Query strings.
     Input("query strings", lambda it: Query(it, {"a"}), lambda n: b"a=" + b"%41" * n),
     Input("many parameters", lambda it: Query(it, ()), lambda n: b"a=b&" * n),

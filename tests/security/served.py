@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from homing.server.settings import Settings
 from homing.server.wiring import Running, running
-from homing.web.limits import WatchedServer
+from homing.web.limits import LimitedServer
 from security.framing import KEY
 
 RESPONSE_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
 
 
-class _Server(WatchedServer):
+class _Server(LimitedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield

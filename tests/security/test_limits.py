@@ -11,7 +11,7 @@ from homing.errors import Busy, TooSlow
 from homing.web import body as body_module
 from homing.web.body import ClientGone, read_body
 from homing.web.body_budget import SMALL_BYTES, BodyBudget
-from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, Watch
+from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, StallDetector
 from security.framing import GOOD, HEAD, HOST, KEY
 from security.served import RESPONSE_WITHIN_S, Served, served, until_end
 
@@ -64,11 +64,11 @@ async def test_a_head_that_does_not_come_is_given_up(said: bytes) -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(said)
         await _connected(at)
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
         assert not reader.at_eof()
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert await until_end(reader) == (b"", True)
 
 
@@ -76,10 +76,10 @@ async def test_a_body_that_drips_on_after_its_response_is_given_up() -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nabc")
         await reader.readuntil(b"401")
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
         writer.write(b"d")
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert (await until_end(reader))[1]
 
 
@@ -88,26 +88,26 @@ async def test_a_line_that_rests_after_its_response_is_ended(body: bytes) -> Non
     async with served() as at, at.line() as (reader, writer):
         writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
         await reader.readuntil(b"HTTP/1.1 ")
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
         assert not reader.at_eof()
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert (await until_end(reader))[1]
 
 
 async def test_a_line_at_work_is_left_alone() -> None:
     async with served() as at, at.line() as (reader, writer):
         head = b"content-length: %d\r\n\r\n" % len(GOOD)
-        watch = Watch()
+        detector = StallDetector()
         for turn in range(4):  # each on the same connection, never idle for as long as the limit
             writer.write(HEAD + head + GOOD)
             await reader.readuntil(b"202")
-            watch.look(at.server.server_state.connections, turn * (HEAD_WITHIN_S - 1))
+            detector.abort_stalled(at.server.server_state.connections, turn * (HEAD_WITHIN_S - 1))
         writer.write(HEAD + head + GOOD[:5])  # The body has a limit of its own.
         await asyncio.sleep(0.05)
-        watch.look(at.server.server_state.connections, 1_000.0)
-        watch.look(at.server.server_state.connections, 2_000.0)
+        detector.abort_stalled(at.server.server_state.connections, 1_000.0)
+        detector.abort_stalled(at.server.server_state.connections, 2_000.0)
         writer.write(GOOD[5:])
         assert await reader.readuntil(b"202")
 
@@ -134,13 +134,13 @@ class _Connection:
 
 def test_a_response_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
     stuck, slow = _Connection(), _Connection()
-    watch = Watch()
+    detector = StallDetector()
     for second in range(int(TAKEN_WITHIN_S)):
         slow.transport.unsent += 1
-        watch.look([stuck, slow], float(second))
+        detector.abort_stalled([stuck, slow], float(second))
     assert not stuck.transport.aborted
     slow.transport.unsent += 1
-    watch.look([stuck, slow], TAKEN_WITHIN_S)
+    detector.abort_stalled([stuck, slow], TAKEN_WITHIN_S)
     assert stuck.transport.aborted
     assert not slow.transport.aborted
 
@@ -168,7 +168,7 @@ BODY_BYTES_MAX = 10 * SMALL_BYTES
 
 
 async def _read(body: _Body, budget: BodyBudget) -> bytes:
-    return await read_body(body, declared=None, most=BODY_BYTES_MAX, budget=budget)
+    return await read_body(body, declared=None, bytes_max=BODY_BYTES_MAX, budget=budget)
 
 
 @pytest.mark.parametrize(

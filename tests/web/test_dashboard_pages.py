@@ -42,7 +42,7 @@ def test_an_empty_house_says_what_to_do_next() -> None:
         browser = await entered(house)
         assert "homing publish invoice.paid" in text(await browser.get("/"))
         assert "homing subscribe" in text(await browser.get("/endpoints"))
-        assert "Nothing has been accepted yet" in text(await browser.get("/system"))
+        assert "No deliveries yet" in text(await browser.get("/system"))
 
     live(story)
 
@@ -56,7 +56,7 @@ def test_the_overview_counts_and_names_what_needs_a_person() -> None:
         await house.settled()
         page = text(await browser.get("/"))
         assert "delivered 3 3 in the last hour" in page
-        assert "Nothing needs you" in page
+        assert "No action needed" in page
         await house.client.post(f"/v1/endpoints/{endpoint}/freeze")
         page = text(await browser.get("/"))
         assert "a person must enable it" in page
@@ -101,7 +101,7 @@ def test_an_endpoint_shows_its_counters_beside_the_rules() -> None:
         await house.settled()
         page = text(await browser.get(f"/endpoints/{endpoint}"))
         assert "Failure rate 100 % of 3" in page
-        assert "disabled over 70 %, once there are more than 100 attempts" in page
+        assert "disabled above 70 %, counted after more than 100 attempts" in page
         assert "3 of 2,000" in page
         assert "3 deliveries" in page
         numbers = (await browser.get(f"/endpoints/{endpoint}/chart.json")).json
@@ -143,7 +143,7 @@ def test_a_test_event_and_a_replay_of_what_was_dropped() -> None:
         count = await browser.get(f"{page}/replay-count?since=24h", HTMX)
         assert "nothing to replay" in text(count)
         got = await browser.send(f"{page}/replay", HTMX, at, csrf=token, since="24h")
-        assert "The replay has begun" in got.headers["hx-trigger"]
+        assert "Replay started" in got.headers["hx-trigger"]
         assert (await browser.send(f"{page}/replay", HTMX, csrf=token, since="x")).status == 422
 
     live(story)

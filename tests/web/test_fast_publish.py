@@ -41,13 +41,13 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def agains(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of the requests on a connection with a remembered head: whether it was that head."""
     seen: list[bool] = []
-    again = FastPublishProtocol._again
+    again = FastPublishProtocol._publish_again
 
     def watched(self: FastPublishProtocol, data: bytes, head: _Head) -> bool:
         seen.append(again(self, data, head))
         return seen[-1]
 
-    monkeypatch.setattr(FastPublishProtocol, "_again", watched)
+    monkeypatch.setattr(FastPublishProtocol, "_publish_again", watched)
     return seen
 
 

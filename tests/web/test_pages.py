@@ -113,7 +113,7 @@ def test_a_person_subscribes_publishes_and_finds_the_delivery(person: Person) ->
     assert links(found, "deliveries") == [delivery]
     other = person.see("/events?q=flow.paid")
     unmatched = next(it for it in links(other, "events") if it != event)
-    assert "Nowhere" in person.see(unmatched)
+    assert "No subscription matched this event" in person.see(unmatched)
     response, _ = person.do(delivery, f"{delivery}/cancel")
     assert response.status == 303
     assert "cancelled" in person.see(delivery)
@@ -134,7 +134,7 @@ def test_a_secret_is_rotated_and_shown_once(server: HomingServer, person: Person
     assert found[0] != made.secret
     after = person.see(page)
     assert "whsec_" not in after
-    assert "one until" in after, "the old one signs beside it for a while"
+    assert "one valid until" in after, "the old one signs beside it for a while"
     key = server.client.create_key("looker", "viewer", tenant="default").key
     viewer = Person(server, key)
     assert "Rotate" not in viewer.see(page)

@@ -1,4 +1,4 @@
-"""``App``: all use cases of one process, put together. Transports hold this object."""
+"""``App``: all use cases of one process. Every transport gets this object."""
 
 from __future__ import annotations
 

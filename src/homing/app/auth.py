@@ -1,10 +1,10 @@
 """Authentication: which caller an ``Authorization`` header belongs to.
 
-The admin key of the settings opens everything; all other keys are kept as hashes (``policy.keys``).
-A key that was found good once is found again with one lookup in a dictionary, until it expires, is
-revoked, or what ``ApiKeys`` has read is too old. The dictionary is asked with the whole header: a
-key's place in it depends on a hash that is seeded with random bytes at every start, so the time of
-a lookup reveals nothing about the keys in it; everything else is compared in constant time.
+The admin key from the settings allows everything; of all other keys only hashes are stored
+(``policy.keys``). The headers of valid keys are cached in a dictionary until the key expires, is
+revoked, or ``ApiKeys`` has to read it again. The dictionary is keyed by the whole header: Python
+seeds its hashes with random bytes at every start, so the time of a lookup reveals nothing about the
+cached keys. Everything else is compared in constant time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CANONICAL = b"Bearer "
 
 
 class _Known:
-    """A header that was found good, and until when (None: until the keys change)."""
+    """A header with a valid key; ``until`` is when to check it again (None: when keys change)."""
 
     __slots__ = ("caller", "expires_at", "key_id", "noted", "until")
 
@@ -41,10 +41,10 @@ class _Known:
 
 
 class Authenticator:
-    """Finds the callers of keys, and slows down whoever tries wrong ones."""
+    """Finds the caller of a key, and slows down clients that try wrong keys."""
 
     def __init__(self, admin_key: str, api_keys: ApiKeys, now: Callable[[], int]) -> None:
-        assert admin_key, "an empty key would let everyone in"
+        assert admin_key, "an empty admin key would admit everyone"
         self._admin = admin_key.encode()
         self._api_keys, self._now = api_keys, now
         self._throttle = Throttle(now)
@@ -57,7 +57,7 @@ class Authenticator:
         self._known[_CANONICAL + self._admin] = _Known(ADMIN_CALLER, None, until=None)
 
     def known(self, authorization: bytes | None) -> Caller | None:
-        """The caller, if this header was found good before and still is."""
+        """The caller of a cached header; None if it is not cached or must be checked again."""
         found = self._known.get(authorization)
         if found is None:
             return None
@@ -71,18 +71,18 @@ class Authenticator:
         return found.caller
 
     async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
-        """Raises NotAuthorized; TooMany where too many wrong keys came from this source."""
+        """The caller of a header; raises NotAuthorized, or TooMany after too many wrong keys."""
         caller = self.known(authorization)
         if caller is not None:
             return caller
         if authorization is None:
-            raise NotAuthorized("Give it as Authorization: Bearer <key>.")
+            raise NotAuthorized("Send a key as Authorization: Bearer <key>.")
         if authorization[:7].lower() != _SCHEME:
-            raise NotAuthorized("The scheme must be Bearer.")
+            raise NotAuthorized("The scheme of the Authorization header must be Bearer.")
         caller = await self._find(authorization[7:].strip())
         if caller is None:
             await self._throttle.wrong(source)
-            raise NotAuthorized("This key is not known here.")
+            raise NotAuthorized("This key is wrong, expired or revoked.")
         return caller
 
     async def _find(self, text: bytes) -> Caller | None:

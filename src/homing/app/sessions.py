@@ -1,7 +1,7 @@
-"""Sessions of the dashboard: a key signs in once, and its session stands for it.
+"""Sessions of the dashboard: signing in with a key opens a session.
 
-A session and its key are looked up at every request: after a sign-out the session opens nothing,
-and a key that is revoked is refused at once.
+The session and its key are checked at every request: after a sign-out the session no longer works,
+and a revoked key is refused at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from homing.ports import KeySession
 
 __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
-ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
+ADMIN_HOLDER = "admin"  # differs in length from every key prefix
 
 
 class Sessions:
@@ -34,14 +34,14 @@ class Sessions:
     ) -> None:
         self._authenticator, self._api_keys, self._now = authenticator, api_keys, now
         self._admin_key = admin_key.encode()
-        # Signs the cookies of sessions: with another admin key all sessions end.
+        # Signs session cookies; changing the admin key therefore ends all sessions.
         self.cookie_key = hmac.digest(self._admin_key, b"homing dashboard sessions", "sha256")
 
     async def sign_in(self, key: bytes, source: str) -> KeySession:
-        """A new session; raises NotAuthorized, TooMany, or Forbidden for a key that only writes."""
+        """Opens a session; raises NotAuthorized, TooMany, or Forbidden for a publisher key."""
         caller = await self._authenticator.caller_of(b"Bearer " + key, source)
         if caller.role not in READERS:
-            raise Forbidden(f"A key with the role {caller.role} opens no page.")
+            raise Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
         given = read_key(key)
         is_admin = hmac.compare_digest(key, self._admin_key)
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
@@ -49,11 +49,11 @@ class Sessions:
 
     @use_case(READERS)
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:
-        """The session opens nothing any more, in no process."""
+        """Ends the session in all processes."""
         await self._api_keys.sessions.end(session.id)
 
     async def caller_of(self, session: KeySession | None) -> Caller:
-        """Raises NotAuthorized without a session, or where it or its key no longer works."""
+        """The caller of a session; raises NotAuthorized if it or its key is not valid any more."""
         if session is None or not is_young(session, now=self._now()):
             raise NotAuthorized("Sign in with a key.")
         if not await self._api_keys.session_lives(session.id):
@@ -67,5 +67,5 @@ class Sessions:
 
 
 def is_young(session: KeySession, *, now: int) -> bool:
-    """Whether the life of a session is not over."""
+    """Whether the session has not reached its maximum age."""
     return session.since <= now < session.since + SESSION_LIFE_MS

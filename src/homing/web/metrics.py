@@ -1,4 +1,4 @@
-"""The engine's pulse in the text format of Prometheus. No label ever holds a URL or an id."""
+"""The metrics of a process in the text format of Prometheus. No label contains a URL or an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from homing.policy.outage import OutageState
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-More = Callable[[int], Iterable[Metric]]  # of a part that is not always there, at this time
+More = Callable[[int], Iterable[Metric]]  # at this time, of an optional part like the relay
 
 
 def metrics_text(pulse: Pulse, *, now: int, more: More | None = None) -> bytes:
@@ -37,7 +37,7 @@ class _PulseCollector(Collector):
 
 
 def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
-    """Every metric of Homing, with its values at this moment."""
+    """Every metric of Homing with its current values."""
     yield _gauge("homing_info", "The version of the server; always 1.", "version", {__version__: 1})
     yield from _counters(pulse)
     yield from _gauges(pulse, now)

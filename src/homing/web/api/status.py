@@ -1,4 +1,4 @@
-"""The state of this process: sender outage, lanes, store."""
+"""The status of this process: sender-outage detection, lanes, database."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ OPERATIONS = (
         path="/v1/status",
         id="getStatus",
         use_case=Status.pulse,
-        summary="The state of this process: sender outage, lanes, store. One for each process.",
+        summary="The status of this process. Each process of a fleet has its own.",
         handler=status,
         response=StatusView,
     ),

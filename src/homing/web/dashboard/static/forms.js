@@ -1,4 +1,4 @@
-// A form that is checked as one types: the server's own checks, beside each field.
+// Checks a form on the server while a person types, and shows each problem next to its field.
 const WAIT_MS = 350;
 
 export function startForms() {
@@ -8,11 +8,11 @@ export function startForms() {
 function watch(form) {
   const touched = new Set();
   let timer = 0;
-  let asked = 0;
+  let checks = 0;
   form.addEventListener("input", (event) => {
     touched.add(event.target.name);
     clearTimeout(timer);
-    timer = setTimeout(() => check(form, touched, ++asked, () => asked), WAIT_MS);
+    timer = setTimeout(() => check(form, touched, ++checks, () => checks), WAIT_MS);
   });
 }
 
