@@ -75,7 +75,7 @@ def test_time_is_cut_into_steps_that_add_up() -> None:
         Span(HOUR, 4 * HOUR, "503"),
         Span(6 * HOUR, 6 * HOUR + 600_000, "hangs"),
     ]
-    assert [(span.word, span.to_ms) for span in panel.states][-2:] == [
+    assert [(span.label, span.to_ms) for span in panel.states][-2:] == [
         ("frozen", 5 * HOUR),
         ("enabled", 8 * HOUR),
     ]

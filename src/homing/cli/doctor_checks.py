@@ -248,8 +248,8 @@ def check_fleet(settings: Settings) -> list[Check]:
 
 
 def _leases(facts: FleetFacts) -> Check:
-    alive = [it for it in facts.crew if it.alive]
-    orphaned = facts.free + sum(it.buckets for it in facts.crew if not it.alive)
+    alive = [it for it in facts.processes if it.alive]
+    orphaned = facts.free + sum(it.buckets for it in facts.processes if not it.alive)
     listed = ", ".join(f"{it.name} ({it.role}) {it.buckets}" for it in alive)
     if not alive:
         return Check("fleet", UNKNOWN, "No process is running.", "`homing serve` starts one.")

@@ -35,14 +35,14 @@ class Span(Struct, frozen=True):
 
     from_ms: int
     to_ms: int
-    word: str
+    label: str
 
 
 class Mark(Struct, frozen=True):
     """A moment with a label and a sentence."""
 
     at_ms: int
-    word: str
+    label: str
     sentence: str
 
 

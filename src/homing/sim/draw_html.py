@@ -121,7 +121,7 @@ def _changes(panel: Panel) -> str:
         return '<p class="soft">Its state never changed.</p>'
     rows = [
         f'<li><span class="n">{number}</span><time>{moment_text(change.at_ms)}</time>'
-        f'<span class="state {change.word}">{change.word}</span>'
+        f'<span class="state {change.label}">{change.label}</span>'
         f"<span>{escape(change.sentence)}</span></li>"
         for number, change in enumerate(panel.changes[:CHANGES_MAX], start=1)
     ]

@@ -151,15 +151,15 @@ class _Drawing:
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 2)
             yield (
-                f"<g><title>{escape(f'{_from_to(span)}: {span.word}')}</title>"
+                f"<g><title>{escape(f'{_from_to(span)}: {span.label}')}</title>"
                 f'<rect class="outage" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{bottom - top:g}"/><rect class="outage-edge" x="{x:.1f}" y="{top:g}" '
                 f'width="{width:.1f}" height="2"/></g>'
             )
-            place = min(x, self._end - len(span.word) * _CHAR)
+            place = min(x, self._end - len(span.label) * _CHAR)
             if place >= free:
-                yield _text(place, top - 4, span.word, "outage-word")
-                free = place + len(span.word) * _CHAR + 8
+                yield _text(place, top - 4, span.label, "outage-word")
+                free = place + len(span.label) * _CHAR + 8
 
     def _states(self, top: float) -> Iterator[str]:
         yield _label(top + 15, "state")
@@ -168,15 +168,15 @@ class _Drawing:
             width = max(self._x(span.to_ms) - x, 1.5)
             long = span_text(span.to_ms - span.from_ms)
             yield (
-                f"<g><title>{span.word}, {_from_to(span)} ({long})</title>"
-                f'<rect class="state-{span.word}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
+                f"<g><title>{span.label}, {_from_to(span)} ({long})</title>"
+                f'<rect class="state-{span.label}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{_BAND_HEIGHT}" rx="3"/></g>'
             )
             dotted = number > 0 and self._numbered
             begin = 22 if dotted else 8
-            for text in (f"{span.word} · {long}", span.word):
+            for text in (f"{span.label} · {long}", span.label):
                 if begin + len(text) * _CHAR + 6 <= width:
-                    yield _text(x + begin, top + 15, text, f"word word-{span.word}")
+                    yield _text(x + begin, top + 15, text, f"word word-{span.label}")
                     break
             if dotted and width >= 22:
                 yield _dot(x + 11, top + _BAND_HEIGHT / 2, number)
@@ -195,11 +195,11 @@ class _Drawing:
     def _bars(self, base: float) -> Iterator[str]:
         """Delivered below, then failed, then sender errors: the height is the sum of all."""
         panel = self._panel
-        most = max(panel.attempts, default=0)
+        peak = max(panel.attempts, default=0)
         yield _label(base - _BARS_HEIGHT + 10, "attempts")
         yield _label(base - _BARS_HEIGHT + 24, f"in {span_text(panel.step_ms)}")
-        for level in _levels(most):
-            y = base - _BARS_HEIGHT * math.sqrt(level / most)
+        for level in _levels(peak):
+            y = base - _BARS_HEIGHT * math.sqrt(level / peak)
             yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{self._end}"/>'
             yield _text(self._end, y - 3, f"{level:,}", "soft", ' text-anchor="end"')
         width = max((self._end - _LEFT) * panel.step_ms / panel.run_for_ms - 0.6, 1)
@@ -207,12 +207,12 @@ class _Drawing:
             if not made:
                 continue
             x = self._x(step * panel.step_ms)
-            full = max(_BARS_HEIGHT * math.sqrt(made / most), 1.5)
+            full = max(_BARS_HEIGHT * math.sqrt(made / peak), 1.5)
             good, bad = panel.delivered[step], panel.failed[step]
             sender_errors = panel.sender_errors[step]
-            told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
+            title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
             more = f", {sender_errors:,} sender errors" if sender_errors else ""
-            yield f"<g><title>{told}{more}</title>"
+            yield f"<g><title>{title}{more}</title>"
             y = base
             parts = (("delivered", good), ("failed", bad), ("sender_error", sender_errors))
             for kind, count in parts:
@@ -230,23 +230,23 @@ class _Drawing:
             if good or bad:
                 x = self._x((step + 0.5) * panel.step_ms)
                 kind = "delivered" if good else "failed"
-                told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
+                title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
                 yield (
                     f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="{3.4 if good else 1.8}">'
-                    f"<title>{told}</title></circle>"
+                    f"<title>{title}</title></circle>"
                 )
 
     def _backlog(self, base: float) -> Iterator[str]:
         panel = self._panel
-        most = max(panel.backlog, default=0)
+        peak = max(panel.backlog, default=0)
         yield _label(base - _BACKLOG_HEIGHT + 10, "backlog")
-        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if most else "none")
-        if most:
-            yield _label(base - _BACKLOG_HEIGHT + 38, f"{most:,}")
-        if most:
+        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if peak else "none")
+        if peak:
+            yield _label(base - _BACKLOG_HEIGHT + 38, f"{peak:,}")
+        if peak:
             points = [
                 f"L{self._x((step + 0.5) * panel.step_ms):.1f} "
-                f"{base - _BACKLOG_HEIGHT * value / most:.1f}"
+                f"{base - _BACKLOG_HEIGHT * value / peak:.1f}"
                 for step, value in enumerate(panel.backlog)
             ]
             path = f"M{_LEFT} {base:g}{''.join(points)}L{self._end} {base:g}Z"
@@ -265,17 +265,17 @@ class _Drawing:
         for mark, x, limit in zip(
             self._panel.actions, places, [*places[1:], self._end], strict=True
         ):
-            told = f"{moment_text(mark.at_ms)}: a person, {mark.word}"
+            title = f"{moment_text(mark.at_ms)}: a person, {mark.label}"
             yield (
                 f'<path class="person" d="M{x:.1f} {y - 10:g}V{bottom:g}">'
-                f"<title>{escape(told)}</title></path>"
+                f"<title>{escape(title)}</title></path>"
             )
-            width = len(mark.word) * _CHAR + 8
+            width = len(mark.label) * _CHAR + 8
             if x + width <= limit:
-                yield _text(x + 6, y, mark.word, "person-word")
+                yield _text(x + 6, y, mark.label, "person-word")
                 free = x + width
             elif x - width >= free:
-                yield _text(x - 6, y, mark.word, "person-word", ' text-anchor="end"')
+                yield _text(x - 6, y, mark.label, "person-word", ' text-anchor="end"')
                 free = x
             else:
                 free = max(free, x)
@@ -324,12 +324,12 @@ def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
     )
 
 
-def _levels(most: int) -> list[int]:
-    """Round numbers up to ``most``, for grid lines."""
-    if most == 0:
+def _levels(peak: int) -> list[int]:
+    """Round numbers up to ``peak``, for grid lines."""
+    if peak == 0:
         return []
-    top = 10 ** int(math.log10(most))
-    highest = max(factor * top for factor in (1, 2, 5) if factor * top <= most)
+    top = 10 ** int(math.log10(peak))
+    highest = max(factor * top for factor in (1, 2, 5) if factor * top <= peak)
     return sorted({highest, max(highest // 5, 1)})
 
 

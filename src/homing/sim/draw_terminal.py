@@ -38,7 +38,7 @@ def draw(console: Console, played: Sequence[tuple[Played, Summary]]) -> None:
         title.append(f"   policy {summary.policy} · seed {summary.seed}", style="dim")
         console.print(title)
         names = most_interesting(one, ENDPOINTS_MAX)
-        note = max(_NOTE, len(_most(summary.total.accepted)) + 1)
+        note = max(_NOTE, len(_peak(summary.total.accepted)) + 1)
         width = console.width - _LABEL - note - 4
         for panel in panels(one, steps=max(min(width, STEPS_MAX), 10), names=names):
             console.print(_endpoint(panel, note))
@@ -75,21 +75,21 @@ def _rows(panel: Panel) -> Iterator[tuple[str, Text, str]]:
     if panel.outages:
         yield "outage", _outages(panel), ""
     yield "state", _states(panel), ""
-    most = max(panel.attempts, default=0)
-    yield "delivered", _bars(panel.delivered, most, "green"), _most(max(panel.delivered))
-    yield "failed", _bars(panel.failed, most, "red"), _most(max(panel.failed))
+    peak = max(panel.attempts, default=0)
+    yield "delivered", _bars(panel.delivered, peak, "green"), _peak(max(panel.delivered))
+    yield "failed", _bars(panel.failed, peak, "red"), _peak(max(panel.failed))
     if any(panel.sender_errors):
-        yield "sender", _bars(panel.sender_errors, most, "cyan"), _most(max(panel.sender_errors))
+        yield "sender", _bars(panel.sender_errors, peak, "cyan"), _peak(max(panel.sender_errors))
     if panel.pauses:
         yield "paused", _pauses(panel), ""
     yield "probes", _probes(panel), _sum(panel.probes_delivered, panel.probes_failed)
-    yield "backlog", _bars(panel.backlog, max(panel.backlog), "magenta"), _most(max(panel.backlog))
+    yield "backlog", _bars(panel.backlog, max(panel.backlog), "magenta"), _peak(max(panel.backlog))
     if panel.actions:
         yield "person", _actions(panel), ""
     yield "", _axis(panel), ""
 
 
-def _most(number: int) -> str:
+def _peak(number: int) -> str:
     return f"at most {number:,}" if number else "none"
 
 
@@ -98,8 +98,8 @@ def _sum(*rows: list[int]) -> str:
     return f"{total:,} in all" if total else "none"
 
 
-def _bars(values: Sequence[int], most: int, colour: str) -> Text:
-    heights = (math.ceil(8 * math.sqrt(value / most)) if value else 0 for value in values)
+def _bars(values: Sequence[int], peak: int, colour: str) -> Text:
+    heights = (math.ceil(8 * math.sqrt(value / peak)) if value else 0 for value in values)
     return Text("".join(_BARS[height] for height in heights), style=colour)
 
 
@@ -122,7 +122,7 @@ def _states(panel: Panel) -> Text:
     for step in range(len(panel.backlog)):
         begin = step * panel.step_ms
         here = [
-            span.word
+            span.label
             for span in panel.states
             if span.from_ms < begin + panel.step_ms and span.to_ms >= begin
         ]
@@ -142,7 +142,7 @@ def _outages(panel: Panel) -> Text:
         begin, end = _cells(panel, span)
         for cell in range(begin, min(end, len(cells))):
             cells[cell] = "░"
-        word = f" {span.word} "
+        word = f" {span.label} "
         if len(word) + 2 <= end - begin:
             cells[begin + 1 : begin + 1 + len(word)] = word
     return Text("".join(cells), style="red")
@@ -162,7 +162,7 @@ def _actions(panel: Panel) -> Text:
     places = [min(mark.at_ms // panel.step_ms, width - 1) for mark in panel.actions]
     cells = [" "] * width
     for mark, place, limit in zip(panel.actions, places, [*places[1:], width], strict=True):
-        word = f"▲ {mark.word}"
+        word = f"▲ {mark.label}"
         cells[place : place + 1] = "▲"
         if place + len(word) < limit or place + len(word) == limit == width:
             cells[place : place + len(word)] = word
@@ -185,7 +185,7 @@ def _changes(changes: Sequence[Mark]) -> Table:
     grid.add_column(width=2, justify="right")
     grid.add_column()
     for change in changes:
-        mark, colour = _BAND[change.word]
+        mark, colour = _BAND[change.label]
         grid.add_row(moment_text(change.at_ms), Text(mark, style=colour), Text(change.sentence))
     return grid
 

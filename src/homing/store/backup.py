@@ -67,9 +67,9 @@ def check_copy(file: Path) -> dict[str, int]:
     """The number of rows by table, after a check of every page; raises BadCopy."""
     with _opened(file, readonly=True) as connection:
         try:
-            trouble = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            if trouble != ["ok"]:
-                raise BadCopy(trouble[0])
+            problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+            if problems != ["ok"]:
+                raise BadCopy(problems[0])
             return _counts(connection)
         except (apsw.NotADBError, apsw.CorruptError):
             raise BadCopy("It is not a database, or it is damaged.") from None

@@ -133,7 +133,7 @@ class FleetFacts(Struct, frozen=True):
     oldest_name: str  # of the program that has it open
     last_day: int  # the last day that has a partition, since 1970; -1: none
     now_ms: int
-    crew: tuple[FleetProcess, ...]
+    processes: tuple[FleetProcess, ...]
     free: int  # buckets without an owner
 
 
@@ -148,14 +148,14 @@ async def inspect_fleet(url: str) -> FleetFacts:
         try:
             dead = {row[0]: (row[1], row[2]) for row in await connection.fetch(_DEAD)}
             oldest = await connection.fetchrow(_SNAPSHOT)
-            crew = tuple(FleetProcess(*row) for row in await connection.fetch(_LEASES))
+            processes = tuple(FleetProcess(*row) for row in await connection.fetch(_LEASES))
             return FleetFacts(
                 dead=dead,
                 oldest_ms=int(oldest[0]),
                 oldest_name=str(oldest[1]),
                 last_day=int(await connection.fetchval(_DAYS)),
                 now_ms=int(await connection.fetchval(f"SELECT {_NOW}")),
-                crew=crew,
+                processes=processes,
                 free=int(await connection.fetchval(_FREE)),
             )
         finally:

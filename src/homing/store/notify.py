@@ -15,7 +15,7 @@ import structlog
 
 from homing.store.tx import Db, Tx
 
-log = structlog.get_logger("homing.wire")
+log = structlog.get_logger("homing.notifications")
 
 PAUSES_S = (0.1, 0.3, 1.0)
 _CHANNEL = "SELECT 'homing.' || current_schema()"

@@ -113,10 +113,10 @@ ORDER BY id LIMIT :limit;
 
 -- name: bucket_walk [postgres]
 SELECT it.bucket, e.id FROM unnest(:bucket::smallint[], :after_id::bigint[], :limit::integer[])
-    AS it (bucket, after_id, most)
+    AS it (bucket, after_id, row_limit)
 CROSS JOIN LATERAL (
     SELECT id FROM endpoint WHERE bucket = it.bucket AND id > it.after_id
-    ORDER BY id LIMIT it.most
+    ORDER BY id LIMIT it.row_limit
 ) AS e;
 
 -- name: recent_work [sqlite]
