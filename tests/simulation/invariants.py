@@ -1,4 +1,4 @@
-"""What must hold at the end: all healed, all work done, and every sum in the books balances."""
+"""Invariants at the end of a run: all work is done, and every sum in the books balances."""
 
 from __future__ import annotations
 

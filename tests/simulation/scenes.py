@@ -1,4 +1,4 @@
-"""Builders of small scenarios, and ways to look at what came of them."""
+"""Builders of small scenarios, and functions that read their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at every settle: each outcome goes through the model, and the rows written must agree."""
+"""Checks every settle: each outcome goes through the model, and the written rows must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy and the second reading of the contract agree, step by step, whatever happens."""
+"""The policy and the reference model agree step by step, on any sequence of events."""
 
 from __future__ import annotations
 

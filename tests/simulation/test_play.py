@@ -1,4 +1,4 @@
-"""A scenario is played by the real engine, and its trace says exactly what happened when."""
+"""A scenario is played by the real engine, and its trace shows exactly what happened and when."""
 
 from __future__ import annotations
 

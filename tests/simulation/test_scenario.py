@@ -1,4 +1,4 @@
-"""A scenario is read as it is meant, and what is wrong is named with its line and field."""
+"""A scenario is read correctly, and every mistake is reported with its line and field."""
 
 from __future__ import annotations
 
