@@ -51,7 +51,7 @@ _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """Outcomes that are written or given up, and what the commit changed for their endpoints."""
+    """Outcomes that are written or given up, and the changes of their endpoints."""
 
     items: list[Item]
     endpoints: tuple[Endpoint, ...] = ()  # the changed rows

@@ -102,7 +102,7 @@ class ApiKeys:
                 self.on_change()
             self._fresh_until = None if self._life_ms is None else started + self._life_ms
 
-    # --- what an admin does ------------------------------------------------------------------
+    # --- commands of an admin ----------------------------------------------------------------
 
     async def create(
         self, name: str, role: Role, tenant: str | None, expires_at: int | None

@@ -30,7 +30,7 @@ AGAIN_MS = 1_000  # after the store did not reply
 
 
 class _Asked:
-    """The rows asked for one endpoint, and what was known of the store before."""
+    """The rows asked for one endpoint, and its queue's notes about the store before the load."""
 
     __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 

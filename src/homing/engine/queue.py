@@ -64,7 +64,7 @@ class QueueTotals:
 
 
 class EndpointQueue:
-    """The deliveries of one endpoint that are in memory, and what is known of the others."""
+    """The deliveries of one endpoint that are in memory, and notes about those in the store."""
 
     __slots__ = (
         "aside",
@@ -258,7 +258,7 @@ class EndpointQueue:
         """Begin with one slot again."""
         self.ramp = Ramp()
 
-    # --- what the store has --------------------------------------------------------------------
+    # --- notes about the store -----------------------------------------------------------------
 
     def note_in_store(
         self,
@@ -283,7 +283,7 @@ class EndpointQueue:
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
 
     def forget_stored(self) -> tuple[bool, int | None]:
-        """Note that the store has no rows, until it is read; return what was noted before."""
+        """Note that the store has no rows, until it is read; return the notes from before."""
         stored = self.more_fresh, self.next_due
         self.more_fresh, self.next_due = False, None
         return stored

@@ -169,7 +169,7 @@ class Settler:
                 return
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
-        """The buckets that were not lost and taken again while the batch was on its way."""
+        """The buckets that were lost, without those that were taken again during the call."""
         asked, epochs = dict(batch.fences), self._ownership.epochs
         return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 

@@ -134,7 +134,7 @@ class SettleQueue:
         return taken
 
     def _turn(self, tenant: _Tenant, limit: int, ration: int) -> tuple[list[Item], int]:
-        """Take up to ``limit`` of one tenant, in order; return them and what they cost."""
+        """Take up to ``limit`` outcomes of one tenant, in order; return them and their cost."""
         some: list[Item] = []
         spent = 0
         while len(some) < limit:

@@ -339,7 +339,7 @@ def _choice_problems(draft: SubscriptionDraft, policies: Collection[str]) -> lis
 
 
 def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
-    """The limits that the list of fields names; what goes into a request is checked above."""
+    """Problems with the limits in the list of fields; other fields are checked above."""
     for field in SPEC.values():
         value = getattr(draft, field.name)
         if value is None or field.secret:

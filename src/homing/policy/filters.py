@@ -5,8 +5,8 @@ A condition can be written in two forms, side by side and in groups:
     {"fieldName": "status", "fieldValue": "CUR", "comparison": "eq", "state": "newState"}
     {"field": "data.amount", "op": "gt", "value": 100}
 
-The first is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. The
-second is ours: its field begins at ``data``, or, with a ``state``, is looked up as in the first.
+The first form is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. In
+the second form the field begins at ``data``, or, with a ``state``, is looked up as in the first.
 A wrong filter is refused with its place and the reason, so that no filter silently never matches.
 """
 

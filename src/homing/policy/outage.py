@@ -6,8 +6,8 @@ gets through, are a failure of the sender: a cable, a firewall, a name server th
 name. So a failure without a response, of an endpoint that was healthy, is not believed at once. It
 waits for a verdict, and so do all failures that follow it:
 
-- something gets through on a connection made since: we can connect, and the failures count for the
-  receivers;
+- something gets through on a connection made since: the sender can connect, and the failures
+  count for the receivers;
 - most of *all* healthy endpoints fail to connect, and endpoints of most tenants are among them
   (of two at least, where several tenants have healthy endpoints): the failures are sender-side, and
   once nothing at all has got through for five seconds an outage begins and sending pauses;

@@ -58,7 +58,7 @@ DENIED_PORTS: tuple[PortRange, ...] = (
 
 
 class Reach(Struct, frozen=True):
-    """What an operator allows beyond public addresses, and on which ports."""
+    """The addresses that an operator allows beyond public ones, and the ports."""
 
     networks: tuple[Network, ...] = ()
     hosts: tuple[str, ...] = ()  # names, and *.name for all below one

@@ -51,7 +51,7 @@ _HTTP_DATES = tuple(
 
 
 class Anchor(StrEnum):
-    """What the delays of a schedule are counted from."""
+    """The moment from which the delays of a schedule are counted."""
 
     FIRST_FAILURE = "first_failure"
     PREVIOUS_FAILURE = "previous_failure"

@@ -1,4 +1,4 @@
-"""The slots of a lane, divided among tenants: whose turn it is, and who may take one more.
+"""The slots of a lane, divided among tenants: the next turn, and whether one more is allowed.
 
 Tenants take turns, and within a tenant its endpoints. A tenant may take a slot only while it holds
 fewer than WEIGHT times the free slots, not counting a reserve: the rule by which network switches

@@ -1,4 +1,4 @@
-"""Records what happens in a simulation as trace lines: attempts, changes of state, ends.
+"""Records a simulation as trace lines: attempts, changes of state, finished deliveries.
 
 The recorder only observes the commits of the engine and the requests at receivers. Deliveries are
 numbered from 1 in the order of acceptance. Lines are in order of time; lines of one millisecond are
@@ -87,7 +87,7 @@ class Trace(Struct, frozen=True):
     lines: tuple[Line, ...]
     homes: tuple[str, ...]  # of delivery n, at n - 1: the name of its endpoint
     accepted_ms: tuple[int, ...]  # when
-    requests_ms: dict[str, tuple[int, ...]]  # what each receiver saw, and when
+    requests_ms: dict[str, tuple[int, ...]]  # receiver → the times of its requests
     sha256: str
     pauses: tuple[Pause, ...] = ()
 

@@ -67,7 +67,7 @@ class Receiver(Struct, frozen=True):
         return None
 
     def reply(self, outage: Outage | None, *, random: float) -> Reply:
-        """What it does with a request; ``random`` (0 to 1) decides where the outage hits some."""
+        """The reply to a request; ``random`` (0 to 1) decides whether a partial outage hits it."""
         if outage is None or (outage.fails is not None and random >= outage.fails):
             return Reply(
                 self.responds, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s

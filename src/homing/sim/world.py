@@ -50,7 +50,7 @@ class Crashed(Exception):
 
 
 class Hit(Struct):
-    """A request on its way to a receiver."""
+    """A request to a receiver."""
 
     at: int  # by the engine's clock
     url: str
@@ -101,7 +101,7 @@ class Watch:
         """A request has its response; it is not settled yet."""
 
     def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Outcomes were committed: attempts, what they finished, what they changed."""
+        """A batch of outcomes was committed."""
 
     def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
         """A person's enable or freeze was committed."""

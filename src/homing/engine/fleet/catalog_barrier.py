@@ -26,7 +26,7 @@ class CatalogBarrier:
 
     def __init__(self, core: Core, store: FleetStore, *, me: int, lease_ms: int) -> None:
         self._store, self._catalog, self._clock = store, core.catalog, core.clock
-        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # so long a process sends
+        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # a process may send
         self._reported = -1
 
     async def catch_up(self) -> None:

@@ -56,8 +56,8 @@ class FleetParts(Struct, frozen=True):
     me: Member
     lease_ms: int
     joined_s: float = 0.0  # monotonic: when ``me.started_at`` was the database's time
-    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # the database's clock, ahead of ours
-    on_expelled: Callable[[], None] = lambda: None  # our node has gone to another process
+    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # of the database's clock
+    on_expelled: Callable[[], None] = lambda: None  # another process has this node number
 
 
 class FleetPulse(Struct, frozen=True):

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What the call of this number returned, or the error that it raised."""
+    """The result of the call with this number, or the error that it raised."""
 
     number: int
     is_error: bool

@@ -133,7 +133,7 @@ class _Ports:
         }
 
     def run(self, calls: list[Call]) -> list[bytes]:
-        """Return the replies, once what the calls have written is committed."""
+        """Run the calls, commit, and return their replies."""
         if len(calls) == 1:
             return [self._reply(calls[0], grouped=False)]
         try:
