@@ -50,7 +50,10 @@ def _refuse_twin(subscription: Subscription) -> None:
     own = subscription.workfront
     if own is not None and own.twin_of is not None:
         main = show_id("sub", own.twin_of)
-        raise Conflict(f"It sends the old version of {main} for a while: change {main} instead.")
+        raise Conflict(
+            f"This subscription sends the old version of {main} for five minutes: "
+            f"change {main} instead."
+        )
 
 
 class Operator:

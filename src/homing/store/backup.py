@@ -52,7 +52,7 @@ def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
         except apsw.Error as error:
             raise StoreUnavailable(f"{source.name}: {type(error).__name__}.") from error
         if expected != found:
-            raise BadCopy("It holds other rows than the original.")
+            raise BadCopy("The copy holds other rows than the original.")
         size = draft.stat().st_size
         _give_name(draft, target)
     except OSError as error:

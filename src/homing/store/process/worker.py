@@ -85,7 +85,7 @@ class RpcConnection(asyncio.Protocol):
         if self._transport is None or self._finishing:
             raise StoreUnavailable(_ENDED)
         if len(self._waiting) >= CALLS_MAX:
-            raise StoreUnavailable("Too many calls wait for the writer process.")
+            raise StoreUnavailable("Too many calls wait for the writer process; try again later.")
         number = self._last_number + 1
         frame = encode_call(Call(number, port, method, args, kwargs))  # This may raise.
         self._last_number = number
