@@ -161,7 +161,7 @@ def _free_node(known: Sequence[Member], now: int) -> int:
     oldest = min(known, key=lambda it: it.expires_at)
     if oldest.expires_at > now - NODE_REST_MS:
         raise Unavailable(
-            f"All {NODES} node numbers are in use, or were a minute ago: stop a process, or try again."
+            f"All {NODES} node numbers are in use, or were a minute ago: stop a process first."
         )
     return oldest.node
 
