@@ -22,9 +22,10 @@ def without_a_bug(seed: int, fleet: bool) -> Verdict:
 
 
 KNOWN = [bug for bug in BUGS if bug.seed >= 0]  # the others are for ``make simulate`` to find
+SOME = KNOWN[::3]  # in every test run; ``make simulate`` finds all of them
 
 
-@pytest.mark.parametrize("bug", KNOWN, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", SOME, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found_and_the_build_without_it_is_green(bug: Bug) -> None:
     assert bug.lines <= LINES_MAX
     assert 0 <= bug.seed < SEEDS_MAX
