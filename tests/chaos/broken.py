@@ -26,12 +26,12 @@ def acks_anyway() -> None:
     honest = Publisher.publish_then
 
     def publish_then(
-        self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[PublishResult], None]
+        self: Publisher, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
     ) -> None:
         def lie(told: PublishResult) -> None:
             if isinstance(told, Unavailable):
                 told = [Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts]
-            tell(told)
+            on_result(told)
 
         honest(self, drafts, lie)
 

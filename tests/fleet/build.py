@@ -44,10 +44,10 @@ def acks_early() -> None:
     honest = Publisher.publish_then
 
     def early(
-        self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[PublishResult], None]
+        self: Publisher, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
     ) -> None:
         asyncio.get_running_loop().call_later(0.5, honest, self, drafts, lambda _: None)
-        tell([Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts])
+        on_result([Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts])
 
     Publisher.publish_then = early  # type: ignore[method-assign]
 
