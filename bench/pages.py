@@ -45,12 +45,12 @@ def _sign_in(port: int) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     form = {"content-type": "application/x-www-form-urlencoded"}
     connection.request("POST", "/sign-in", body=urlencode({"key": KEY}), headers=form)
-    answer = connection.getresponse()
-    answer.read()
+    response = connection.getresponse()
+    response.read()
     connection.close()
-    if answer.status != 303:
-        raise BenchFailed(f"/sign-in: {answer.status}")
-    return answer.headers["set-cookie"].partition(";")[0]
+    if response.status != 303:
+        raise BenchFailed(f"/sign-in: {response.status}")
+    return response.headers["set-cookie"].partition(";")[0]
 
 
 def _look(port: int, path: str, cookie: str, times_most: int) -> dict[str, float]:
@@ -60,11 +60,11 @@ def _look(port: int, path: str, cookie: str, times_most: int) -> dict[str, float
     for _ in range(times_most):
         began = time.perf_counter()
         connection.request("GET", path, headers={"cookie": cookie})
-        answer = connection.getresponse()
-        content = answer.read()
+        response = connection.getresponse()
+        content = response.read()
         times.append((time.perf_counter() - began) * 1000)
-        if answer.status != 200:
-            raise BenchFailed(f"{path}: {answer.status} {content[:400]!r}")
+        if response.status != 200:
+            raise BenchFailed(f"{path}: {response.status} {content[:400]!r}")
     connection.close()
     return {
         "p50_ms": percentile(times, 0.5),
@@ -83,10 +83,10 @@ def _walk(port: int, terms: str, pages: int) -> dict[str, float]:
         began = time.perf_counter()
         path = f"/v1/deliveries?limit={LIMIT}{terms}{cursor}"
         connection.request("GET", path, headers={"authorization": f"Bearer {KEY}"})
-        answer = connection.getresponse()
-        content = answer.read()
+        response = connection.getresponse()
+        content = response.read()
         times.append((time.perf_counter() - began) * 1000)
-        if answer.status != 200:
+        if response.status != 200:
             raise BenchFailed(f"{path}: {content[:400]!r}")
         page = json.loads(content)
         rows += len(page["items"])

@@ -49,15 +49,15 @@ def flood(
         _flood(hall, server, publisher, f"flood 0 {warm} {batch} {connections}", warm)
         cpu_s, commits = server.cpu_s(), server.commits()
         told = f"flood {warm} {count} {batch} {connections}"
-        answer, arrived, settled_at = _flood(hall, server, publisher, told, count)
-    seconds = settled_at - answer["started"]
+        response, arrived, settled_at = _flood(hall, server, publisher, told, count)
+    seconds = settled_at - response["started"]
     return {
         "rate": count / seconds,
         "seconds": seconds,
-        "published_s": answer["seconds"],
+        "published_s": response["seconds"],
         "requests": arrived["requests"],
         "server_cpu_us_each": (server.cpu_s() - cpu_s) / count * 1e6,
-        "publisher_cpu_us_each": answer["cpu_s"] / count * 1e6,
+        "publisher_cpu_us_each": response["cpu_s"] / count * 1e6,
         "receiver_cpu_us_each": arrived["cpu_s"] / count * 1e6,
         "commits": {kind: many - commits[kind] for kind, many in server.commits().items()},
     }
@@ -67,12 +67,12 @@ def _flood(
     hall: Hall, server: Server, publisher: Publisher, told: str, count: int
 ) -> tuple[dict[str, Any], dict[str, Any], float]:
     publisher.tell(told)
-    publisher.answer()
+    publisher.response()
     hall.receiver.reset()
     publisher.tell("go")
-    answer = publisher.answer()
+    response = publisher.response()
     arrived = hall.receiver.wait_for(count)
-    return answer, arrived, server.wait_until_settled()
+    return response, arrived, server.wait_until_settled()
 
 
 def _measured(part: str, found: dict[str, Any]) -> Measured:
@@ -81,18 +81,18 @@ def _measured(part: str, found: dict[str, Any]) -> Measured:
 
 def _without_server(hall: Hall, part: str, sender: str, count: int) -> Measured:
     hall.receiver.reset()
-    answer = send_without_server(sender, hall.receiver, count)
+    response = send_without_server(sender, hall.receiver, count)
     arrived = hall.receiver.count()
     if arrived["requests"] != count:
         raise BenchFailed(f"{part}: {arrived['requests']:,} of {count:,} arrived")
     if part != "ceiling" and arrived["distinct"] != count:
         raise BenchFailed(f"{part}: {arrived['distinct']:,} distinct ids of {count:,}")
     details = {
-        "seconds": answer["seconds"],
-        "sender_cpu_us_each": answer["cpu_s"] / count * 1e6,
+        "seconds": response["seconds"],
+        "sender_cpu_us_each": response["cpu_s"] / count * 1e6,
         "receiver_cpu_us_each": arrived["cpu_s"] / count * 1e6,
     }
-    return Measured(part, count / answer["seconds"], RATE_UNIT, details)
+    return Measured(part, count / response["seconds"], RATE_UNIT, details)
 
 
 def part_ceiling(hall: Hall) -> Measured:
@@ -104,7 +104,7 @@ def part_a(hall: Hall) -> Measured:
 
 
 def part_b(hall: Hall) -> Measured:
-    return _without_server(hall, "b", "ours", hall.sizes.b)
+    return _without_server(hall, "b", "homing", hall.sizes.b)
 
 
 def _on_new_data(
@@ -167,7 +167,7 @@ def part_f(hall: Hall) -> Measured:
             for first, number in ((0, RATE), (RATE, count)):  # the first second is not looked at
                 hall.receiver.reset()
                 publisher.tell(f"pace {first} {number} {RATE} {SINGLE_CONNECTIONS}")
-                publisher.answer()
+                publisher.response()
                 hall.receiver.wait_for(number)
                 server.wait_until_settled()
             lags = hall.receiver.lags_ms()

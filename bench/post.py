@@ -1,8 +1,8 @@
-"""Senders without a server: ``python -m bench.post bare|ours|ceiling PORT COUNT``.
+"""Senders without a server: ``python -m bench.post bare|homing|ceiling PORT COUNT``.
 
 ``bare`` is the yardstick of all ratios: an aiohttp session and the standard library's HMAC, as one
-would write it on a good day. ``ours`` is Homing's sender in its place. ``ceiling`` writes the same
-bytes over and over, to know what the receiver can take. All keep 64 requests in flight on uvloop.
+would write it on a good day. ``homing`` is Homing's sender instead. ``ceiling`` writes the same
+bytes again and again, to know what the receiver can take. All keep 64 requests in flight on uvloop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import aiohttp
 import uvloop
 
 from bench import letter
-from bench.receiver import ANSWER
+from bench.receiver import RESPONSE
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.reach import Reach
 from homing.policy.signature import Signer, read_secret
 from homing.policy.url import parse_url
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 DEADLINE_MS = 30_000
 
@@ -53,16 +53,16 @@ async def bare(port: int, count: int) -> None:
                 "homing-attempt": "1",
             }
             where = urls[number % letter.URLS]
-            async with session.post(where, data=body, headers=headers) as answer:
-                await answer.read()
-                assert answer.status == 204
+            async with session.post(where, data=body, headers=headers) as response:
+                await response.read()
+                assert response.status == 204
 
     connector = aiohttp.TCPConnector(limit=letter.IN_FLIGHT)
     async with aiohttp.ClientSession(connector=connector) as session:
         await asyncio.gather(*(work(session) for _ in range(letter.IN_FLIGHT)))
 
 
-async def ours(port: int, count: int) -> None:
+async def homing(port: int, count: int) -> None:
     """Homing's sender in the same loop: as many in flight, the same URLs and headers."""
     sender = HttpSender(SenderOptions(reach=Reach(loopback=True)))
     targets = [parse_url(letter.url(port, number))[1] for number in range(letter.URLS)]
@@ -79,11 +79,11 @@ async def ours(port: int, count: int) -> None:
         lines = letter.header_lines(signer, webhook_id, timestamp, body, kinds[place])
         sender.send(Request("default", targets[place], lines, body, DEADLINE_MS), done)
 
-    def done(answer: Answer) -> None:
+    def done(response: Response) -> None:
         nonlocal left
         left -= 1
-        if answer.code != 204 and not over.done():
-            over.set_exception(RuntimeError(f"{answer.failure}: {answer.detail}"))
+        if response.code != 204 and not over.done():
+            over.set_exception(RuntimeError(f"{response.failure}: {response.detail}"))
         elif not left:
             over.set_result(None)
         elif (number := next(numbers, None)) is not None:
@@ -105,7 +105,7 @@ class _Static(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        assert len(data) == len(ANSWER)
+        assert len(data) == len(RESPONSE)
         self.go()
 
     def go(self) -> None:
@@ -146,7 +146,7 @@ async def ceiling(port: int, count: int) -> None:
 
 SENDERS: dict[str, Callable[[int, int], Awaitable[None]]] = {
     "bare": bare,
-    "ours": ours,
+    "homing": homing,
     "ceiling": ceiling,
 }
 

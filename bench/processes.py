@@ -81,7 +81,7 @@ class Child:
             raise BenchFailed(f"{self.process.args!r} ended:\n{complaint}")
         return line
 
-    def answer(self) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         """Its next line, which is JSON."""
         document: dict[str, Any] = json.loads(self.read())
         return document
@@ -101,12 +101,12 @@ def _ask(port: int, method: str, path: str, document: Any = None) -> bytes:
     try:
         body = None if document is None else json.dumps(document)
         connection.request(method, path, body, {"authorization": f"Bearer {KEY}"})
-        answer = connection.getresponse()
-        content = answer.read()
+        response = connection.getresponse()
+        content = response.read()
     finally:
         connection.close()
-    if answer.status >= 300:
-        raise BenchFailed(f"{method} {path}: {answer.status} {content[:400]!r}")
+    if response.status >= 300:
+        raise BenchFailed(f"{method} {path}: {response.status} {content[:400]!r}")
     return content
 
 
@@ -222,7 +222,7 @@ class Publisher(Child):
 def send_without_server(name: str, receiver: Receiver, count: int) -> dict[str, Any]:
     """Run one of ``bench.post``'s senders to its end."""
     with Child("-m", "bench.post", name, str(receiver.port), str(count)) as sender:
-        return sender.answer()
+        return sender.response()
 
 
 @contextlib.contextmanager

@@ -3,10 +3,10 @@
 It is made to cost little beside the server it loads: every request is built before the clock
 starts, and a connection is a bare protocol that writes the next one when it is answered.
 
-    flood FIRST COUNT BATCH CONNECTIONS     as fast as the server answers
+    flood FIRST COUNT BATCH CONNECTIONS     as fast as the server responds
     pace FIRST COUNT RATE CONNECTIONS       so many events a second, stamped when they are sent
 
-It answers each line with one of JSON, in which ``started`` is a time of the monotonic clock. A
+It responds to each line with one of JSON, in which ``started`` is a time of the monotonic clock. A
 flood says ``{"ready": true}`` first and waits for a line that says ``go``.
 """
 
@@ -27,10 +27,10 @@ _ACCEPTED = b"HTTP/1.1 202"
 
 
 class Line(asyncio.Protocol):
-    """One connection; ``answered`` is called with it whenever a request was accepted."""
+    """One connection; ``responded`` is called with it whenever a request was accepted."""
 
-    def __init__(self, answered: Callable[[Line], None]) -> None:
-        self._answered = answered
+    def __init__(self, responded: Callable[[Line], None]) -> None:
+        self._responded = responded
         self._data = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -47,7 +47,7 @@ class Line(asyncio.Protocol):
         if not self._data.startswith(_ACCEPTED):
             sys.exit(f"the server refused: {self._data[:400]!r}")
         self._data = b""
-        self._answered(self)
+        self._responded(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None:
@@ -76,11 +76,11 @@ class Publisher:
             ]
             yield self._request(events[0] if batch == 1 else b"[" + b",".join(events) + b"]")
 
-    async def _connect(self, count: int, answered: Callable[[Line], None]) -> list[Line]:
+    async def _connect(self, count: int, responded: Callable[[Line], None]) -> list[Line]:
         loop = asyncio.get_running_loop()
         lines = []
         for _ in range(count):
-            made = await loop.create_connection(lambda: Line(answered), "127.0.0.1", self._port)
+            made = await loop.create_connection(lambda: Line(responded), "127.0.0.1", self._port)
             lines.append(made[1])
         return lines
 
@@ -90,7 +90,7 @@ class Publisher:
         over = asyncio.Event()
         resting = 0
 
-        def answered(line: Line) -> None:
+        def responded(line: Line) -> None:
             nonlocal resting
             if requests:
                 line.transport.write(requests.popleft())
@@ -101,10 +101,10 @@ class Publisher:
 
         letter.say({"ready": True})
         sys.stdin.readline()  # Nothing else is to be done until then.
-        lines = await self._connect(connections, answered)
+        lines = await self._connect(connections, responded)
         started, cpu = time.monotonic(), time.process_time()
         for line in lines:
-            answered(line)
+            responded(line)
         await over.wait()
         now = time.monotonic()
         cpu = time.process_time() - cpu
@@ -124,7 +124,7 @@ class Publisher:
         over = asyncio.Event()
         left = count
 
-        def answered(line: Line) -> None:
+        def responded(line: Line) -> None:
             nonlocal left
             left -= 1
             if late:
@@ -134,7 +134,7 @@ class Publisher:
             if not left:
                 over.set()
 
-        lines = await self._connect(connections, answered)
+        lines = await self._connect(connections, responded)
         free.extend(lines)
         started = time.monotonic()
         begin = loop.time()

@@ -1,9 +1,9 @@
-"""The receiver of every part: answers 204 at once and counts distinct webhook ids.
+"""The receiver of every part: responds with 204 at once and counts distinct webhook ids.
 
 A process of its own, the same for all parts. It speaks just enough HTTP: a POST with a length.
-``GET /count`` answers the distinct ids, all requests, when the first and the last new id came
+``GET /count`` returns the distinct ids, all requests, when the first and the last new id came
 (seconds of the monotonic clock, which all processes of a machine share) and its own CPU time.
-``GET /lag`` answers the milliseconds from the time written in each body to its arrival.
+``GET /lag`` returns the milliseconds from the time written in each body to its arrival.
 ``GET /reset`` forgets. It ends when its standard input does, so it never outlives a bench.
 """
 
@@ -18,7 +18,7 @@ from typing import cast
 
 import uvloop
 
-ANSWER = b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n"
+RESPONSE = b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n"
 _LENGTH = b"ength: "  # however its first letters are written
 _ID = b"webhook-id: "
 _STAMP = b'"sent_at":'
@@ -81,10 +81,10 @@ class Receiver(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         data = self._data + data if self._data else data
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         while (end := data.find(b"\r\n\r\n")) >= 0:
             if data.startswith(b"GET "):
-                answers.append(self._tally.asked(data.split(b" ", 2)[1]))
+                responses.append(self._tally.asked(data.split(b" ", 2)[1]))
                 data = data[end + 4 :]
                 continue
             at = data.find(_LENGTH) + len(_LENGTH)
@@ -92,11 +92,11 @@ class Receiver(asyncio.Protocol):
             if len(data) < whole:
                 break
             self._tally.note(data, end)
-            answers.append(ANSWER)
+            responses.append(RESPONSE)
             data = data[whole:]
         self._data = data
-        if answers:
-            self._transport.write(b"".join(answers))
+        if responses:
+            self._transport.write(b"".join(responses))
 
 
 class Leash(asyncio.Protocol):

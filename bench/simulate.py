@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 ENDPOINTS = 1_250
 EACH = 8
-SECONDS_MOST = {"life": 60.0, "one": 1.0}
+SECONDS_MAX = {"life": 60.0, "one": 1.0}
 
 
 def scenario(*, endpoints: int, each: int, spread: bool) -> str:
-    """Endpoints that always answer 503, with so many events for each."""
+    """Endpoints that always respond with 503, with so many events for each."""
     lines = ["seed = 1", 'run_for = "60h"']
     for number in range(endpoints):
         begin_ms, step_ms = (number * 7, 360_000) if spread else (0, 1_000)
         lines += [
-            f'[[endpoints]]\nname = "e{number}"\nanswers = 503',
+            f'[[endpoints]]\nname = "e{number}"\nresponds = 503',
             f'[[traffic]]\nto = "e{number}"\nfrom = "{begin_ms}ms"',
             f'every = "{step_ms}ms"\nuntil = "{begin_ms + each * step_ms}ms"',
         ]
@@ -63,11 +63,11 @@ def main() -> int:
         attempts = took.last.partition('"attempts":')[2].partition(",")[0]
         print(
             f"{endpoints * each:,} deliveries, {int(attempts):,} attempts: "
-            f"{took.processor_s:.2f} s of the processor (at most {SECONDS_MOST[name]:g} s), "
+            f"{took.processor_s:.2f} s of the processor (at most {SECONDS_MAX[name]:g} s), "
             f"{took.wall_s:.2f} s in all",
             flush=True,
         )
-        late += took.processor_s > SECONDS_MOST[name]
+        late += took.processor_s > SECONDS_MAX[name]
     return int(late > 0)
 
 

@@ -61,7 +61,7 @@ def pooling(server: Server, folder: Path) -> Iterator[int]:
     process = subprocess.Popen([found, "-q", str(ini)], user=user)
     try:
         ends_at = time.monotonic() + 30
-        while not _answers(port):
+        while not _responds(port):
             assert process.poll() is None, (folder / "pgbouncer.log").read_text()
             assert time.monotonic() < ends_at
             time.sleep(0.05)
@@ -71,7 +71,7 @@ def pooling(server: Server, folder: Path) -> Iterator[int]:
         process.wait(10)
 
 
-def _answers(port: int) -> bool:
+def _responds(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False

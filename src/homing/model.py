@@ -27,13 +27,13 @@ _CROCKFORD_VALUE = {char: value for value, char in enumerate(_CROCKFORD)}
 _ID_CHARS = 13
 
 
-class Word(StrEnum):
-    """A word of the contract. It hashes as its text does: the hash of an Enum is slow Python."""
+class TextEnum(StrEnum):
+    """A closed set of texts. A member hashes as its text does: the hash of an Enum is slow."""
 
     __hash__ = str.__hash__
 
 
-class Status(Word):
+class Status(TextEnum):
     """The status of a delivery."""
 
     PENDING = "pending"
@@ -42,7 +42,7 @@ class Status(Word):
     CANCELLED = "cancelled"
 
 
-class Reason(Word):
+class Reason(TextEnum):
     """Why a delivery was dropped or cancelled."""
 
     EXHAUSTED = "exhausted"
@@ -51,7 +51,7 @@ class Reason(Word):
     SUBSCRIPTION_DELETED = "subscription_deleted"
 
 
-class State(Word):
+class State(TextEnum):
     """The state of an endpoint."""
 
     ENABLED = "enabled"
@@ -59,15 +59,15 @@ class State(Word):
     FROZEN = "frozen"
 
 
-class Outcome(Word):
-    """The result of an attempt; ``ours`` is a failure on the side of the sender."""
+class Outcome(TextEnum):
+    """The result of an attempt; ``sender_error`` is a failure on the side of the sender."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    OURS = "ours"
+    SENDER_ERROR = "sender_error"
 
 
-class Lane(Word):
+class Lane(TextEnum):
     """The two lanes, and the two kinds of attempt that use neither."""
 
     FRESH = "fresh"
@@ -76,7 +76,7 @@ class Lane(Word):
     TEST = "test"
 
 
-class Format(Word):
+class Format(TextEnum):
     """How an event is written into a request body."""
 
     STANDARD = "standard"
@@ -85,15 +85,15 @@ class Format(Word):
     WORKFRONT = "workfront"
 
 
-class Connector(Word):
+class Connector(TextEnum):
     """Whether all filters must hold, or one."""
 
     AND = "AND"
     OR = "OR"
 
 
-class Failure(Word):
-    """Why there was no usable response; those of the last group are the sender's (``ours``)."""
+class Failure(TextEnum):
+    """Why there was no usable response; the last group are sender-side failures."""
 
     TIMEOUT = "timeout"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -103,15 +103,15 @@ class Failure(Word):
     CLOSED = "closed"
     TLS = "tls"
     DNS = "dns"
-    BAD_ANSWER = "bad_answer"
-    ANSWER_TOO_LARGE = "answer_too_large"
+    BAD_RESPONSE = "bad_response"
+    RESPONSE_TOO_LARGE = "response_too_large"
     FORBIDDEN_ADDRESS = "forbidden_address"
 
-    OUR_DNS = "our_dns"
-    OUR_NETWORK = "our_network"
-    OUR_LIMITS = "our_limits"
-    OUR_TLS = "our_tls"
-    OUR_FAULT = "our_fault"
+    SENDER_DNS = "sender_dns"
+    SENDER_NETWORK = "sender_network"
+    SENDER_LIMITS = "sender_limits"
+    SENDER_TLS = "sender_tls"
+    SENDER_FAULT = "sender_fault"
 
 
 PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
@@ -211,7 +211,7 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     t0: int | None = None  # the anchor of its schedule, set by its first failure
     retry: int = 0  # the number of the retry that is next; 0 before the first attempt
     attempts: int = 0  # attempts settled, probes included
-    ours: int = 0  # attempts in a row that failed on the side of the sender
+    sender_errors: int = 0  # attempts in a row that failed on the side of the sender
     replay: bool = False
 
     @property
@@ -232,7 +232,7 @@ class Work(Struct, frozen=True, gc=False):
 # --- subscriptions --------------------------------------------------------------------------
 
 
-class Kind(Word):
+class Kind(TextEnum):
     """How a field of a subscription is written in JSON, on the command line and in a form."""
 
     TEXT = "text"
@@ -539,7 +539,7 @@ class Phases(Struct, frozen=True, gc=False, array_like=True):
     total_us: int = 0
 
 
-class Decided(Word):
+class Decided(TextEnum):
     """What was decided after an attempt."""
 
     DELIVERED = "delivered"
@@ -568,7 +568,7 @@ class Attempt(Struct, frozen=True, gc=False, array_like=True):
     address: str | None
     phases: Phases
     request_headers: bytes  # header lines as sent, secrets masked
-    answer_headers: bytes
+    response_headers: bytes
     excerpt: bytes  # of the body of a failing response, at most 1 KiB
     decided: Decided
     due_at: int | None = None  # when decided is retry or wait

@@ -1,4 +1,4 @@
-"""A deliberately broken build: it answers 202 before the commit. The kill test must find it."""
+"""A deliberately broken build that sends 202 before the commit. The kill test must find it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from homing.cli.main import main
-from homing.engine.publish import Publisher, Told
+from homing.engine.publish import Publisher, PublishResult
 from homing.policy.admission import EventDraft
 from homing.ports import Receipt
 
 _honest = Publisher.publish_then
 
 
-def _early(self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+def _early(
+    self: Publisher, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+) -> None:
     asyncio.get_running_loop().call_later(0.5, _honest, self, drafts, lambda _: None)
-    tell([Receipt(key=draft.key or "?", deliveries=1, new=True) for draft in drafts])
+    on_result([Receipt(key=draft.key or "?", deliveries=1, new=True) for draft in drafts])
 
 
 Publisher.publish_then = _early  # type: ignore[method-assign]

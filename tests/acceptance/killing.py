@@ -19,7 +19,7 @@ from typing import NamedTuple
 from acceptance.running import HONEST, Line, Receiver, Server
 
 PUBLISHERS = 6
-SETTLED_S = 0.1  # from an arrival to its settling, answer included; 40 kills needed 0.04 at most
+SETTLED_S = 0.1  # from an arrival to its settling, response included; 40 kills needed 0.04 at most
 READ_S = 0.2  # what a killed server had sent may be read a little later; no other has begun by then
 LONG_EVERY = 10
 LONG_S = 0.7  # a life long enough that most of it is settled
@@ -54,7 +54,7 @@ class Publishers:
         self._numbers: Iterator[int] = itertools.count(1)
         self.asked: set[str] = set()
         self.unanswered = 0
-        self.waited: list[tuple[float, float]] = []  # from when until when, for answer or kill
+        self.waited: list[tuple[float, float]] = []  # from when until when, for response or kill
         self.up = asyncio.Event()
         self.stopping = False
 

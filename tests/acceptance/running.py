@@ -26,7 +26,7 @@ def free_port() -> int:
 
 @dataclass
 class Reply:
-    """An HTTP answer."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -56,7 +56,7 @@ class Line:
         )
         try:
             writer.write(head.encode() + body)
-            return await self._answer(reader)
+            return await self._response(reader)
         except (OSError, EOFError):
             self.close()
             raise
@@ -64,7 +64,7 @@ class Line:
             if reader.at_eof():
                 self.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Reply:
+    async def _response(self, reader: asyncio.StreamReader) -> Reply:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
         headers = dict(line.split(": ", 1) for line in head[1:] if ": " in line)
         length = int(headers.get("content-length", "0"))
@@ -132,7 +132,7 @@ class Server:
 
 @dataclass
 class Receiver:
-    """Answers 200 after a while, and writes the id of every event it has seen to a file."""
+    """Responds with 200 after a while, and writes the id of every event it has seen to a file."""
 
     file: Path
     delay_s: float = 0.02
@@ -154,7 +154,7 @@ class Receiver:
                     await asyncio.sleep(self.delay_s)
                 finally:
                     self.in_flight -= 1
-                status = f"HTTP/1.1 {self.status} Answer\r\ncontent-length: 0\r\n\r\n"
+                status = f"HTTP/1.1 {self.status} Response\r\ncontent-length: 0\r\n\r\n"
                 writer.write(status.encode())
         writer.close()
 

@@ -41,7 +41,7 @@ def open_idle(port: int, count: int) -> list[socket.socket]:
 
 
 async def publish_once(port: int, key: str) -> int:
-    """The status of one publish on a connection of its own; 0 if there was no answer."""
+    """The status of one publish on a connection of its own; 0 if there was no response."""
     line = Line(port)
     try:
         async with asyncio.timeout(WITHIN_S):

@@ -1,4 +1,4 @@
-"""Planted secrets are looked for everywhere: answers, logs, metrics, disk, command lines."""
+"""Planted secrets are looked for everywhere: responses, logs, metrics, disk, command lines."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ async def silent_port() -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("command", ["serve", "relay"])
-async def test_a_database_that_never_answers_does_not_hold_a_stop_up(
+async def test_a_database_that_never_responds_does_not_hold_a_stop_up(
     tmp_path: Path, command: str
 ) -> None:
     """While a server starts, and while a relay looks for rows."""

@@ -27,7 +27,7 @@ def receiver() -> Iterator[Hook]:
 
 @pytest.fixture
 def hostile() -> Iterator[str]:
-    """A receiver that answers with script, in its headers and its body; its address."""
+    """A receiver that responds with script, in its headers and its body; its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -68,7 +68,7 @@ def test_a_person_subscribes_publishes_and_watches_it_delivered(
     assert first.startswith("whsec_")
     person.confirms("Rotate the secret…", "Rotate the signing secret?", "Rotate")
     expect(page.locator("#secret code")).not_to_have_text(first)
-    person.sees("one until")
+    person.sees("one valid until")
     page.get_by_role("link", name="Events", exact=True).click()
     page.get_by_role("button", name="Publish a test event…").click()
     page.get_by_label("Type", exact=True).fill("invoice.paid")
@@ -104,7 +104,7 @@ def test_a_person_finds_a_dropped_delivery_by_search_and_replays_it(
     expect(page.locator("h1 .badge")).to_have_text("dropped")
     person.keeps("delivery-dropped")
     person.confirms("Replay…", "Replay this delivery?", "Replay it")
-    person.sees("made by a person")
+    person.sees("started by a person")
     endpoint = next(server.client.endpoints())
     server.client.enable_endpoint(endpoint.id)
     server.live_through(minutes=11)
@@ -141,8 +141,8 @@ def test_a_viewer_is_offered_nothing_and_refused_all(
         f"/subscriptions/{made.id}/rotate",
         f"/endpoints/{made.endpoint}/freeze",
     ):
-        answer = page.request.post(server.url + path, form={"csrf": token}, max_redirects=0)
-        assert answer.status == 403, path
+        response = page.request.post(server.url + path, form={"csrf": token}, max_redirects=0)
+        assert response.status == 403, path
     for path in ("/subscriptions/new", "/simulator", "/system", "/bulk?q="):
         assert page.request.get(server.url + path).status == 403, path
 
@@ -233,14 +233,14 @@ def test_a_person_plays_an_outage_and_shares_its_address(
     page.get_by_role("link", name="Simulator", exact=True).click()
     page.get_by_label("Down until").fill("1h")
     page.get_by_role("button", name="Simulate").click()
-    person.sees("Must lie after the beginning.")
+    person.sees('Must be later than "Down from".')
     page.get_by_label("Down until").fill("4h")
     page.get_by_label("Simulated time").fill("6h")
     page.get_by_role("button", name="Simulate").click()
     picture = page.locator("img.sim-picture")
     expect(picture).to_be_visible(timeout=PLAY_MS)
     assert picture.evaluate("it => it.naturalWidth") > 1000, "the picture can be drawn"
-    person.sees("What it came to")
+    person.sees("Results")
     page.set_viewport_size({"width": 390, "height": 900})
     page.reload()
     expect(page.get_by_role("link", name="Simulator", exact=True)).to_be_in_viewport(ratio=1)

@@ -68,7 +68,7 @@ def call(server: HomingServer, method: str, path: str, content: object = None) -
         headers = {"authorization": f"Bearer {server.key}"}
         body = None if content is None else json.dumps(content).encode()
         connection.request(method, path, body, headers)
-        answer = connection.getresponse().read()
+        response = connection.getresponse().read()
     finally:
         connection.close()
-    return {} if not answer else dict(json.loads(answer))
+    return {} if not response else dict(json.loads(response))

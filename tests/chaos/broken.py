@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from homing.cli.main import main
 from homing.engine.decide import Item
 from homing.engine.engine import Engine
-from homing.engine.publish import Publisher, Told
+from homing.engine.publish import Publisher, PublishResult
 from homing.engine.settle import Settler
 from homing.errors import StoreUnavailable, Unavailable
 from homing.policy.admission import EventDraft
@@ -22,16 +22,16 @@ from homing.store.process.worker import WorkerProcess
 
 
 def acks_anyway() -> None:
-    """Answers 202 though the store could not commit."""
+    """Responds with 202 though the store could not commit."""
     honest = Publisher.publish_then
 
     def publish_then(
-        self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[Told], None]
+        self: Publisher, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
     ) -> None:
-        def lie(told: Told) -> None:
+        def lie(told: PublishResult) -> None:
             if isinstance(told, Unavailable):
                 told = [Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts]
-            tell(told)
+            on_result(told)
 
         honest(self, drafts, lie)
 

@@ -66,28 +66,28 @@ class Machine:
         for file in self.files.values():
             file.named = True
 
-    def cut(self, style: Style, chance: random.Random) -> dict[str, bytes]:
+    def cut(self, style: Style, rng: random.Random) -> dict[str, bytes]:
         """What is found when the power is back."""
         found: dict[str, bytes] = {}
         for name, file in self.files.items():
-            if _gone(file, style, chance):
+            if _gone(file, style, rng):
                 continue
             content = bytearray(file.sure)
-            for did in _survivors(file.since, style, chance):
+            for did in _survivors(file.since, style, rng):
                 _apply(content, did)
             found[name] = bytes(content)
         return found
 
 
-def _gone(file: Platter, style: Style, chance: random.Random) -> bool:
+def _gone(file: Platter, style: Style, rng: random.Random) -> bool:
     if file.deleted:
-        return style == "kept" or (style != "dropped" and chance.random() < 0.5)
+        return style == "kept" or (style != "dropped" and rng.random() < 0.5)
     if not file.named:
-        return style == "dropped" or (style != "kept" and chance.random() < 0.3)
+        return style == "dropped" or (style != "kept" and rng.random() < 0.3)
     return False
 
 
-def _survivors(since: Sequence[Did], style: Style, chance: random.Random) -> list[Did]:
+def _survivors(since: Sequence[Did], style: Style, rng: random.Random) -> list[Did]:
     match style:
         case "dropped":
             return []
@@ -96,13 +96,13 @@ def _survivors(since: Sequence[Did], style: Style, chance: random.Random) -> lis
         case "prefix":
             if not since:
                 return []
-            last = chance.randrange(len(since))
-            return [*since[:last], *_sectors(since[last])[: chance.randrange(9)]]
+            last = rng.randrange(len(since))
+            return [*since[:last], *_sectors(since[last])[: rng.randrange(9)]]
         case "torn":
             parts = [part for did in since for part in _sectors(did)]
-            chance.shuffle(parts)
-            share = chance.choice((0.1, 0.5, 0.9, 1.0))
-            return [part for part in parts if chance.random() < share]
+            rng.shuffle(parts)
+            share = rng.choice((0.1, 0.5, 0.9, 1.0))
+            return [part for part in parts if rng.random() < share]
 
 
 def _sectors(did: Did) -> list[Did]:

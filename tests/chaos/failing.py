@@ -20,7 +20,7 @@ from chaos.syscalls import Point, Tale, end_it, points_of, prepared, some_of, tr
 ERRORS = ("EIO", "ENOSPC")
 CALLS = ("pwrite64", "fdatasync", "ftruncate")
 FAILING_S = 3.0
-FIRED_LEAST = 0.8  # Calls are counted in one life of the story; another may need fewer.
+FIRED_MIN = 0.8  # Calls are counted in one life of the story; another may need fewer.
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Failures:
 
     @property
     def fired_enough(self) -> bool:
-        return self.fired >= FIRED_LEAST * self.runs and all(self.of.values())
+        return self.fired >= FIRED_MIN * self.runs and all(self.of.values())
 
     @property
     def bad(self) -> int:
@@ -65,7 +65,7 @@ async def fail_at_calls(
     With ``at_first`` all fails from the first write on: a build that acknowledges all the same has
     then nothing of it.
     """
-    toll, chance = Failures(seed, events), random.Random(seed)
+    toll, rng = Failures(seed, events), random.Random(seed)
     async with Receiver(folder / "arrived", delay_s=0.005).listening() as receiver:
         data = await prepared(folder / "prepared", receiver)
         points: list[Point] = []
@@ -76,7 +76,7 @@ async def fail_at_calls(
             points = [it for it in points if it[:2] == ("thread", "pwrite64")][:1]
         toll.points = len(points)
         toll.of = dict.fromkeys((it.call for it in points), 0)
-        for number, point in enumerate(some_of(points, most, chance)):
+        for number, point in enumerate(some_of(points, most, rng)):
             progress(number, most)
             receiver.arrivals.clear()
             here, trace = folder / "here", folder / "trace"
@@ -84,7 +84,7 @@ async def fail_at_calls(
             server = traced(here, trace, point.writer, argv)
             tale = Tale(server, receiver, events=events)
             for_ever = at_first or number % 2 == 1
-            error = chance.choice(ERRORS)
+            error = rng.choice(ERRORS)
             when = f"{point.number}+" if for_ever else str(point.number)
             server.environ["CHAOS_INJECT"] = f"{point.call}:error={error}:when={when}"
             trouble = await _live(server, tale, for_ever=for_ever)
@@ -112,7 +112,7 @@ async def _live(server: Server, tale: Tale, *, for_ever: bool) -> list[str]:
         alive = (await server.line().ask("GET", "/healthz")).status == 200
     except (OSError, EOFError):
         alive = False
-    return [] if alive else ["does not answer while the disk fails"]
+    return [] if alive else ["does not respond while the disk fails"]
 
 
 async def _after(toll: Failures, server: Server, tale: Tale, receiver: Receiver) -> list[str]:

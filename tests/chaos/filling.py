@@ -25,7 +25,7 @@ ROOM_BYTES = 192 * 1024  # what is left when the ballast is in
 FULL_S = 1.5  # how long it stays full after the first refusal
 PUBLISHERS = 4
 DATA = "x" * 2_000
-BACK_MOST_S = 5.0
+BACK_MAX_S = 5.0
 WAIT_S = 30.0
 
 
@@ -42,7 +42,7 @@ class Fillings:
     unexpected: int
     duplicated: int
     restarts: int
-    other_answers: int  # neither 202 nor 503
+    other_responses: int  # neither 202 nor 503
     slowest_s: float  # from space to the next 202
     integrity: str
 
@@ -55,10 +55,10 @@ class Fillings:
         wrong = (
             self.integrity != "ok"
             or self.filled != self.rounds
-            or self.slowest_s > BACK_MOST_S
+            or self.slowest_s > BACK_MAX_S
             or self.restarts > 0
         )
-        return self.lost + self.unexpected + self.other_answers + wrong
+        return self.lost + self.unexpected + self.other_responses + wrong
 
 
 class Ballast:
@@ -119,7 +119,7 @@ def small_disk(folder: Path) -> Iterator[tuple[Path, Ballast | Limit]]:
 
 
 class Load:
-    """Publishers that take 503 for an answer and publish the next one."""
+    """Publishers that take 503 for a response and publish the next one."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._numbers = server, itertools.count(1)
@@ -197,7 +197,7 @@ async def fill_again_and_again(
         unexpected=len(seen - load.asked),
         duplicated=sum(len(times) - 1 for times in receiver.arrivals.values()),
         restarts=int(ended),
-        other_answers=load.others,
+        other_responses=load.others,
         slowest_s=round(max(back), 2),
         integrity=said,
     )

@@ -74,7 +74,7 @@ async def kill_the_writer(
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Orphans:
     """Each kill comes while an attempt is in flight and a publish is unanswered."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     server = Server(folder / "data", argv=argv, environ={"HOMING_WRITER": "process"})
     sent = folder / "acknowledged"
     sent.touch()
@@ -90,7 +90,7 @@ async def kill_the_writer(
         tasks = [asyncio.create_task(publishers.publish_for_ever()) for _ in range(PUBLISHERS)]
         for number in range(kills):
             progress(number, kills)
-            await asyncio.sleep(0.3 + 0.3 * chance.random())
+            await asyncio.sleep(0.3 + 0.3 * rng.random())
             found = await _killed(server.process.pid, receiver, publishers, before=killed)
             if not found:
                 break

@@ -17,7 +17,7 @@ from homing.store.sqlite import SqliteDb
 
 Progress = Callable[[int, int], None]
 MEMORY = Path("/dev/shm")
-UNSYNCED_LEAST = 0.9  # of the cuts: right after a sync there is nothing to lose
+UNSYNCED_MIN = 0.9  # of the cuts: right after a sync there is nothing to lose
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Cuts:
 
     @property
     def fired_enough(self) -> bool:
-        return 0 < UNSYNCED_LEAST * self.cuts <= self.unsynced
+        return 0 < UNSYNCED_MIN * self.cuts <= self.unsynced
 
     @property
     def bad(self) -> int:
@@ -46,14 +46,14 @@ class Cuts:
 
 
 @dataclass
-class Told:
+class Recording:
     """The journal of a story, and the state after each of its marks."""
 
     journal: list[Did]
     states: list[str]
 
 
-async def tell(folder: Path, *, steps: int, seed: int, synchronous: str = "full") -> Told:
+async def tell(folder: Path, *, steps: int, seed: int, synchronous: str = "full") -> Recording:
     """Live the story once and write it down, the closing of the file included."""
     disk = Disk()
     states: list[str] = []
@@ -72,7 +72,7 @@ async def tell(folder: Path, *, steps: int, seed: int, synchronous: str = "full"
             await story.step()()
             await mark()
         await db.close()
-    return Told(disk.journal, states)
+    return Recording(disk.journal, states)
 
 
 async def cut_everywhere(
@@ -86,7 +86,7 @@ async def cut_everywhere(
 ) -> Cuts:
     """Cut at every ``every``-th point in each style; ``again`` is the share cut a second time."""
     toll = Cuts(seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=where) as name:
         folder = Path(name)
@@ -105,16 +105,16 @@ async def cut_everywhere(
                 if style != "dropped" and not unsynced:
                     continue  # All styles come to the same.
                 toll.unsynced += unsynced
-                found = machine.cut(style, chance)
-                if chance.random() < again:
-                    found = await _cut_recovery(found, folder / "again", style, chance)
+                found = machine.cut(style, rng)
+                if rng.random() < again:
+                    found = await _cut_recovery(found, folder / "again", style, rng)
                     toll.twice += 1
                 await _judge(toll, told, found, acknowledged, folder / "cut", f"{point} {style}")
     return toll
 
 
 async def _cut_recovery(
-    found: dict[str, bytes], folder: Path, style: Style, chance: random.Random
+    found: dict[str, bytes], folder: Path, style: Style, rng: random.Random
 ) -> dict[str, bytes]:
     """Start on what was found and cut again somewhere between opening and closing."""
     lay_out(found, folder)
@@ -126,14 +126,14 @@ async def _cut_recovery(
             return found
         await db.close()
     machine = Machine(found)
-    for did in disk.journal[: chance.randrange(len(disk.journal) + 1)]:
+    for did in disk.journal[: rng.randrange(len(disk.journal) + 1)]:
         machine.follow(did)
-    return machine.cut(style, chance)
+    return machine.cut(style, rng)
 
 
 async def _judge(
     toll: Cuts,
-    told: Told,
+    told: Recording,
     found: dict[str, bytes],
     acknowledged: int,
     folder: Path,

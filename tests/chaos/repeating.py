@@ -36,7 +36,7 @@ class Repeats:
     doubled: int  # ids with more than one
     accepted: int  # deliveries in the ledger; one subscription, so one for each id
     lost: int  # never arrived
-    refused: int  # other answers than 202
+    refused: int  # other responses than 202
     integrity: str
 
     @property
@@ -59,7 +59,7 @@ class Crowd:
     def __init__(self, server: Server, pile: list[str]) -> None:
         self._server, self._pile = server, pile[::-1]
         self.up = asyncio.Event()
-        self.answered = self.unanswered = self.repeated = self.refused = 0
+        self.responded = self.unanswered = self.repeated = self.refused = 0
 
     async def publish_all(self) -> None:
         line = self._server.line()
@@ -80,7 +80,7 @@ class Crowd:
             return False
         finally:
             self.unanswered -= 1
-        self.answered += reply.status == 202
+        self.responded += reply.status == 202
         self.refused += reply.status != 202
         return True
 
@@ -89,7 +89,7 @@ async def publish_the_same(
     folder: Path, *, ids: int, copies: int, kills: int, seed: int, argv: tuple[str, ...] = HONEST
 ) -> Repeats:
     """``ids`` ids, each published ``copies`` times, and so many kills spread over it."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     keys = [f"same-{number}" for number in range(ids)]
     server = Server(folder / "data", argv=argv)
     async with Receiver(folder / "arrived").listening() as receiver:
@@ -102,7 +102,7 @@ async def publish_the_same(
         crowd.up.set()
         killed = 0
         for number in range(kills):
-            wanted = (number + chance.random()) * EARLY * ids * copies / kills
+            wanted = (number + rng.random()) * EARLY * ids * copies / kills
             killed += await _killed(server, crowd, tasks, after=wanted)
         await asyncio.gather(*tasks)
         await _quiet(receiver, set(keys))
@@ -115,7 +115,7 @@ async def publish_the_same(
         wanted=kills,
         ids=ids,
         copies=copies,
-        publishes=crowd.answered,
+        publishes=crowd.responded,
         repeated=crowd.repeated,
         events_per_id_most=max(listed.values()),
         missing=len(set(keys) - set(listed)),
@@ -131,7 +131,7 @@ async def _killed(
     server: Server, crowd: Crowd, tasks: list[asyncio.Task[None]], *, after: float
 ) -> bool:
     """Kill it while a publish is unanswered, and start it again; False: all is published."""
-    while not (crowd.answered >= after and crowd.unanswered):
+    while not (crowd.responded >= after and crowd.unanswered):
         if all(task.done() for task in tasks):
             return False
         await asyncio.sleep(0)

@@ -243,7 +243,7 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
                     Control(
                         "lost",
                         lambda at: kill_at_every_call(
-                            at, events=50, seed=seed, most=2, at_answers=True, argv=ACKS_EARLY
+                            at, events=50, seed=seed, most=2, at_responses=True, argv=ACKS_EARLY
                         ),
                     )
                 ],

@@ -47,7 +47,7 @@ class Story:
 
     def __init__(self, db: SqliteDb, *, seed: int) -> None:
         self.scene = Scene(db)
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._waiting: list[Delivery] = []
 
     async def begin(self) -> None:
@@ -55,28 +55,28 @@ class Story:
 
     def step(self) -> Step:
         """The next step, drawn now and the same however often it is done."""
-        if len(self._waiting) > 3 and self._chance.random() < 0.45:
+        if len(self._waiting) > 3 and self._rng.random() < 0.45:
             return self._settle()
         return self._publish()
 
     def _publish(self) -> Step:
-        scene, chance = self.scene, self._chance
+        scene, rng = self.scene, self._rng
         events = [
-            scene.make.event(*[scene.sub] * chance.randint(1, 3), data=self._data())
-            for _ in range(chance.randint(1, 3))
+            scene.make.event(*[scene.sub] * rng.randint(1, 3), data=self._data())
+            for _ in range(rng.randint(1, 3))
         ]
         number = scene.number()
         self._waiting += [it for new in events for it in new.deliveries]
         return lambda: scene.flow.publish([events], catalog_version=0, number=number)
 
     def _data(self) -> bytes:
-        size = self._chance.choice((7, 300, 300, 9_000))
-        return b'"' + self._chance.randbytes(size).hex().encode()[:size] + b'"'
+        size = self._rng.choice((7, 300, 300, 9_000))
+        return b'"' + self._rng.randbytes(size).hex().encode()[:size] + b'"'
 
     def _settle(self) -> Step:
-        scene, chance = self.scene, self._chance
-        chance.shuffle(self._waiting)
-        done = [self._waiting.pop() for _ in range(chance.randint(1, 3))]
+        scene, rng = self.scene, self._rng
+        rng.shuffle(self._waiting)
+        done = [self._waiting.pop() for _ in range(rng.randint(1, 3))]
         tried = self._waiting.pop()
         later = replace(
             tried, due_at=NOW + HOUR, t0=NOW, retry=tried.retry + 1, attempts=tried.attempts + 1

@@ -29,7 +29,7 @@ TRACED = (str(Path(__file__).with_name("traced.py")),)
 WAIT_S = 10.0
 READY_S = 20.0
 TRACED_S = 4.0
-FIRED_LEAST = 0.8  # Calls are counted in one life of the story; another may need fewer.
+FIRED_MIN = 0.8  # Calls are counted in one life of the story; another may need fewer.
 
 
 class Point(NamedTuple):
@@ -61,7 +61,7 @@ class Points:
 
     @property
     def fired_enough(self) -> bool:
-        return self.fired >= FIRED_LEAST * self.runs and all(self.of.values())
+        return self.fired >= FIRED_MIN * self.runs and all(self.of.values())
 
     @property
     def bad(self) -> int:
@@ -119,14 +119,14 @@ async def kill_at_every_call(
     events: int,
     seed: int,
     most: int | None = None,
-    at_answers: bool = False,
+    at_responses: bool = False,
     argv: tuple[str, ...] = HONEST,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Points:
     """At every point of the story, or at ``most`` points drawn from all kinds alike.
 
-    With ``at_answers`` at the first writes to a socket while serving: a broken build, which answers
-    too early, has then answered what it has not yet committed.
+    With ``at_responses`` at the first writes to a socket while serving: a build that
+    responds too early has then confirmed events that it has not yet committed.
     """
     toll = Points(seed, events)
     async with Receiver(folder / "arrived", delay_s=0.005).listening() as receiver:
@@ -134,7 +134,7 @@ async def kill_at_every_call(
         points: list[Point] = []
         for writer in ("process", "thread"):
             points += await points_of(folder, data, receiver, writer, events=events)
-        if at_answers:
+        if at_responses:
             points = [it for it in points if it[:2] == ("process", "write") and it.serving][2:8]
         toll.points = len(points)
         toll.of = dict.fromkeys((it.call for it in points), 0)
@@ -176,10 +176,10 @@ def _once_more(toll: Points, points: list[Point], chosen: list[Point]) -> list[P
     return [it for call, it in firsts.items() if call in tried and not toll.of[call]]
 
 
-def some_of(points: list[Point], most: int, chance: random.Random) -> list[Point]:
+def some_of(points: list[Point], most: int, rng: random.Random) -> list[Point]:
     """Every kind of call has its turn."""
     kinds: dict[tuple[str, str], list[Point]] = {}
-    for point in chance.sample(points, len(points)):
+    for point in rng.sample(points, len(points)):
         kinds.setdefault((point.writer, point.call), []).append(point)
     chosen: list[Point] = []
     while len(chosen) < min(most, len(points)):

@@ -32,8 +32,8 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(terminal: Terminal) 
     (terminal.place / "elsewhere" / "secret.key").write_text(key)
     other = Terminal(terminal.place, more={"HOMING_DATA": "elsewhere"})
     with other.serving():
-        answer = other.well("publish", "kept.safe", '{"n": 1}', "--id", "kept-1", "--json")
-        assert answer.document == {"id": "kept-1", "deliveries": 0, "duplicate": True}
+        response = other.well("publish", "kept.safe", '{"n": 1}', "--id", "kept-1", "--json")
+        assert response.document == {"id": "kept-1", "deliveries": 0, "duplicate": True}
         changed = other.run("publish", "kept.safe", '{"n": 2}', "--id", "kept-1")
         assert changed.code == 1
     offline = other.well("backup", "offline.db", "--json").document

@@ -8,7 +8,7 @@ from typing import Any
 from acceptance.running import free_port
 from cli.terminal import Done, Terminal
 from homing.testing import KEY, running_server
-from web.outage import close_gate
+from web.outage import begin_outage
 
 
 def statuses(done: Done) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_frozen_endpoints_are_a_warning(terminal: Terminal) -> None:
 
 def test_a_sender_outage_is_an_error_and_says_since_when_and_why(tmp_path: Path) -> None:
     with running_server() as server:
-        close_gate(server, lambda: server.client.status().gate.state == "closed")
+        begin_outage(server, lambda: server.client.status().outage.state == "confirmed")
         asked = Terminal(tmp_path).run("doctor", "--server", server.url, "--key", KEY, "--json")
     assert asked.code == 1
     (outage,) = [one for one in asked.document["checks"] if one["name"] == "outage"]

@@ -1,4 +1,4 @@
-"""A receiver in a thread: it keeps what came and answers with the status it is told."""
+"""A receiver in a thread: it keeps what came and responds with the status it is told."""
 
 from __future__ import annotations
 

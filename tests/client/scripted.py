@@ -13,17 +13,17 @@ from typing import Any
 from homing.client.http1 import ResponseReader
 
 CLOSE = b""  # hang up without a word
-HANG = b"\0"  # never answer
+HANG = b"\0"  # never respond
 
 
-def answer(status: int, document: Any = None, **headers: str) -> bytes:
+def response(status: int, document: Any = None, **headers: str) -> bytes:
     body = b"" if document is None else json.dumps(document).encode()
     lines = [f"HTTP/1.1 {status} Said", f"content-length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-ACCEPTED = answer(202, {"events": [{"id": "an-id", "deliveries": 1}]})
+ACCEPTED = response(202, {"events": [{"id": "an-id", "deliveries": 1}]})
 
 
 @dataclass
@@ -99,7 +99,7 @@ def scripted(*steps: bytes) -> Iterator[Scripted]:
 
 @dataclass
 class Relay:
-    """Stands before a server, and swallows its first answers."""
+    """Stands before a server, and swallows its first responses."""
 
     port: int
     swallow: int

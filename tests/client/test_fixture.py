@@ -94,7 +94,7 @@ def test_each_test_has_a_server_of_its_own(homing_server: HomingServer) -> None:
     assert list(homing_server.client.events()) == []
 
 
-def test_a_receiver_that_never_answers_is_told_by_a_timeout(homing_server: HomingServer) -> None:
+def test_a_receiver_that_never_responds_is_told_by_a_timeout(homing_server: HomingServer) -> None:
     server = homing_server
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server.client.subscribe(f"http://127.0.0.1:{silent.getsockname()[1]}/", ["*"])

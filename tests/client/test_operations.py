@@ -82,7 +82,7 @@ async def test_an_event_is_published_delivered_verified_and_replayed(
     latest = await homing.attempts(tenant=tenant)
     assert {one.delivery for one in latest.items} == {delivery.id, again.id}
     assert (await homing.attempts(cursor=latest.next_cursor, tenant=tenant)).items == ()
-    assert (await homing.status()).gate.state == "open"
+    assert (await homing.status()).outage.state == "none"
     (ledger,) = await homing.ledger(tenant=tenant)
     assert (ledger.accepted, ledger.delivered, ledger.balanced) == (2, 2, True)
 

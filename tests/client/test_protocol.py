@@ -121,7 +121,7 @@ def test_any_number_of_events_goes_in_batches_of_lines_within_the_limits() -> No
     assert list(p.publish_lines([], ids())) == []
 
 
-def test_an_answer_with_fields_that_are_not_known_yet_is_read() -> None:
+def test_a_response_with_fields_that_are_not_known_yet_is_read() -> None:
     call = p.publish(Event(type="a", data=1), ids())
     document = {"events": [{"id": "i", "deliveries": 2, "new": {}}], "also": []}
     assert read(call, 202, document) == Receipt("i", 2)
@@ -134,7 +134,7 @@ def test_a_receipt_says_whether_the_id_was_published_before() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"events": [{}]}', b'{"events": []}', b"\xff"])
-def test_an_answer_that_is_not_homings_is_told_as_such(body: bytes) -> None:
+def test_a_response_that_is_not_homings_is_told_as_such(body: bytes) -> None:
     with pytest.raises(BadResponse):
         read(p.publish(Event(type="a", data=1), ids()), 202, body)
 
@@ -185,7 +185,7 @@ def test_retry_after_is_read_in_seconds(text: str, seconds: float | None) -> Non
     assert caught.value.retry_after_s == seconds
 
 
-def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_left() -> None:
+def test_a_deletion_whose_response_was_lost_is_done_when_nothing_is_left() -> None:
     call = p.delete_subscription("sub_1")
     gone = Response(404, {}, b"{}")
     assert p.read_response(call, gone, maybe_done=True) is None

@@ -13,7 +13,7 @@ import pytest
 
 from acceptance.running import KEY, Server
 from client.both import Make, both, listed, raised
-from client.scripted import ACCEPTED, CLOSE, HANG, answer, relay, scripted
+from client.scripted import ACCEPTED, CLOSE, HANG, relay, response, scripted
 from homing.client import (
     AsyncHoming,
     BadResponse,
@@ -24,20 +24,20 @@ from homing.client import (
     Unreachable,
 )
 
-BUSY = answer(503, {"code": "store_unavailable"})
+BUSY = response(503, {"code": "store_unavailable"})
 
 
 @both
 @pytest.mark.parametrize(
     "trouble",
-    [CLOSE, HANG, BUSY, answer(429), answer(502)],
+    [CLOSE, HANG, BUSY, response(429), response(502)],
     ids=["close", "hang", "503", "429", "502"],
 )
 async def test_publishing_goes_on_with_the_same_id_until_it_is_answered(
     make: Make, trouble: bytes
 ) -> None:
     with scripted(trouble, trouble, ACCEPTED) as server:
-        patient = trouble != HANG  # On a busy machine an answer may come late.
+        patient = trouble != HANG  # On a busy machine a response may come late.
         homing = make(server.url, attempt_timeout=20 if patient else 0.5, timeout=30)
         assert (await homing.publish("a", {"n": 1})).deliveries == 1
     assert len(server.asked) == 3 if patient else len(server.asked) >= 3
@@ -63,7 +63,7 @@ async def test_the_whole_call_ends_by_its_deadline_with_the_last_error(make: Mak
 
 @both
 async def test_a_retry_after_beyond_the_deadline_is_told_at_once(make: Make) -> None:
-    with scripted(answer(503, retry_after="60")) as server:
+    with scripted(response(503, retry_after="60")) as server:
         error = await raised(make(server.url, timeout=5).publish("a", 1))
     assert isinstance(error, Unavailable)
     assert error.retry_after_s == 60
@@ -80,8 +80,8 @@ async def test_what_would_be_done_twice_is_sent_once(make: Make, trouble: bytes)
 
 
 @both
-async def test_a_deletion_whose_first_answer_was_lost_is_done(make: Make) -> None:
-    with scripted(CLOSE, answer(404, {"code": "not_found"})) as server:
+async def test_a_deletion_whose_first_response_was_lost_is_done(make: Make) -> None:
+    with scripted(CLOSE, response(404, {"code": "not_found"})) as server:
         await make(server.url).delete_subscription("sub_1")
     assert [one.line.split()[0] for one in server.asked] == ["DELETE", "DELETE"]
 
@@ -90,7 +90,7 @@ async def test_a_deletion_whose_first_answer_was_lost_is_done(make: Make) -> Non
 async def test_what_is_not_homing_is_not_asked_again(make: Make) -> None:
     with scripted(b"SSH-2.0-OpenSSH\r\n\r\n") as server:
         assert isinstance(await raised(make(server.url).publish("a", 1)), BadResponse)
-    with scripted(answer(302, location="/login")) as server:
+    with scripted(response(302, location="/login")) as server:
         assert isinstance(await raised(make(server.url).publish("a", 1)), Refused)
     assert len(server.asked) == 1
 
@@ -110,7 +110,7 @@ async def test_a_connection_serves_one_request_after_the_other(make: Make) -> No
 
 @both
 async def test_a_connection_that_the_server_left_is_not_used_again(make: Make) -> None:
-    made = answer(404, {}, connection="close")
+    made = response(404, {}, connection="close")
     kept = ACCEPTED.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1)
     with scripted(kept, made) as server:
         homing = make(server.url)
@@ -128,7 +128,7 @@ async def until(what: Callable[[], bool]) -> None:
 @both
 async def test_a_connection_that_ends_while_it_is_idle_is_noticed(make: Make) -> None:
     """Otherwise a request that may be sent only once would be lost on it."""
-    with scripted(ACCEPTED, answer(404, {})) as server:
+    with scripted(ACCEPTED, response(404, {})) as server:
         homing = make(server.url)
         await homing.publish("a", 1)
         server.hang_up()
@@ -149,7 +149,7 @@ async def publish(homing: AsyncHoming) -> None:
     await homing.publish("a", 1)
 
 
-async def test_a_cancelled_call_does_not_leave_its_answer_to_the_next_one() -> None:
+async def test_a_cancelled_call_does_not_leave_its_response_to_the_next_one() -> None:
     with scripted(HANG, ACCEPTED) as server:
         homing = AsyncHoming(server.url, "key")
         task = asyncio.create_task(homing.publish("a", 1))
@@ -178,7 +178,7 @@ def test_a_forked_process_does_not_use_its_parents_connections() -> None:
     assert seen == [(1, "parent"), (2, "child"), (1, "parent")]
 
 
-def test_many_threads_share_a_client_and_each_gets_its_own_answer(server: Server) -> None:
+def test_many_threads_share_a_client_and_each_gets_its_own_response(server: Server) -> None:
     wrong: list[str] = []
     with Homing(f"http://127.0.0.1:{server.port}", KEY) as homing:
 
@@ -199,7 +199,7 @@ def test_many_threads_share_a_client_and_each_gets_its_own_answer(server: Server
         assert sum(1 for _ in homing.events(tenant="threads")) == 16 * 25
 
 
-async def test_many_tasks_share_a_client_and_each_gets_its_own_answer(server: Server) -> None:
+async def test_many_tasks_share_a_client_and_each_gets_its_own_response(server: Server) -> None:
     async with AsyncHoming(f"http://127.0.0.1:{server.port}", KEY) as homing:
         names = [f"task-{number}" for number in range(200)]
         receipts = await asyncio.gather(
@@ -218,32 +218,32 @@ async def test_publishing_across_a_kill_and_a_restart_makes_exactly_one_event_ea
     server = Server(tmp_path / "data")
     await server.start()
     homing = make(f"http://127.0.0.1:{server.port}", KEY, timeout=30.0)
-    answered: list[str] = []
+    responded: list[str] = []
 
     async def publish_for_ever(number: int) -> None:
         for round_ in range(10_000):
             if stopping.is_set():
                 return
             data = f"{number}-{round_}"
-            answered.append((await homing.publish("kill.test", data)).id)
+            responded.append((await homing.publish("kill.test", data)).id)
 
     stopping = asyncio.Event()
     tasks = [asyncio.create_task(publish_for_ever(number)) for number in range(8)]
-    await until(lambda: len(answered) > 50)
+    await until(lambda: len(responded) > 50)
     server.kill()
     await server.gone()
-    before = len(answered)
+    before = len(responded)
     await server.start()
-    await until(lambda: len(answered) > before + 50)
+    await until(lambda: len(responded) > before + 50)
     stopping.set()
     await asyncio.gather(*tasks)
     events = await listed(homing.events(type="kill.test"))
-    assert sorted(one.id for one in events) == sorted(answered)
+    assert sorted(one.id for one in events) == sorted(responded)
     assert await server.terminate() == 0
 
 
 @both
-async def test_an_event_whose_answer_was_lost_is_one_event(make: Make, server: Server) -> None:
+async def test_an_event_whose_response_was_lost_is_one_event(make: Make, server: Server) -> None:
     """The server has it and has said so, but the client was not told."""
     tenant = f"lost-{make.__name__}"
     with relay(server.port, swallow=2) as front:

@@ -1,4 +1,4 @@
-"""The engine's tests are about what it does; its log lines would only hide a failure."""
+"""The tests of the engine run without its log lines, which would only hide a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several engines on one store and one virtual time: a fleet without machines."""
+"""A fleet of several engines on one store, in one process and on one virtual time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from homing.engine.fleet.membership import FleetParts
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
-from homing.ports import Member, Standing
+from homing.ports import FleetState, Member
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -30,7 +30,7 @@ class Beats(Leases):
 
     silent = False
 
-    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         if self.silent:
             raise StoreUnavailable
         return await super().renew(member_id, delivers=delivers, lease_ms=lease_ms)
@@ -57,7 +57,7 @@ class Machine:
 
 @dataclass
 class FleetWorld(World):
-    """``engine`` is the one that people and publishers speak to."""
+    """A fleet; ``engine`` is the engine that publishers and people use."""
 
     machines: list[Machine] = field(default_factory=list)
     air: Air = field(default_factory=Air)
@@ -111,7 +111,7 @@ async def two(world: FleetWorld) -> tuple[Machine, Machine]:
 
 
 async def at(world: FleetWorld, url: str = URL) -> tuple[Machine, Machine, Endpoint]:
-    """The machine that has this URL, one that has not, and its endpoint."""
+    """The machine that owns this URL, another machine, and the endpoint."""
     await world.subscribe(url)
     await world.wait(2 * SECOND)
     endpoint = await world.endpoint(url)
@@ -120,7 +120,7 @@ async def at(world: FleetWorld, url: str = URL) -> tuple[Machine, Machine, Endpo
 
 
 def fleet(story: Callable[[FleetWorld], Awaitable[None]]) -> None:
-    """Live a story on virtual time."""
+    """Run a test on virtual time."""
 
     async def run() -> None:
         await story(await FleetWorld.begin())

@@ -1,4 +1,4 @@
-"""A network between us and every receiver, and the ways in which it goes out."""
+"""A network between the sender and all receivers, and the ways in which it fails."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ URLS = [f"https://host{n % 12}.example/{n}" for n in range(24)]
 STRICT = EngineOptions(health=HealthRules(rate_after_attempts=1, consecutive_disable=2))
 
 OUTAGES = {
-    "no route": Reply(code=None, failure=Failure.OUR_NETWORK),
-    "dead name servers": Reply(code=None, failure=Failure.OUR_DNS, latency_ms=4_900, dialled=False),
+    "no route": Reply(code=None, failure=Failure.SENDER_NETWORK),
+    "dead name servers": Reply(
+        code=None, failure=Failure.SENDER_DNS, latency_ms=4_900, dialled=False
+    ),
     "no such name, for all": Reply(code=None, failure=Failure.DNS, dialled=False),
     "connects dropped": Reply(code=None, failure=Failure.CONNECT_TIMEOUT, latency_ms=4_900),
     "all refused": Reply(code=None, failure=Failure.REFUSED),
-    "out of descriptors": Reply(code=None, failure=Failure.OUR_LIMITS),
+    "out of descriptors": Reply(code=None, failure=Failure.SENDER_LIMITS),
     "old connections silent": Reply(
         code=None, failure=Failure.TIMEOUT, latency_ms=4_900, dialled=False
     ),
@@ -24,7 +26,7 @@ OUTAGES = {
 
 
 class Net:
-    """Between us and every receiver: well, or out."""
+    """The network between the sender and all receivers: it works, or it has failed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -45,7 +47,7 @@ class Net:
         await self.world.wait(SECOND)
 
     async def unharmed(self, *, urls: list[str] = URLS) -> None:
-        """No endpoint changed, no retry spent, all delivered."""
+        """Check that no endpoint changed, no retry was used and everything was delivered."""
         for row in await self.world.deliveries():
             assert row.status is Status.DELIVERED
             assert row.delivery.retry == 0

@@ -1,4 +1,4 @@
-"""Canaries: they take no more slots than there are, and not each of them ends the outage."""
+"""Canaries take no more slots than there are, and not every response ends an outage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_endpoint_whose_canary_is_in_flight_when_the_outage_ends_gets_no_seco
         for _ in range(50):
             await world.publish()
         await world.wait(6 * SECOND)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         net.out, net.reply = None, Reply(latency_ms=4_000)
         quick = 0
 
@@ -34,7 +34,7 @@ def test_an_endpoint_whose_canary_is_in_flight_when_the_outage_ends_gets_no_seco
         for url in URLS:
             world.sender.scripts[url] = first_is_quick
         world.sender.most_flying.clear()
-        while world.engine.pulse().outage.state is OutageState.CLOSED:
+        while world.engine.pulse().outage.state is OutageState.CONFIRMED:
             await world.wait(100)
         await world.wait(2 * SECOND)
         slots = sorted(world.sender.most_flying.values())
@@ -50,7 +50,7 @@ def test_canaries_keep_to_the_slots_of_their_lane() -> None:
         net.out = OUTAGES["connects dropped"]
         await world.publish()
         await world.wait(10 * SECOND)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         most = 0
         for _ in range(100):
             await world.wait(SECOND)
@@ -70,10 +70,10 @@ def test_a_canary_to_a_remembered_address_does_not_end_the_outage_while_names_ar
         net.out = OUTAGES["no such name, for all"]
         await world.publish()
         await world.wait(8 * SECOND)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         world.sender.scripts[URLS[0]] = lambda _: Reply(remembered=True)
         await world.wait(2 * MINUTE)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         assert len(world.hits(URLS[0])) >= 2
         net.out = None
         await world.wait(2 * MINUTE)

@@ -23,7 +23,7 @@ STEPS = [10 * MINUTE, -10 * MINUTE, DAY, -DAY]
 
 
 def passed() -> int:
-    """What really passed, in milliseconds."""
+    """The true elapsed time in milliseconds."""
     return round(asyncio.get_running_loop().time() * 1000)
 
 
@@ -34,7 +34,7 @@ async def begin(world: World) -> Timekeeper:
 
 
 async def restart(world: World, *, ahead_ms: int) -> Timekeeper:
-    """A new process, whose clock is so far ahead of the time that really passed."""
+    """Start a new process whose clock is ahead of the true time by so much."""
     clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + ahead_ms)
     world.clock = world.sender._clock = clock
     keeper = await begin(world)
@@ -43,7 +43,7 @@ async def restart(world: World, *, ahead_ms: int) -> Timekeeper:
 
 
 def failing(world: World) -> list[int]:
-    """URL fails always; when it was asked, by what really passed."""
+    """Let URL always fail; returns the true elapsed times of its requests."""
     asked: list[int] = []
 
     def fail(_: object) -> Reply:

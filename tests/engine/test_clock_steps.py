@@ -100,7 +100,7 @@ def test_a_date_in_retry_after_is_compared_with_the_wall_clock(by_ms: int) -> No
 
 @pytest.mark.parametrize("by_ms", STEPS)
 def test_nothing_that_is_held_back_expires_because_of_a_step(by_ms: int) -> None:
-    """And nothing at all in the hour after it."""
+    """Nothing expires in the hour after a step, either."""
 
     async def story(world: World) -> None:
         one = await world.subscribe(URL)

@@ -1,4 +1,4 @@
-"""The counters of the pulse are what a walk over all queues would find, at every moment."""
+"""The counters of the pulse always equal a count over all queues."""
 
 from __future__ import annotations
 

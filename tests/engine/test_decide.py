@@ -1,4 +1,4 @@
-"""What a batch decides beside states and schedules: the log, the spread of jitter, probe times."""
+"""Decisions of a batch besides states and schedules: the log, the spread of jitter, probe times."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_a_failure_that_is_no_probe_moves_no_probe() -> None:
 @pytest.mark.parametrize(
     ("code", "kept"),
     [
-        pytest.param(500, 1024, id="of a failing answer the first KiB"),
+        pytest.param(500, 1024, id="of a failing response the first KiB"),
         pytest.param(200, 0, id="of a good one nothing"),
     ],
 )
-def test_an_excerpt_of_the_answer_is_kept(code: int, kept: int) -> None:
+def test_an_excerpt_of_the_response_is_kept(code: int, kept: int) -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(code, excerpt=b"x" * 1025)
         await world.subscribe(URL)
@@ -75,12 +75,12 @@ def test_an_excerpt_of_the_answer_is_kept(code: int, kept: int) -> None:
 
 def test_trouble_of_our_own_is_logged_like_any_attempt() -> None:
     async def story(world: World) -> None:
-        world.sender.scripts[URL] = failing_with(Failure.OUR_NETWORK)
+        world.sender.scripts[URL] = failing_with(Failure.SENDER_NETWORK)
         await world.subscribe(URL)
         await world.publish()
         await world.settled()
         attempt = await only_attempt(world)
-        assert (attempt.outcome, attempt.decided) == (Outcome.OURS, Decided.WAIT)
+        assert (attempt.outcome, attempt.decided) == (Outcome.SENDER_ERROR, Decided.WAIT)
         assert (attempt.lane, attempt.number, attempt.retry) == (Lane.FRESH, 1, 0)
         assert attempt.due_at == attempt.finished_at + 5 * SECOND
 

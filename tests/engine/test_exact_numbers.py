@@ -1,4 +1,4 @@
-"""Numbers of an event are sent as they came and compared as they are, however long or large."""
+"""Numbers of an event are sent as they came and compared exactly, however long or large."""
 
 from __future__ import annotations
 

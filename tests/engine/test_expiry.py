@@ -1,4 +1,4 @@
-"""What is held back beyond its window is dropped, also where the store fails on the way."""
+"""Deliveries that are held back beyond their window are dropped, also when the store fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_was_held_beyond_its_window_is_not_attempted_though_no_sweep_has_se
 
 
 def test_a_look_for_what_has_expired_goes_on_where_it_failed() -> None:
-    """With a store that now and then fails, one that began anew would never come to its end."""
+    """With a store that fails now and then, a search that starts again would never finish."""
 
     async def story(world: World) -> None:
         one = await world.subscribe(URL)
@@ -67,7 +67,7 @@ def test_a_look_for_what_has_expired_goes_on_where_it_failed() -> None:
 
 
 def test_expiry_goes_on_under_a_steady_load_that_never_lets_the_settler_rest() -> None:
-    """Each commit takes a while, and something has always finished meanwhile."""
+    """Each commit takes a while, and meanwhile other attempts always finish."""
 
     async def story(world: World) -> None:
         held = await world.subscribe(URL, "held")

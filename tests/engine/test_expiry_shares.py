@@ -28,7 +28,7 @@ async def frozen(world: World, url: str, event_type: str, *, tenant: str) -> int
 
 
 def test_expiry_has_its_share_of_commits_beside_many_tenants_that_fail() -> None:
-    """Their failures use up what a commit may cost, and its own tenant always has successes."""
+    """Failures of others use up each commit, and its own tenant always has successes."""
 
     async def story(world: World) -> None:
         held = await frozen(world, "https://held.example/", "held", tenant="small")

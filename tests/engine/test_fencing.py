@@ -1,4 +1,4 @@
-"""What was begun under a lease that is over: outcomes that come, or are refused, late."""
+"""Outcomes of attempts that began under a lost lease: they are dropped or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters in the engine: only what matches becomes a delivery, and a change loses nothing."""
+"""Filters in the engine: only matches become deliveries, and a change of filters loses none."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def test_filters_hold_after_a_restart_and_go_with_their_subscription() -> None:
 
 
 def test_a_change_of_filters_loses_nothing_and_doubles_nothing() -> None:
-    """An event gets what one of the versions says; after the answer, what the new one says."""
+    """An event is matched by one of the versions; after the response, by the new version."""
 
     async def story(world: World) -> None:
         one = await world.subscribe(URL, filters=over(0))
-        answered = 0  # the limit whose change was answered last
+        responded = 0  # the limit whose change was answered last
         seen: list[tuple[int, int, int]] = []
 
         async def publish(number: int) -> None:
-            known = answered
+            known = responded
             receipt = await world.publish(data={"amount": number % 10}, key=f"e{number}")
             seen.append((number, known, receipt.deliveries))
 
         async def change() -> None:
-            nonlocal answered
+            nonlocal responded
             for limit in (3, 7):
                 await world.engine.change(one.id, changed(filters=over(limit)))
-                answered = limit
+                responded = limit
 
         tasks = [asyncio.create_task(publish(number)) for number in range(50)]
         tasks.append(asyncio.create_task(change()))

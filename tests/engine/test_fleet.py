@@ -1,4 +1,4 @@
-"""Two engines, one store: shares, hand-overs, take-overs, fencing, and people on any machine."""
+"""Two engines on one store: shares, hand-overs, take-overs, fencing, commands on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that stops in order is gone from the fleet at that moment, with all its buckets."""
+"""A process that stops normally leaves the fleet at once, and gives up all its buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from engine.fleet_world import LEASE_MS, FleetWorld, Machine, fleet, two
 from engine.world import SECOND
-from homing.ports import Standing
+from homing.ports import FleetState
 
 
 async def listed(world: FleetWorld) -> set[int]:
@@ -23,7 +23,7 @@ def heartbeats_of(machine: Machine) -> list[int]:
     sent: list[int] = []
     real = machine.beats.renew
 
-    async def renew(member_id: int, **more: Any) -> Standing | None:
+    async def renew(member_id: int, **more: Any) -> FleetState | None:
         sent.append(member_id)
         return await real(member_id, **more)
 
@@ -53,11 +53,11 @@ def test_a_stop_ends_the_heartbeat_whatever_it_waits_for(turns: int) -> None:
     fleet(story)
 
 
-def test_a_stop_does_not_wait_for_a_heartbeat_that_gets_no_answer() -> None:
+def test_a_stop_does_not_wait_for_a_heartbeat_that_gets_no_response() -> None:
     async def story(world: FleetWorld) -> None:
         leaving, staying = await two(world)
 
-        async def renew(*_: object, **__: object) -> Standing | None:
+        async def renew(*_: object, **__: object) -> FleetState | None:
             try:
                 await asyncio.sleep(60)
             finally:  # The driver brings its connection in order first.

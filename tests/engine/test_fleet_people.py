@@ -1,4 +1,4 @@
-"""People at many processes: what one has answered holds at all, whoever has not heard of it."""
+"""Commands in a fleet: a change that one process confirmed holds in all processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_of_two_changes_at_once_both_hold() -> None:
 
 
 async def with_backlog(world: FleetWorld) -> tuple[Machine, Machine, int]:
-    """An owner that is busy for ten seconds, another that it does not hear, the subscription."""
+    """An owner that is busy for ten seconds and gets no messages, another one, a subscription."""
     await two(world)
     owner, other, _ = await at(world)
     world.sender.scripts[URL] = always(200, latency_ms=1_000)
@@ -98,7 +98,7 @@ def test_no_attempt_starts_at_the_old_url_after_its_change_is_answered() -> None
 
 
 def cut_off(machine: Machine) -> Callable[[], None]:
-    """Its line to the database is gone; what mends it."""
+    """Cut the connection of a process to the database; returns a function that restores it."""
     machine.beats.silent = True
     core = machine.engine._core
     calls = {
@@ -123,7 +123,7 @@ async def unanswered(*_args: Any, **_more: Any) -> None:
     raise StoreUnavailable
 
 
-def test_an_answer_does_not_wait_for_a_process_that_has_died() -> None:
+def test_a_response_does_not_wait_for_a_process_that_has_died() -> None:
     async def story(world: FleetWorld) -> None:
         owner, other, subscription_id = await with_backlog(world)
         cut_off(owner)

@@ -1,4 +1,4 @@
-"""Publishing, lanes, people's changes and replays, on virtual time."""
+"""Publishing, lanes, changes by people and replays, on virtual time."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_while_settles_cannot_be_written_nothing_new_starts_and_nothing_is_lost(
         await world.wait(MINUTE)
         assert len(world.hits(URL)) == 2  # The second began before the store was known to fail.
         assert not world.engine.pulse().store_ok
-        assert world.engine.pulse().silent_since is None  # It does answer.
+        assert world.engine.pulse().silent_since is None  # It does respond.
         assert world.engine.pulse().due_since is None or world.engine.pulse().unsettled == 0
         world.flow.settle = real  # type: ignore[method-assign]
         await world.wait(MINUTE)
@@ -245,8 +245,8 @@ def test_while_settles_cannot_be_written_nothing_new_starts_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("call", ["publish", "settle"])
-def test_a_store_that_does_not_answer_is_not_well_after_five_seconds(call: str) -> None:
-    """A disk that hangs fails nothing: without this it would look idle."""
+def test_a_store_that_does_not_respond_is_not_well_after_five_seconds(call: str) -> None:
+    """A disk that hangs raises no error: without this, the store would seem idle."""
 
     async def story(world: World) -> None:
         await world.subscribe(URL)

@@ -1,4 +1,4 @@
-"""Groups of publishers at the store: their size, their order, and who is told what."""
+"""Groups of publishes: their size, their order, and which result each caller gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from engine.world import MINUTE, SECOND, World, live
 from homing.engine.options import EngineOptions
-from homing.engine.publish import Told
+from homing.engine.publish import PublishResult
 from homing.errors import StoreUnavailable, TooLarge
 from homing.policy.admission import EventDraft
 from homing.ports import NewEvent
@@ -58,11 +58,11 @@ def test_a_group_that_is_staged_anew_goes_after_one_that_was_accepted_meanwhile(
         await world.subscribe(URL, "a.b")
         await world.publish("a.b", key="first of all")
         publisher, publish = world.engine._publisher, world.flow.publish
-        gate, turn = asyncio.Event(), asyncio.Lock()
+        released, turn = asyncio.Event(), asyncio.Lock()
 
         async def line(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
             async with turn:  # One after the other, as the stores do.
-                await gate.wait()
+                await released.wait()
                 return await publish(requests, **more)
 
         world.flow.publish = line  # type: ignore[method-assign]
@@ -71,7 +71,7 @@ def test_a_group_that_is_staged_anew_goes_after_one_that_was_accepted_meanwhile(
         await world.subscribe("https://other.example/", "another.type")  # Its catalog is stale.
         publisher.publish_then([draft("new")], lambda _told: None)
         await world.settled()
-        gate.set()
+        released.set()
         await world.wait(SECOND)
         seen = [msgspec.json.decode(hit.body)["id"] for hit in world.sender.hits]
         assert seen == ["first of all", "new", "old"]
@@ -91,8 +91,8 @@ def test_who_was_refused_is_not_told_again_when_the_others_fail() -> None:
 
         world.flow.publish = refuse  # type: ignore[method-assign]
         world.engine._publisher._last_group = 8  # as after a busy moment: both go together
-        far: list[Told] = []
-        near: list[Told] = []
+        far: list[PublishResult] = []
+        near: list[PublishResult] = []
         world.engine._publisher.publish_then([draft("x")], far.append)
         world.engine._publisher.publish_then([draft("y", "nobody")], near.append)
         await world.settled()
@@ -112,7 +112,7 @@ def test_nobody_waits_behind_a_commit_that_is_not_answered() -> None:
             return await publish(*args, **more)
 
         world.flow.publish = hangs  # type: ignore[method-assign]
-        told: dict[str, Told] = {}
+        told: dict[str, PublishResult] = {}
         for key in ("being written", "this one too", "waits"):
             publisher.publish_then([draft(key)], partial(told.__setitem__, key))
             await world.settled()
@@ -134,7 +134,7 @@ def test_nobody_waits_behind_a_commit_that_is_not_answered() -> None:
     live(story)
 
 
-def test_a_store_that_is_slow_and_answers_keeps_its_publishers() -> None:
+def test_a_store_that_is_slow_and_responds_keeps_its_publishers() -> None:
     async def story(world: World) -> None:
         publish = world.flow.publish
 

@@ -1,4 +1,4 @@
-"""An endpoint's life on virtual time: disabled, probed, enabled, frozen, and what waits."""
+"""The states of an endpoint on virtual time: disabled, probed, enabled, frozen."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_an_attempt_that_ends_after_a_person_froze_still_counts_and_finishes_its
 
 def test_our_own_trouble_spends_nothing_and_counts_for_nobody() -> None:
     async def story(world: World) -> None:
-        world.sender.scripts[URL] = failing_with(Failure.OUR_DNS)
+        world.sender.scripts[URL] = failing_with(Failure.SENDER_DNS)
         await world.subscribe(URL, "a.*")
         await world.publish()
         await world.wait(10 * MINUTE)
@@ -262,7 +262,7 @@ def test_our_own_trouble_spends_nothing_and_counts_for_nobody() -> None:
 
 def test_a_limit_of_our_own_is_never_the_hosts_however_long_others_get_through() -> None:
     async def story(world: World) -> None:
-        world.sender.scripts[URL] = failing_with(Failure.OUR_LIMITS)
+        world.sender.scripts[URL] = failing_with(Failure.SENDER_LIMITS)
         await world.subscribe(URL, "a.*")
         await world.subscribe("https://other.test/", "a.*")
         for _ in range(40):

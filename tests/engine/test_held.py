@@ -1,4 +1,4 @@
-"""An endpoint that asks for a pause waits in the store: its queue takes no memory from others."""
+"""Deliveries of an endpoint that asked for a pause wait in the store and take no memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_while_the_memory_is_full_only_what_can_go_at_once_is_read() -> None:
     live(story, EngineOptions(ready_bytes_max=2_000))
 
 
-def answers_the_second_time(latency_ms: int) -> Script:
+def responds_the_second_time(latency_ms: int) -> Script:
     seen: set[str] = set()
 
     def script(hit: Hit) -> Reply:
@@ -82,8 +82,8 @@ def answers_the_second_time(latency_ms: int) -> Script:
 
 
 async def with_retries(world: World, count: int) -> None:
-    """So many endpoints whose first retries are due a moment ago, and take four seconds."""
-    script = answers_the_second_time(4_000)
+    """Make so many endpoints whose first retries have just become due and take four seconds."""
+    script = responds_the_second_time(4_000)
     for number in range(count):
         url = f"https://r{number}.example/"
         world.sender.scripts[url] = script

@@ -1,4 +1,4 @@
-"""Filters that take long: others are let in between, and nothing is missed meanwhile."""
+"""Filters that take long delay no other publish, and miss no subscription meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from engine.world import SECOND, World, changed, live
-from homing.engine.publish import Told
+from homing.engine.publish import PublishResult
 from homing.errors import ShuttingDown, TooMany
 from homing.model import Workfront
 from homing.policy.admission import EventDraft
@@ -23,7 +23,7 @@ SAME_DAY = "2026-03-01T00:00:00Z"
 
 
 def spellings(count: int) -> list[str]:
-    """So many texts that are all the same moment."""
+    """So many texts that all mean the same moment."""
     return [
         f"2026-03-01T{number // 60 % 24:02d}:{number % 60:02d}:00.{'0' * (1 + number // 1440)}"
         f"+{number // 60 % 24:02d}:{number % 60:02d}"
@@ -32,7 +32,7 @@ def spellings(count: int) -> list[str]:
 
 
 def only(values: int, times: int = 1) -> str:
-    """Each of the items must be one of these values."""
+    """A filter: each item must be one of these values."""
     one = {"field": "data.at", "op": "containsOnly", "value": [SAME_DAY] * values}
     return json.dumps([one] * times)
 
@@ -54,25 +54,25 @@ def test_a_neighbour_is_answered_before_an_expensive_match_ends() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL, filters=objects(20, -1))
         await world.subscribe(OTHER, tenant="neighbour")
-        answered: list[str] = []
+        responded: list[str] = []
 
         async def publish(name: str, data: Any, tenant: str) -> None:
             (receipt,) = await world.engine.publish([draft(data, tenant=tenant)])
             assert receipt.deliveries == 1
-            answered.append(name)
+            responded.append(name)
 
         first = asyncio.ensure_future(publish("expensive", LONG, "default"))
         await asyncio.sleep(0)
         for number in range(3):
             await publish(f"neighbour {number}", {}, "neighbour")
         await first
-        assert answered == ["neighbour 0", "neighbour 1", "neighbour 2", "expensive"]
+        assert responded == ["neighbour 0", "neighbour 1", "neighbour 2", "expensive"]
 
     live(story)
 
 
 def calls_of(world: World, drafts: list[EventDraft]) -> Any:
-    """How many Python calls it takes to publish these."""
+    """The number of Python calls that it takes to publish these events."""
 
     async def count() -> int:
         calls = 0
@@ -169,17 +169,17 @@ def test_a_batch_is_whole_and_in_its_order_whatever_its_events_cost() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL, filters=objects(2, -1))
         batch = [draft(LONG if number % 10 == 5 else {}, key=f"{number}") for number in range(40)]
-        answered: list[str] = []
+        responded: list[str] = []
 
         async def neighbour() -> None:
             await world.publish(tenant="neighbour")
-            answered.append("neighbour")
+            responded.append("neighbour")
 
         waits = asyncio.ensure_future(neighbour())
         receipts = await world.engine.publish(batch)
-        answered.append("batch")
+        responded.append("batch")
         await waits
-        assert answered == ["neighbour", "batch"]
+        assert responded == ["neighbour", "batch"]
         assert [it.key for it in receipts] == [f"{number}" for number in range(40)]
         assert all(it.deliveries == 1 for it in receipts)
         await world.wait(SECOND)
@@ -213,14 +213,14 @@ def test_tenants_take_turns_at_what_is_expensive() -> None:
     async def story(world: World) -> None:
         for tenant in ("many", "one"):
             await world.subscribe(URL, tenant=tenant, filters=objects(5, -1))
-        answered: list[str] = []
+        responded: list[str] = []
 
         async def publish(tenant: str) -> None:
             await world.engine.publish([draft(LONG, tenant=tenant)])
-            answered.append(tenant)
+            responded.append(tenant)
 
         await asyncio.gather(*(publish(it) for it in ["many"] * 5 + ["one"]))
-        assert answered.index("one") <= 1
+        assert responded.index("one") <= 1
 
     live(story)
 
@@ -251,7 +251,7 @@ def test_an_old_version_that_ends_while_it_is_matched_gets_nothing() -> None:
 def test_what_is_being_matched_when_the_server_stops_is_refused() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL, filters=objects(20, -1))
-        told: list[Told] = []
+        told: list[PublishResult] = []
         world.engine._publisher.publish_then([draft(LONG)], told.append)
         for _ in range(5):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A move of deliveries to another URL whose reply was lost is looked for at its new place."""
+"""Deliveries moved to another URL by a step whose reply was lost are read there."""
 
 from __future__ import annotations
 

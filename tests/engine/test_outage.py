@@ -1,4 +1,4 @@
-"""Outages of the sender on virtual time: failures spend nothing, and sending resumes by itself."""
+"""Outages of the sender on virtual time: failures use no retry, and sending resumes by itself."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def test_an_outage_of_our_own_changes_no_endpoint_and_spends_no_retry(kind: str)
         net.out = OUTAGES[kind]
         await world.publish()
         await world.wait(30 * SECOND)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         await world.publish()
         await world.wait(20 * MINUTE)
         net.out = None
         await world.wait(MINUTE)
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         await net.unharmed()
         attempts = [
             one
             for row in await world.deliveries()
             for one in await world.views.attempts(row.delivery.id)
         ]
-        assert {one.outcome for one in attempts} == {Outcome.DELIVERED, Outcome.OURS}
+        assert {one.outcome for one in attempts} == {Outcome.DELIVERED, Outcome.SENDER_ERROR}
 
     live(story, STRICT)
 
@@ -45,7 +45,7 @@ def test_while_closed_only_a_few_canaries_go_out_each_to_another_host() -> None:
         await world.publish()
         await world.wait(6 * SECOND)
         outage = world.engine.pulse().outage
-        assert (outage.state, outage.closings, outage.canaries) == (OutageState.CLOSED, 1, 0)
+        assert (outage.state, outage.outages, outage.canaries) == (OutageState.CONFIRMED, 1, 0)
         assert "fail to connect" in outage.why
         for _ in range(100):
             await world.publish()
@@ -74,7 +74,7 @@ def test_all_resumes_with_one_slot_when_a_canary_gets_through() -> None:
         await world.wait(MINUTE)
         net.out, net.reply = None, Reply(latency_ms=1_000)
         world.sender.most_flying.clear()
-        while world.engine.pulse().outage.state is OutageState.CLOSED:
+        while world.engine.pulse().outage.state is OutageState.CONFIRMED:
             await world.wait(100)
         await world.wait(900)
         slots = sorted(world.sender.most_flying.values())
@@ -93,7 +93,7 @@ def test_with_nine_healthy_endpoints_nobody_can_tell() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -108,7 +108,7 @@ def test_ten_endpoints_on_four_hosts_are_not_the_world() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
 
     live(story)
 
@@ -121,7 +121,7 @@ def test_health_of_more_than_ten_minutes_ago_counts_for_nothing() -> None:
         net.out = OUTAGES["all refused"]
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -135,16 +135,16 @@ def test_one_dead_receiver_is_failed_as_soon_as_another_gets_through() -> None:
         net.own[URLS[0]] = Reply(code=None, failure=Failure.REFUSED, latency_ms=100)
         await world.publish()
         await world.wait(200)
-        assert world.engine.pulse().outage.state is OutageState.JUDGING
+        assert world.engine.pulse().outage.state is OutageState.SUSPECTED
         await world.publish()  # to all the others too
         await world.wait(50)
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert [row.delivery.retry for row in rows] == [1, 0]
         await world.wait(SECOND)  # Believed: its next failure needs no verdict.
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert [row.delivery.retry for row in rows] == [1, 1]
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
 
     live(story)
 
@@ -178,7 +178,7 @@ def test_five_hundreds_show_that_we_are_connected() -> None:
         net.out = Reply(code=500)
         await world.publish()
         await world.settled()
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -192,7 +192,7 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
         net.out = Reply(latency_ms=9_000)
         await world.publish()
         await world.wait(6 * SECOND)
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
         rows = [row for row in await world.deliveries() if row.status is Status.PENDING]
         assert {row.delivery.retry for row in rows} == {1}
 
@@ -204,10 +204,10 @@ def test_hanging_receivers_that_took_the_connection_are_not_our_outage() -> None
     [Reply(latency_ms=50, dialled=False), Reply(latency_ms=50, remembered=True)],
     ids=["connections", "addresses"],
 )
-def test_while_old_connections_live_sending_goes_on_and_failures_are_ours(
+def test_while_old_connections_live_sending_goes_on_and_failures_are_sender_errors(
     from_before: Reply,
 ) -> None:
-    """Names are denied for all, and six receivers are reached without a new look-up."""
+    """All look-ups fail, and six receivers are reached without a new look-up."""
 
     async def story(world: World) -> None:
         net = Net(world)
@@ -219,18 +219,18 @@ def test_while_old_connections_live_sending_goes_on_and_failures_are_ours(
             await world.publish()
             await world.wait(4 * SECOND)
         outage = world.engine.pulse().outage
-        assert (outage.state, outage.closings) == (OutageState.JUDGING, 0)
+        assert (outage.state, outage.outages) == (OutageState.SUSPECTED, 0)
         assert "old connections live" in outage.why
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()
-        assert world.engine.pulse().outage.state is OutageState.OPEN
+        assert world.engine.pulse().outage.state is OutageState.NONE
 
     live(story, STRICT)
 
 
 def test_a_canary_that_is_answered_and_then_silence_again_still_spends_nothing() -> None:
-    """A long outage with a flash of light in it: health from before it still counts."""
+    """A long outage with one short success: health from before the outage still counts."""
 
     async def story(world: World) -> None:
         net = Net(world)
@@ -240,14 +240,14 @@ def test_a_canary_that_is_answered_and_then_silence_again_still_spends_nothing()
         for _ in range(3):
             await world.wait(20 * MINUTE)
             outage = world.engine.pulse().outage
-            assert outage.state is OutageState.CLOSED
+            assert outage.state is OutageState.CONFIRMED
             net.out = None
-            while world.engine.pulse().outage.state is OutageState.CLOSED:
+            while world.engine.pulse().outage.state is OutageState.CONFIRMED:
                 await world.wait(10)
             net.out = OUTAGES["all refused"]
             await world.publish()
             await world.wait(30 * SECOND)
-        assert world.engine.pulse().outage.closings == 4
+        assert world.engine.pulse().outage.outages == 4
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()
@@ -268,7 +268,7 @@ def test_a_probe_waits_for_the_end_of_an_outage_and_its_delivery_keeps_its_time(
         await world.publish()
         await world.wait(SECOND)
         await world.wait(MINUTE)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         before = len(world.hits(URLS[0]))
         await world.wait(30 * MINUTE)
         assert len(world.hits(URLS[0])) == before
@@ -294,7 +294,7 @@ def test_nothing_expires_during_an_outage_and_in_the_hour_after() -> None:
         net.out = OUTAGES["connects dropped"]
         await world.publish()
         await world.wait(2 * HOUR)  # The window of the first ends in our outage.
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         net.out = None
         await world.wait(50 * MINUTE)
         assert not [row for row in await world.deliveries() if row.status is Status.DROPPED]
@@ -314,13 +314,13 @@ def test_the_engine_is_not_called_stuck_during_an_outage() -> None:
         await world.publish()
         await world.wait(HOUR)
         pulse = world.engine.pulse()
-        assert pulse.outage.state is OutageState.CLOSED
+        assert pulse.outage.state is OutageState.CONFIRMED
         assert pulse.due_since is None or pulse.due_since == world.clock.now()
 
     live(story)
 
 
-def test_a_stop_while_judging_settles_what_waits_as_ours() -> None:
+def test_a_stop_while_judging_settles_what_waits_as_sender_errors() -> None:
     async def story(world: World) -> None:
         net = Net(world)
         await net.connect()
@@ -331,7 +331,7 @@ def test_a_stop_while_judging_settles_what_waits_as_ours() -> None:
         await world.engine.stop(grace_ms=1_000)
         assert world.engine.pulse().unsettled == 0
         (row,) = [row for row in await world.deliveries() if row.status is Status.PENDING]
-        assert (row.delivery.ours, row.delivery.retry) == (1, 0)
+        assert (row.delivery.sender_errors, row.delivery.retry) == (1, 0)
 
     live(story)
 
@@ -345,7 +345,7 @@ def test_after_a_restart_in_an_outage_the_health_in_the_store_still_speaks() -> 
         await world.settled()
         await world.crash()
         await world.wait(MINUTE)
-        assert world.engine.pulse().outage.state is OutageState.CLOSED
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         net.out = None
         await world.wait(2 * MINUTE)
         await net.unharmed()

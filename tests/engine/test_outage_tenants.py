@@ -29,7 +29,7 @@ class Town:
         self._tenant = {url: tenant for tenant, some in urls.items() for url in some}
 
     async def wake(self, *tenants: str) -> None:
-        """Every endpoint of these tenants, or of all, gets an event and answers."""
+        """Publish to every endpoint of these tenants, or of all; each responds."""
         for tenant in tenants or self.urls:
             for url in self.urls[tenant]:
                 self.world.sender.scripts[url] = self.net.script
@@ -45,12 +45,12 @@ class Town:
             self.net.own.pop(url, None)
 
     async def send(self, urls: list[str]) -> None:
-        """One event to each of these, and to no other."""
+        """Publish one event to each of these endpoints only."""
         for url in urls:
             await self.world.publish(f"to.{host_of(url)}", tenant=self._tenant[url])
 
     async def wait_of(self, url: str) -> int:
-        """Send to a URL that works: so long until the request arrives, ten minutes at most."""
+        """How long it takes until a request arrives at a working URL; ten minutes at most."""
         began, seen = self.world.clock.now(), len(self.world.sender.hits)
         await self.send([url])
         while self.world.clock.now() - began < 10 * MINUTE:
@@ -67,11 +67,11 @@ class Town:
 
     @property
     def closed(self) -> bool:
-        return self.world.engine.pulse().outage.state is OutageState.CLOSED
+        return self.world.engine.pulse().outage.state is OutageState.CONFIRMED
 
     @property
-    def closings(self) -> int:
-        return self.world.engine.pulse().outage.closings
+    def outages(self) -> int:
+        return self.world.engine.pulse().outage.outages
 
 
 @pytest.mark.parametrize("reply", [DROPPED, REFUSED], ids=["dropped", "refused"])
@@ -85,7 +85,7 @@ def test_sixty_dead_hosts_of_one_tenant_are_disabled_and_stop_nobody(reply: Repl
             await town.send(town.urls["dead"])
             await world.wait(45 * SECOND)
             waits.append(await town.wait_of(town.urls["well"][0]))
-        assert (town.closings, max(waits) <= SECOND) == (0, True), waits
+        assert (town.outages, max(waits) <= SECOND) == (0, True), waits
         assert await town.states("dead") == {State.DISABLED}
         assert await town.states("well") == {State.ENABLED}
 
@@ -101,7 +101,7 @@ def test_twenty_six_of_two_hundred_are_not_most_of_them(tenants: int) -> None:
         town.kill(urls[:26])
         await town.send(urls[:26])
         await world.wait(MINUTE)
-        assert town.closings == 0
+        assert town.outages == 0
 
     live(story)
 
@@ -115,7 +115,7 @@ def test_when_all_of_two_hundred_fail_it_is_our_outage(tenants: int) -> None:
         town.kill(urls)
         await town.send(urls)
         await world.wait(MINUTE)
-        assert (town.closings, town.closed) == (1, True)
+        assert (town.outages, town.closed) == (1, True)
         town.heal(urls)
         await world.wait(MINUTE)
         assert not town.closed
@@ -133,7 +133,7 @@ def test_a_tenant_with_two_hundred_endpoints_does_not_outvote_five_with_five_eac
         town.kill(dead)
         await town.send(dead)
         await world.wait(MINUTE)
-        assert town.closings == 0
+        assert town.outages == 0
         assert await town.wait_of(town.urls["small1"][0]) <= SECOND
 
     live(story)
@@ -150,14 +150,14 @@ def test_two_tenants_that_die_together_hold_a_third_up_for_seconds_and_only_once
             await town.send(dead)
             await world.wait(50 * SECOND)
             waits.append(await town.wait_of(town.urls["well"][0]))
-        assert town.closings == 1
+        assert town.outages == 1
         assert max(waits) <= 10 * SECOND, waits
         assert await town.states("a") == await town.states("b") == {State.DISABLED}
 
     live(story, STRICT)
 
 
-def test_a_new_tenant_whose_url_never_answered_before_is_tried_first() -> None:
+def test_a_new_tenant_whose_url_never_responded_before_is_tried_first() -> None:
     async def story(world: World) -> None:
         town = Town(world, a=hosts("a", 150), b=hosts("b", 150), new=hosts("new", 1))
         await town.wake("a", "b")
@@ -174,9 +174,7 @@ def test_a_new_tenant_whose_url_never_answered_before_is_tried_first() -> None:
     live(story)
 
 
-def test_a_url_that_never_answered_before_is_tried_within_a_minute_among_its_dead_neighbours() -> (
-    None
-):
+def test_a_url_without_a_success_is_tried_within_a_minute_among_its_dead_neighbours() -> None:
     async def story(world: World) -> None:
         town = Town(world, a=hosts("a", 150), b=hosts("b", 150))
         await town.wake()
@@ -205,7 +203,7 @@ def test_two_tenants_that_revive_and_kill_theirs_again_cost_a_third_seconds_each
             waits.append(await town.wait_of(town.urls["well"][0]))
             town.heal(dead)
             await world.wait(5 * MINUTE)
-        assert town.closings == 4
+        assert town.outages == 4
         assert max(waits) <= 10 * SECOND, waits
 
     live(story)
@@ -246,7 +244,7 @@ def test_what_was_sent_during_an_outage_is_ours_also_when_it_fails_later() -> No
         assert town.closed
         town.heal(urls)
         await world.wait(2 * MINUTE)
-        assert (town.closings, town.closed) == (1, False)
+        assert (town.outages, town.closed) == (1, False)
         await town.net.unharmed(urls=urls)
 
     live(story, STRICT)
@@ -262,9 +260,9 @@ def test_after_a_restart_the_dead_that_were_found_out_close_nothing() -> None:
         await world.wait(30 * SECOND)
         await town.wait_of(town.urls["well"][0])
         await world.wait(30 * SECOND)
-        assert town.closings == 1
+        assert town.outages == 1
         await world.crash()
         await world.wait(5 * MINUTE)
-        assert town.closings == 0
+        assert town.outages == 0
 
     live(story)

@@ -1,4 +1,4 @@
-"""Rates on virtual time: deliveries wait their turn, nothing fails, the others go on."""
+"""Rates on virtual time: deliveries wait for their turn, nothing fails, others are not delayed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from engine.fleet_world import FleetWorld, fleet
 from engine.world import MINUTE, SECOND, Reply, World, balanced, changed, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Status
-from homing.ports import DueAnswer, DueAsk
+from homing.ports import DueAsk, DueRows
 
 URL = "https://receiver.example/hook"
 
 
 def within(times: list[int], rate: float) -> bool:
-    """Never more than the rate in any second, and one."""
+    """Check that no second has more than the rate and one attempt."""
     return all(
         sum(1 for at in times if start <= at < start + SECOND) <= rate + 1 for start in times
     )
@@ -66,7 +66,7 @@ def test_a_rate_holds_no_slot_and_no_memory() -> None:
 
 
 def test_who_waits_its_turn_is_not_behind_retries() -> None:
-    """All slots of the retry lane hang; turns go on."""
+    """All slots of the retry lane hang; turns continue."""
 
     async def story(world: World) -> None:
         hang = "https://hang.example/"
@@ -99,7 +99,7 @@ def test_turns_that_passed_while_we_were_down_are_read_a_few_at_a_time() -> None
         await world.start()
         loads, due = 0, world.flow.due
 
-        async def counted(asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+        async def counted(asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
             nonlocal loads
             loads += 1
             return await due(asks, now=now)

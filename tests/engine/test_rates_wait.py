@@ -25,7 +25,7 @@ async def publish_many(
 
 
 class Written:
-    """Counts what is settled, and what is read."""
+    """Counts settled outcomes and rows that are read."""
 
     def __init__(self, world: World) -> None:
         self.commits = self.waiting = self.finished = self.read = 0
@@ -38,9 +38,9 @@ class Written:
             return await settle(batch)
 
         async def looked(asks: Any, *, now: int) -> Any:
-            answers = await due(asks, now=now)
-            self.read += sum(len(it.fresh) + len(it.retry) for it in answers)
-            return answers
+            responses = await due(asks, now=now)
+            self.read += sum(len(it.fresh) + len(it.retry) for it in responses)
+            return responses
 
         world.flow.settle, world.flow.due = counted, looked  # type: ignore[method-assign]
 

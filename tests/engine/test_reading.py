@@ -1,4 +1,4 @@
-"""What is read of an endpoint while it is at work may be older than what is known of it."""
+"""Rows of an endpoint that are read while it is active may be older than the state in memory."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BUSY = "https://busy.example/hook"
 
 
 def slowly(call: Callable[..., Awaitable[Any]]) -> Any:
-    """Done at once; the answer takes a while."""
+    """The call is done at once; its result takes a while."""
 
-    async def answer(*args: Any, **more: Any) -> Any:
+    async def response(*args: Any, **more: Any) -> Any:
         try:
             return await call(*args, **more)
         finally:
             await asyncio.sleep(0.05)
 
-    return answer
+    return response
 
 
 def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -> None:
@@ -39,7 +39,7 @@ def test_an_endpoint_is_not_forgotten_while_an_older_row_of_it_is_on_its_way() -
         await world.publish("busy.x")  # It stays: there is no room for another that is idle.
         await world.settled()
         await world.publish()
-        await world.wait(10)  # In ten more its answer comes.
+        await world.wait(10)  # In ten more its response comes.
         world.flow.publish = slowly(world.flow.publish)  # type: ignore[method-assign]
         world.flow.endpoints = slowly(world.flow.endpoints)  # type: ignore[method-assign]
         second = asyncio.ensure_future(world.publish())
@@ -79,7 +79,7 @@ def test_a_pause_asked_for_during_a_load_ends_when_it_should() -> None:
         await world.publish()
         await world.wait(10)
         world.flow.due = slowly(world.flow.due)  # type: ignore[method-assign]
-        await world.publish()  # It is being read when the answer to the first one comes.
+        await world.publish()  # It is being read when the response to the first one comes.
         await world.wait(2_900)
         assert len(world.hits(URL)) == 1
         await world.wait(500)

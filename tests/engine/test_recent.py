@@ -22,7 +22,7 @@ def attempt(number: int) -> Attempt:
         address=None,
         phases=Phases(),
         request_headers=b"",
-        answer_headers=b"",
+        response_headers=b"",
         excerpt=b"",
         decided=Decided.DELIVERED,
     )

@@ -67,12 +67,12 @@ def test_a_failure_that_takes_time_anchors_the_schedule_where_it_ended() -> None
 
 def test_retry_after_moves_the_retry_and_holds_the_whole_endpoint() -> None:
     async def story(world: World) -> None:
-        answers = [Reply(code=503, retry_after="600")]
-        world.sender.scripts[URL] = lambda _: answers.pop() if answers else Reply()
+        responses = [Reply(code=503, retry_after="600")]
+        world.sender.scripts[URL] = lambda _: responses.pop() if responses else Reply()
         await world.subscribe(URL)
         await world.publish()
         await world.wait(SECOND)
-        await world.publish()  # would run into the same answer
+        await world.publish()  # would run into the same response
         await world.wait(HOUR)
         first, *others = world.hits(URL)
         assert first == 0

@@ -1,4 +1,4 @@
-"""Outcomes gathered for one commit; slots given back."""
+"""Outcomes are gathered for one commit, and slots become free again."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SLOW = "https://slow.example/hook"
 
 
 def settles_wait(world: World) -> asyncio.Event:
-    """Nothing is settled until this is set."""
-    gate, real = asyncio.Event(), world.flow.settle
+    """Make the store settle nothing until the event is set."""
+    released, real = asyncio.Event(), world.flow.settle
 
     async def slow(batch: SettleBatch) -> frozenset[int]:
-        await gate.wait()
+        await released.wait()
         return await real(batch)
 
     world.flow.settle = slow  # type: ignore[method-assign]
-    return gate
+    return released
 
 
 def test_the_last_outcome_in_the_air_is_written_at_once() -> None:
@@ -94,12 +94,12 @@ def test_a_success_gives_its_slot_back_before_it_is_written_and_a_failure_after(
 
         world.sender.scripts[URL] = reply
         await world.subscribe(URL)
-        gate = settles_wait(world)
+        released = settles_wait(world)
         for _ in range(4):
             await world.publish()
         await world.wait(SECOND)
         assert world.hits(URL) == [0, 10, 20]  # The third failed: what it decides is awaited.
-        gate.set()
+        released.set()
         await world.wait(SECOND)
         assert len(world.hits(URL)) == 4
 
@@ -109,13 +109,13 @@ def test_a_success_gives_its_slot_back_before_it_is_written_and_a_failure_after(
 def test_nothing_starts_while_too_many_outcomes_wait_to_be_written() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
-        gate = settles_wait(world)
+        released = settles_wait(world)
         bound = capacity.UNSETTLED_MAX + 512 + 256
         drafts = [EventDraft(tenant="default", type="a.b", data=b"{}") for _ in range(5_000)]
         await world.engine.publish(drafts)
         await world.wait(SECOND)
         assert len(world.hits(URL)) == bound
-        gate.set()
+        released.set()
         await world.wait(10 * SECOND)
         assert len(world.hits(URL)) == 5_000
 

@@ -1,4 +1,4 @@
-"""Commits of outcomes are bounded, and no tenant's outcomes stand in the way of another's."""
+"""Commits of outcomes are bounded, and no tenant's outcomes delay those of another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COST_MAX = 1_000
 
 
 def settles_seen(world: World) -> list[SettleBatch]:
-    """Every batch that reaches the store from now on."""
+    """A list to which every batch at the store is appended from now on."""
     seen: list[SettleBatch] = []
     real = world.flow.settle
 
@@ -53,16 +53,16 @@ def test_a_commit_of_outcomes_is_bounded_however_many_finish_at_once() -> None:
 
 
 def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
-    """The store was silent for a while, so that many outcomes wait; then one of another comes."""
+    """Many outcomes wait for a store that did not reply; then one of another tenant comes."""
 
     async def story(world: World) -> None:
         await world.subscribe("https://big.example/", "dead", tenant="a")
         await world.subscribe("https://small.example/", "dead", tenant="b")
-        gate, real = asyncio.Event(), world.flow.settle
+        released, real = asyncio.Event(), world.flow.settle
         seen: list[SettleBatch] = []
 
         async def settle(batch: SettleBatch) -> frozenset[int]:
-            await gate.wait()
+            await released.wait()
             seen.append(batch)
             return await real(batch)
 
@@ -71,7 +71,7 @@ def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
         await world.wait(SECOND)
         await publish_many(world, 1, tenant="b")
         await world.wait(SECOND)
-        gate.set()
+        released.set()
         await world.wait(SECOND)
         before = 0
         for batch in seen:
@@ -86,7 +86,7 @@ def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
 
 
 def test_a_tenant_whose_urls_all_refuse_makes_few_attempts_while_another_is_at_work() -> None:
-    """Alone it makes all of them at once."""
+    """Without other tenants it makes all attempts at once."""
 
     async def story(world: World) -> None:
         await refusing_urls(world, URLS, tenant="a")
@@ -125,7 +125,7 @@ def test_healthy_urls_of_a_tenant_do_not_wait_for_its_refusing_ones() -> None:
 
 
 def test_outcomes_of_one_endpoint_count_in_the_order_in_which_they_finished() -> None:
-    """A success that comes after a failure is not written before it, whoever else is at work."""
+    """A success after a failure is not written before it, whichever other tenants are active."""
 
     async def story(world: World) -> None:
         seen = settles_seen(world)

@@ -1,4 +1,4 @@
-"""Slots and memory are shared out: one tenant's hanging URLs leave the others as they were."""
+"""Slots and memory are divided: one tenant's hanging URLs do not affect other tenants."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_when_the_tenant_with_hanging_urls_is_alone_it_may_use_most_of_the_lane(
 
 
 def test_all_that_one_tenant_waits_for_is_attempted_in_the_end() -> None:
-    """Its share is smaller than what it has to send: nothing is forgotten on the way."""
+    """A share that is smaller than the backlog loses no delivery."""
 
     async def story(world: World) -> None:
         await hang(world, 100, deadline_ms=SECOND)
@@ -127,7 +127,7 @@ def test_all_that_one_tenant_waits_for_is_attempted_in_the_end() -> None:
 
 @pytest.mark.parametrize("limit", [{"ready_max": 200}, {"ready_bytes_max": 16 * 1024}])
 def test_the_queue_of_one_tenant_leaves_memory_for_another(limit: dict[str, int]) -> None:
-    """The others' first attempts go on in memory: nothing of theirs is read from the store."""
+    """First attempts of other tenants stay in memory: none of them is read from the store."""
 
     async def story(world: World) -> None:
         await world.subscribe(OTHER, tenant="other")

@@ -1,4 +1,4 @@
-"""What people change about subscriptions while deliveries are pending, on virtual time."""
+"""Changes of subscriptions while deliveries are pending, on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine tells people and counts for them after a settle."""
+"""Notices and counters of the engine after a settle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The counts of healthy and fallen endpoints: right after every step, and at a fixed price."""
+"""The counts of healthy and fallen endpoints are right after every step, at a constant cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _endpoint(number: int, at: int) -> Witness:
 
 
 class Model:
-    """The same, by walking over everything each time."""
+    """The same counts, by a scan of everything each time."""
 
     def __init__(self) -> None:
         self.healthy: dict[int, int] = {}  # its last success

@@ -13,7 +13,7 @@ from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
-from homing.ports import Answer, DeliveryFilter, DeliveryRow, Receipt, Request
+from homing.ports import DeliveryFilter, DeliveryRow, Receipt, Request, Response
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -43,7 +43,7 @@ class Hit:
 
 @dataclass
 class Reply:
-    """What a receiver does with a request."""
+    """The reaction of a receiver to a request."""
 
     code: int | None = 200
     failure: Failure | None = None
@@ -68,7 +68,7 @@ class ScriptedSender:
         self.most_flying: dict[str, int] = {}
         self._flying_at: dict[str, int] = {}
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         target = request.target
         url = f"{target.scheme}://{target.authority}{target.path}"
         lines = request.header_block.decode().split("\r\n")[:-1]
@@ -78,7 +78,7 @@ class ScriptedSender:
         script = self.scripts.get(url)
         reply = Reply() if script is None else script(hit)
         latency = min(reply.latency_ms, request.deadline_ms)
-        answer = Answer(
+        response = Response(
             code=reply.code,
             failure=reply.failure,
             detail="",
@@ -89,13 +89,13 @@ class ScriptedSender:
             remembered=reply.remembered,
         )
         if reply.latency_ms > request.deadline_ms:
-            answer = msgspec.structs.replace(answer, code=None, failure=Failure.TIMEOUT)
+            response = msgspec.structs.replace(response, code=None, failure=Failure.TIMEOUT)
         self._flying_at[url] = self._flying_at.get(url, 0) + 1
         self.most_flying[url] = max(self.most_flying.get(url, 0), self._flying_at[url])
 
         def land() -> None:
             self._flying_at[url] -= 1
-            done(answer)
+            done(response)
 
         asyncio.get_running_loop().call_later(latency / 1000, land)
 
@@ -103,7 +103,7 @@ class ScriptedSender:
 
 
 class Witness(Admin):
-    """The store that people change, which remembers every secret that was ever to sign."""
+    """The admin store; it remembers every secret that was ever used to sign."""
 
     def __init__(self, db: Db, secrets: set[str]) -> None:
         super().__init__(db)
@@ -138,13 +138,13 @@ class Witness(Admin):
 
 
 def changed(**changes: Any) -> Callable[[Subscription], SubscriptionDraft]:
-    """What a person changes of a subscription."""
+    """A function that makes the draft of a subscription with these changes."""
     return lambda before: msgspec.structs.replace(draft_of(before), **changes)
 
 
 @dataclass
 class World:
-    """Everything a test needs to publish, to wait, and to look."""
+    """An engine and a store on virtual time, with everything that a test needs."""
 
     clock: VirtualClock
     db: SqliteDb
@@ -222,7 +222,7 @@ class World:
         await asyncio.sleep(ms / 1000)
 
     async def settled(self) -> None:
-        """Until all that happens without time passing has happened."""
+        """Wait until everything has run that needs no time."""
         for _ in range(200):
             await asyncio.sleep(0)
 
@@ -268,7 +268,7 @@ class World:
 
 
 def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | None = None) -> None:
-    """Live a story on virtual time."""
+    """Run a test on virtual time."""
 
     async def run() -> None:
         world = await World.make(options)
@@ -279,7 +279,7 @@ def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | Non
 
 
 def check_signatures(world: World) -> None:
-    """What was sent is accepted by foreign libraries; of a great many, the first and the last."""
+    """Check sent requests with other libraries; of very many, only the first and the last."""
     hits = world.sender.hits
     for hit in (*hits[:HITS_CHECKED], *hits[HITS_CHECKED:][-HITS_CHECKED:]):
         with clock_at(hit.wall):

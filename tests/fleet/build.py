@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from homing.cli.main import main
 from homing.engine.fleet.membership import Fleet
 from homing.engine.fleet.ownership import FOR_EVER, BucketOwnership
-from homing.engine.publish import Publisher, Told
+from homing.engine.publish import Publisher, PublishResult
 from homing.net.sender import HttpSender
 from homing.policy.admission import EventDraft
-from homing.ports import Answer, Receipt, Request
+from homing.ports import Receipt, Request, Response
 from homing.store import leases
 
 MARK = "x-fleet"
@@ -32,7 +32,7 @@ def mark(label: str) -> None:
     """A header with the name of this process and the moment at which the attempt began."""
     honest = HttpSender.send
 
-    def send(self: HttpSender, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self: HttpSender, request: Request, done: Callable[[Response], None]) -> None:
         line = f"{MARK}: {label} {time.time():.6f}\r\n".encode()
         honest(self, replace(request, header_block=request.header_block + line), done)
 
@@ -40,12 +40,14 @@ def mark(label: str) -> None:
 
 
 def acks_early() -> None:
-    """Answers 202 before the commit."""
+    """Responds with 202 before the commit."""
     honest = Publisher.publish_then
 
-    def early(self: Publisher, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
+    def early(
+        self: Publisher, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
         asyncio.get_running_loop().call_later(0.5, honest, self, drafts, lambda _: None)
-        tell([Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts])
+        on_result([Receipt(key=it.key or "?", deliveries=1, new=True) for it in drafts])
 
     Publisher.publish_then = early  # type: ignore[method-assign]
 

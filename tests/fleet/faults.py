@@ -67,7 +67,7 @@ class Faults:
         self, scale: Scale, server: Server, dsn: str, crew: list[Process], facts: Facts, seed: int
     ) -> None:
         self._scale, self._server, self._dsn = scale, server, dsn
-        self._crew, self._facts, self._chance = crew, facts, random.Random(seed)
+        self._crew, self._facts, self._rng = crew, facts, random.Random(seed)
         self._restarting = asyncio.Lock()
         self.fired: Counter[str] = Counter()
         self.away_s = 0.0  # PostgreSQL, in all
@@ -100,7 +100,7 @@ class Faults:
         while True:
             up = Counter(it.role for it in self._crew if it.up)
             if able := [it for it in self._crew if it.up and up[it.role] > 1]:
-                return self._chance.choice(able)
+                return self._rng.choice(able)
             await asyncio.sleep(0.05)
 
     def _strike(self, victim: Process, number: signal.Signals) -> None:

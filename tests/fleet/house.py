@@ -102,7 +102,7 @@ class Process:
 
 @dataclass
 class Receiver:
-    """Answers every path; ``/dead`` with 500."""
+    """Responds on every path; ``/dead`` with 500."""
 
     delay_s: float = 0.02
     arrivals: list[Arrival] = field(default_factory=list)

@@ -16,10 +16,10 @@ from acceptance.running import Line
 from fleet.house import Process
 from fleet.judge import Facts
 
-ANSWER_WITHIN_S = 3.0
-AVOID_S = 1.0  # who did not answer is not asked for a while, as a load balancer does it
+RESPONSE_WITHIN_S = 3.0
+AVOID_S = 1.0  # who did not respond is not asked for a while, as a load balancer does it
 AT_A_TIME = 64  # requests
-EVENTS_MOST = 20  # in one
+EVENTS_MAX = 20  # in one
 TICK_S = 0.01
 AGAIN_S = (0.05, 0.1, 0.2, 0.5)
 
@@ -29,7 +29,7 @@ class Load:
 
     def __init__(self, api: Sequence[Process], facts: Facts, *, urls: int, seed: int) -> None:
         self._api, self._facts, self._urls = api, facts, urls
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._free: dict[int, list[Line]] = defaultdict(list)
         self._avoid: dict[int, float] = defaultdict(float)
         self._room = asyncio.Semaphore(AT_A_TIME)
@@ -40,7 +40,7 @@ class Load:
         began, made = time.monotonic(), 0
         tasks: set[asyncio.Task[None]] = set()
         while (passed := time.monotonic() - began) < seconds or not until():
-            while due := min(int(passed * rate) - made, EVENTS_MOST):
+            while due := min(int(passed * rate) - made, EVENTS_MAX):
                 await self._room.acquire()
                 task = asyncio.create_task(self._publish(range(made, made + due)))
                 tasks.add(task)
@@ -56,7 +56,7 @@ class Load:
 
     async def _publish(self, numbers: range) -> None:
         events = [
-            {"id": f"e-{n}", "type": f"t.{self._chance.randrange(self._urls)}", "data": {"n": n}}
+            {"id": f"e-{n}", "type": f"t.{self._rng.randrange(self._urls)}", "data": {"n": n}}
             for n in numbers
         ]
         self._facts.sent.update({str(it["id"]): it["data"] for it in events})
@@ -71,11 +71,11 @@ class Load:
     async def _asked(self, events: list[dict[str, Any]]) -> bool:
         now = time.monotonic()
         well = [it for it in self._api if self._avoid[it.number] <= now]
-        api = self._chance.choice(well or list(self._api))
+        api = self._rng.choice(well or list(self._api))
         free = self._free[api.number]
         line = free.pop() if free else api.line()
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(RESPONSE_WITHIN_S):
                 reply = await line.ask("POST", "/v1/events", events)
         except (OSError, EOFError, TimeoutError):
             line.close()

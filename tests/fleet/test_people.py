@@ -31,17 +31,17 @@ async def _people(server: Server, folder: Path) -> None:
                 assert (changed.status, changed.json["description"]) == (200, "known at once")
             batch = [{"type": f"t.{n % URLS}", "data": n} for n in range(EVENTS)]
             assert (await one.ask("POST", "/v1/events", batch)).status == 202
-            answered: dict[str, float] = {}
+            responded: dict[str, float] = {}
             for number, id_ in enumerate(made):
                 line = (one, other)[number % 2]
                 assert (await line.ask("DELETE", f"/v1/subscriptions/{id_}")).status == 204
-                answered[f"/h/{number}"] = time.time()
+                responded[f"/h/{number}"] = time.time()
             await asyncio.sleep(1)
         finally:
             assert await asyncio.gather(*(it.end() for it in crew if it.process)) == [0, 0]
     assert 0 < len(receiver.arrivals) < EVENTS
     assert len({it.who for it in receiver.arrivals}) == 2  # Both had a share.
-    late = [it for it in receiver.arrivals if it.sent > answered[it.path]]
+    late = [it for it in receiver.arrivals if it.sent > responded[it.path]]
     assert not late
 
 

@@ -64,8 +64,8 @@ async def _waits_until_it_is_there(server: Server, folder: Path) -> None:
         published = await _asked(process, "POST", "/v1/events", {"type": "a", "data": 1})
         assert published.status == 202
         log = (folder / "both-0.log").read_text()
-        assert "waiting for the database: it does not answer" in log
-        assert "the database answers" in log
+        assert "waiting for the database: it does not respond" in log
+        assert "the database responds" in log
     finally:
         assert await process.end() == 0
 

@@ -63,7 +63,7 @@ def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
     refused = stranger.run("serve")
     assert (refused.code, "encrypted with the key" in refused.err) == (2, True), refused.err
     facts = asyncio.run(inspect_fleet(address))
-    assert facts.crew == ()
+    assert facts.processes == ()
     assert facts.free == BUCKETS
     assert asyncio.run(at_work(address)) == []
 

@@ -41,7 +41,7 @@ def _bomb() -> bytes:
     return head + body
 
 
-def _plain_answers() -> list[Hostile]:
+def _plain_responses() -> list[Hostile]:
     close, hold = End.CLOSE, End.HOLD
     return [
         Hostile("length", (H + b"content-length: 2\r\n\r\nok",), hold, 200, "the plain case"),
@@ -69,14 +69,14 @@ def _plain_answers() -> list[Hostile]:
             (b"HTTP/1.1 100 C\r\n\r\n", H + b"content-length: 0\r\n\r\n"),
             hold,
             200,
-            "interim answers are skipped",
+            "interim responses are skipped",
         ),
         Hostile(
             "early_hints",
             (b"HTTP/1.1 103 E\r\nlink: x\r\n\r\n" * 5 + H + b"\r\n",),
             close,
             200,
-            "interim answers are skipped",
+            "interim responses are skipped",
         ),
         Hostile("bare_lf", (b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok",), hold, 200, "tolerated"),
         Hostile(
@@ -103,15 +103,15 @@ def _plain_answers() -> list[Hostile]:
     ]
 
 
-def _not_an_answer() -> list[Hostile]:
-    close, hold, bad = End.CLOSE, End.HOLD, Failure.BAD_ANSWER
+def _not_a_response() -> list[Hostile]:
+    close, hold, bad = End.CLOSE, End.HOLD, Failure.BAD_RESPONSE
     chunked = b"transfer-encoding: chunked\r\n"
     return [
         Hostile("garbage", (b"\x16\x03\x01\x00\xff" * 20,), hold, bad, "not HTTP"),
         Hostile("html", (b"<html>hello</html>",), hold, bad, "HTTP/0.9, a body without a head"),
         Hostile("ssh_banner", (b"SSH-2.0-OpenSSH_9.2\r\n",), hold, bad, "another protocol"),
         Hostile("rtsp", (b"RTSP/1.0 200 OK\r\n\r\n",), hold, bad, "another protocol"),
-        Hostile("a_request", (b"POST / HTTP/1.1\r\nhost: x\r\n\r\n",), hold, bad, "not an answer"),
+        Hostile("a_request", (b"POST / HTTP/1.1\r\nhost: x\r\n\r\n",), hold, bad, "not a response"),
         Hostile("http_0_9_line", (b"HTTP/0.9 200 OK\r\n\r\n",), close, bad, "no such version"),
         Hostile("http_2_line", (b"HTTP/2.0 200 OK\r\n\r\n",), close, bad, "not spoken this way"),
         Hostile("http_2_frame", (b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0@\0",), hold, bad, "not asked"),
@@ -178,8 +178,8 @@ def _cut_short() -> list[Hostile]:
         Hostile("half_head", (H + b"content-le",), close, closed, "the head never ended"),
         Hostile("half_head_reset", (H + b"content-le",), reset, Failure.RESET, "the same"),
         Hostile("half_head_held", (H + b"content-le",), hold, timeout, "the same"),
-        Hostile("only_1xx", (b"HTTP/1.1 100 C\r\n\r\n",), close, closed, "no final answer"),
-        Hostile("only_1xx_held", (b"HTTP/1.1 100 C\r\n\r\n",), hold, timeout, "no final answer"),
+        Hostile("only_1xx", (b"HTTP/1.1 100 C\r\n\r\n",), close, closed, "no final response"),
+        Hostile("only_1xx_held", (b"HTTP/1.1 100 C\r\n\r\n",), hold, timeout, "no final response"),
         Hostile(
             "body_short", (H + b"content-length: 10\r\n\r\nabc",), close, 200, "the head decides"
         ),
@@ -212,7 +212,7 @@ def _cut_short() -> list[Hostile]:
 
 def _too_much() -> list[Hostile]:
     close, hold, forever = End.CLOSE, End.HOLD, End.FOREVER
-    large = Failure.ANSWER_TOO_LARGE
+    large = Failure.RESPONSE_TOO_LARGE
     chunked = H + b"transfer-encoding: chunked\r\n\r\n"
     return [
         Hostile("endless_head", (H, b"x: y\r\n" * 500), forever, large, "64 KiB"),
@@ -237,7 +237,7 @@ def _too_much() -> list[Hostile]:
         Hostile("chunk_size_huge", (chunked + b"f" * 17 + b"\r\n",), hold, 200, "the head decides"),
         Hostile("chunk_overlong", (chunked + b"2\r\nokay\r\n",), hold, 200, "the head decides"),
         Hostile(
-            "two_answers",
+            "two_responses",
             (H + b"content-length: 0\r\n\r\nHTTP/1.1 500 E\r\n\r\n",),
             hold,
             200,
@@ -263,4 +263,4 @@ def _too_much() -> list[Hostile]:
     ]
 
 
-HOSTILE = [*_plain_answers(), *_not_an_answer(), *_cut_short(), *_too_much()]
+HOSTILE = [*_plain_responses(), *_not_a_response(), *_cut_short(), *_too_much()]

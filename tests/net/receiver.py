@@ -13,7 +13,7 @@ from typing import Any
 from homing.model import Target
 from homing.net.resolver import GetAddrInfo
 from homing.net.sender import HttpSender
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 PATIENT_MS = 20_000  # for what must not depend on the speed of the machine
@@ -122,33 +122,33 @@ def a_request(
     return Request(tenant, target, b"content-type: application/json\r\n", body, deadline_ms)
 
 
-async def ask(sender: HttpSender, request: Request) -> Answer:
+async def ask(sender: HttpSender, request: Request) -> Response:
     """One attempt, and a check that it is answered once."""
-    (answer,) = await ask_all(sender, [request])
-    return answer
+    (response,) = await ask_all(sender, [request])
+    return response
 
 
-async def ask_all(sender: HttpSender, requests: Sequence[Request]) -> list[Answer]:
-    """Attempts side by side; the answers in the order of the requests."""
+async def ask_all(sender: HttpSender, requests: Sequence[Request]) -> list[Response]:
+    """Attempts side by side; the responses in the order of the requests."""
     loop = asyncio.get_running_loop()
-    answers: list[asyncio.Future[Answer]] = [loop.create_future() for _ in requests]
-    for request, answer in zip(requests, answers, strict=True):
-        sender.send(request, answer.set_result)  # A second call raises, and the loop reports it.
-    return [await answer for answer in answers]
+    responses: list[asyncio.Future[Response]] = [loop.create_future() for _ in requests]
+    for request, response in zip(requests, responses, strict=True):
+        sender.send(request, response.set_result)  # A second call raises, and the loop reports it.
+    return [await response for response in responses]
 
 
 def names(**known: str | Exception) -> GetAddrInfo:
     """A look-up that knows these names (with ``_`` for ``.``) and counts what it is asked."""
 
     def getaddrinfo(host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
-        answer = known[host.replace(".", "_")]
-        if isinstance(answer, Exception):
-            raise answer
+        response = known[host.replace(".", "_")]
+        if isinstance(response, Exception):
+            raise response
         return [
             (socket.AF_INET6, 1, 6, "", (ip, port, 0, 0))
             if ":" in ip
             else (socket.AF_INET, 1, 6, "", (ip, port))
-            for ip in answer.split()
+            for ip in response.split()
         ]
 
     return getaddrinfo

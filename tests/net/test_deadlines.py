@@ -16,7 +16,7 @@ from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import REPORTED_MIN, HttpSender, SenderOptions
 from homing.policy.reach import Reach
-from homing.ports import Answer
+from homing.ports import Response
 from net.receiver import (
     OK,
     Call,
@@ -42,10 +42,10 @@ async def test_the_deadline_is_total(sender: HttpSender) -> None:
 
     async with receiver(drip) as peer:
         request = a_request(a_target(peer.port), deadline_ms=300)
-        answers = [await ask(sender, request) for _ in range(3)]
-    assert {answer.failure for answer in answers} == {Failure.TIMEOUT}
-    assert all("did not end within 300 ms" in answer.detail for answer in answers)
-    assert 300_000 <= min(answer.phases.total_us for answer in answers) <= 600_000
+        responses = [await ask(sender, request) for _ in range(3)]
+    assert {response.failure for response in responses} == {Failure.TIMEOUT}
+    assert all("did not end within 300 ms" in response.detail for response in responses)
+    assert 300_000 <= min(response.phases.total_us for response in responses) <= 600_000
 
 
 async def test_many_that_are_late_at_once_are_told_a_few_at_a_time(sender: HttpSender) -> None:
@@ -53,10 +53,10 @@ async def test_many_that_are_late_at_once_are_told_a_few_at_a_time(sender: HttpS
     loop, told = asyncio.get_running_loop(), list[int]()
     portion, ended = 0, asyncio.Event()
 
-    def done(answer: Answer) -> None:
+    def done(response: Response) -> None:
         nonlocal portion
-        assert answer.failure is Failure.TIMEOUT
-        assert answer.phases.total_us >= 200_000
+        assert response.failure is Failure.TIMEOUT
+        assert response.phases.total_us >= 200_000
         if not told or told[-1] != portion:
             loop.call_soon(next_portion)
         told.append(portion)
@@ -87,9 +87,9 @@ async def test_a_slow_body_ends_with_the_deadline_and_keeps_its_code(sender: Htt
         await call.gone()
 
     async with receiver(behave) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port), deadline_ms=250))
-    assert (answer.code, answer.failure, answer.excerpt) == (200, None, b"abc")
-    assert answer.retry_after == "3"
+        response = await ask(sender, a_request(a_target(peer.port), deadline_ms=250))
+    assert (response.code, response.failure, response.excerpt) == (200, None, b"abc")
+    assert response.retry_after == "3"
 
 
 async def test_a_late_look_up_is_our_trouble() -> None:
@@ -101,10 +101,10 @@ async def test_a_late_look_up_is_our_trouble() -> None:
 
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=never))
     request = a_request(a_target(80, host="hook.test"), deadline_ms=150)
-    answer = await ask(sender, request)
+    response = await ask(sender, request)
     let_go.set()
-    assert answer.failure is Failure.OUR_DNS
-    assert answer.address is None
+    assert response.failure is Failure.SENDER_DNS
+    assert response.address is None
     await sender.close()
 
 
@@ -116,11 +116,11 @@ async def test_a_connection_that_is_not_taken_times_out(sender: HttpSender) -> N
         target = a_target(listener.getsockname()[1])
         fillers = [_connecting(target.port) for _ in range(4)]
         await asyncio.sleep(0.05)
-        answer = await ask(sender, a_request(target, deadline_ms=250))
+        response = await ask(sender, a_request(target, deadline_ms=250))
         for filler in fillers:
             filler.close()
-    assert answer.failure is Failure.CONNECT_TIMEOUT
-    assert answer.address == f"127.0.0.1:{target.port}"
+    assert response.failure is Failure.CONNECT_TIMEOUT
+    assert response.address == f"127.0.0.1:{target.port}"
 
 
 def _connecting(port: int) -> socket.socket:
@@ -131,7 +131,7 @@ def _connecting(port: int) -> socket.socket:
 
 
 async def test_our_own_pause_is_not_the_receivers_timeout(sender: HttpSender) -> None:
-    """The answer waits in the kernel while this process stands still past the deadline."""
+    """The response waits in the kernel while this process stands still past the deadline."""
 
     async def behave(call: Call) -> None:
         while await call.request():
@@ -140,8 +140,8 @@ async def test_our_own_pause_is_not_the_receivers_timeout(sender: HttpSender) ->
 
     async with receiver(behave) as peer:
         for _ in range(3):
-            answer = await ask(sender, a_request(a_target(peer.port), deadline_ms=300))
-            assert answer.code == 200
+            response = await ask(sender, a_request(a_target(peer.port), deadline_ms=300))
+            assert response.code == 200
 
 
 async def test_without_work_no_timer_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Descriptors are given back, and running out of them is our own trouble."""
+"""Descriptors are given back, and running out of them is a sender-side failure."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ async def test_two_hundred_failing_attempts_leave_no_descriptor(sender: HttpSend
             requests.append(a_request(plain, body=b"2", deadline_ms=200))
             requests.append(a_request(tls, deadline_ms=200))  # a handshake that never ends
             requests.append(a_request(refused))
-        answers = await ask_all(sender, requests)
-        assert all(answer.failure is not None for answer in answers)
+        responses = await ask_all(sender, requests)
+        assert all(response.failure is not None for response in responses)
         assert await _settles_at(before)
 
 
@@ -70,8 +70,8 @@ async def test_a_connection_given_up_at_once_never_closes_the_descriptor_of_anot
     asyncio.get_running_loop().set_exception_handler(lambda _, __: None)
     async with receiver(say_ok) as peer:
         unsendable = Target("http", "127.0.0.1", peer.port, "/a b", "127.0.0.1")
-        answers = await ask_all(sender, [a_request(unsendable) for _ in range(20)])
-        assert {answer.failure for answer in answers} == {Failure.OUR_FAULT}
+        responses = await ask_all(sender, [a_request(unsendable) for _ in range(20)])
+        assert {response.failure for response in responses} == {Failure.SENDER_FAULT}
         await asyncio.sleep(0.05)
         victims = [os.open(os.devnull, os.O_RDONLY) for _ in range(60)]
         gc.collect()
@@ -89,10 +89,10 @@ async def test_running_out_of_descriptors_is_our_trouble(sender: HttpSender) -> 
     with socket.socket() as highest:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
         try:
-            answer = await ask(sender, a_request(target))
+            response = await ask(sender, a_request(target))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert answer.failure is Failure.OUR_LIMITS
+    assert response.failure is Failure.SENDER_LIMITS
 
 
 async def test_idle_connections_give_way_when_descriptors_run_out(sender: HttpSender) -> None:
@@ -103,7 +103,7 @@ async def test_idle_connections_give_way_when_descriptors_run_out(sender: HttpSe
         with socket.socket() as highest:
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
             try:
-                answer = await ask(sender, a_request(a_target(peer.port), tenant="other"))
+                response = await ask(sender, a_request(a_target(peer.port), tenant="other"))
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert answer.code == 200
+    assert response.code == 200

@@ -1,4 +1,4 @@
-"""Whatever a receiver sends, there is one answer, of the right class, within bounds."""
+"""Whatever a receiver sends, there is one response, of the right class, within bounds."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ async def _behave(row: Hostile, call: Call) -> None:
 
 
 @pytest.mark.parametrize("row", HOSTILE, ids=[row.name for row in HOSTILE])
-async def test_a_hostile_answer_has_its_class(sender: HttpSender, row: Hostile) -> None:
+async def test_a_hostile_response_has_its_class(sender: HttpSender, row: Hostile) -> None:
     async def behave(call: Call) -> None:
         await _behave(row, call)
 
     async with receiver(behave) as peer:
         for deadline_ms in SHORT_MS if row.needs_deadline else (PATIENT_MS,):
-            answer = await ask(sender, a_request(a_target(peer.port), deadline_ms=deadline_ms))
-            if (answer.code or answer.failure) == row.expected:
+            response = await ask(sender, a_request(a_target(peer.port), deadline_ms=deadline_ms))
+            if (response.code or response.failure) == row.expected:
                 break
-    assert (answer.code or answer.failure) == row.expected, f"{row.why}: {answer}"
-    assert (answer.code is None) == (answer.failure is not None)
-    assert (answer.detail == "") == (answer.failure is None)
-    assert len(answer.headers) <= HEADERS_KEPT_BYTES_MAX
-    assert len(answer.excerpt) <= EXCERPT_BYTES_MAX
-    assert answer.address == f"127.0.0.1:{peer.port}"
+    assert (response.code or response.failure) == row.expected, f"{row.why}: {response}"
+    assert (response.code is None) == (response.failure is not None)
+    assert (response.detail == "") == (response.failure is None)
+    assert len(response.headers) <= HEADERS_KEPT_BYTES_MAX
+    assert len(response.excerpt) <= EXCERPT_BYTES_MAX
+    assert response.address == f"127.0.0.1:{peer.port}"
 
 
 def test_the_table_is_as_long_as_it_should_be() -> None:
@@ -63,25 +63,27 @@ def test_the_table_is_as_long_as_it_should_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         OK,
         b"HTTP/1.1 500 E\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
         b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
     ],
 )
-async def test_an_answer_cut_at_any_byte_is_one_answer(sender: HttpSender, answer: bytes) -> None:
+async def test_a_response_cut_at_any_byte_is_one_response(
+    sender: HttpSender, response: bytes
+) -> None:
     cut = 0
 
     async def behave(call: Call) -> None:
         await call.request()
-        await call.say(answer[:cut])
+        await call.say(response[:cut])
 
-    head_bytes = answer.rindex(b"\r\n\r\n") + 4
-    if b"chunked" in answer:
-        head_bytes = answer.index(b"\r\n\r\n") + 4
+    head_bytes = response.rindex(b"\r\n\r\n") + 4
+    if b"chunked" in response:
+        head_bytes = response.index(b"\r\n\r\n") + 4
     async with receiver(behave) as peer:
-        for cut in range(len(answer) + 1):
+        for cut in range(len(response) + 1):
             got = await ask(sender, a_request(a_target(peer.port)))
             if cut < head_bytes:
                 assert got.failure is Failure.CLOSED, (cut, got)
@@ -127,7 +129,7 @@ _ORDINARY = (
 @pytest.mark.parametrize(
     "stream", [*_ORDINARY, *(b"".join(row.parts) for row in HOSTILE if row.end is not End.FOREVER)]
 )
-def test_an_answer_seen_before_is_read_as_at_the_first_time(
+def test_a_response_seen_before_is_read_as_at_the_first_time(
     stream: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[bytes, object] = {}
@@ -145,7 +147,7 @@ def test_an_answer_seen_before_is_read_as_at_the_first_time(
     assert all(len(it) <= SEEN_BYTES_MAX for it in seen)
 
 
-def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_of_responses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[bytes, object] = {}
     monkeypatch.setattr(response_module, "_seen", seen)
     for number in range(3 * SEEN_MAX):

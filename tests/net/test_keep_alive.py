@@ -31,7 +31,7 @@ async def test_a_connection_is_used_again_within_one_tenant_only(sender: HttpSen
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
@@ -41,10 +41,10 @@ async def test_a_connection_is_used_again_within_one_tenant_only(sender: HttpSen
     ],
     ids=["close", "http_1_0", "keeps_it_too_short", "stray_bytes", "not_read_to_its_end"],
 )
-async def test_some_answers_end_their_connection(sender: HttpSender, answer: bytes) -> None:
+async def test_some_responses_end_their_connection(sender: HttpSender, response: bytes) -> None:
     async def behave(call: Call) -> None:
         while await call.request():
-            await call.say(answer)
+            await call.say(response)
 
     async with receiver(behave) as peer:
         for _ in range(3):
@@ -100,9 +100,9 @@ async def test_a_reused_connection_that_ends_is_told_and_not_sent_again(
 
     async with receiver(behave) as peer:
         assert (await ask(sender, a_request(a_target(peer.port)))).code == 200
-        answer = await ask(sender, a_request(a_target(peer.port)))
-    assert answer.failure is (Failure.RESET if reset else Failure.CLOSED)
-    assert "kept from an earlier request" in answer.detail
+        response = await ask(sender, a_request(a_target(peer.port)))
+    assert response.failure is (Failure.RESET if reset else Failure.CLOSED)
+    assert "kept from an earlier request" in response.detail
     assert len(peer.calls) == 1
 
 
@@ -181,8 +181,8 @@ async def test_a_request_in_flight_outlives_closing(sender: HttpSender) -> None:
         await call.gone()
 
     async with receiver(behave) as peer:
-        answer = asyncio.create_task(ask(sender, a_request(a_target(peer.port))))
+        response = asyncio.create_task(ask(sender, a_request(a_target(peer.port))))
         await asked.wait()
         await sender.close()
         closed.set()
-        assert (await answer).code == 200
+        assert (await response).code == 200

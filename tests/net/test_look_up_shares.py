@@ -15,7 +15,7 @@ from homing.model import Failure
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.reach import Reach
-from homing.ports import Answer
+from homing.ports import Response
 from net.receiver import Call, a_request, a_target, ask, receiver, say_ok
 
 PRIVATE = SenderOptions(reach=Reach(loopback=True))
@@ -23,7 +23,7 @@ DEAD = 200
 
 
 class Zone:
-    """A look-up in which the names that begin with ``dead`` have servers that do not answer."""
+    """A look-up in which the names that begin with ``dead`` have servers that do not respond."""
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
@@ -48,34 +48,34 @@ def zone() -> Iterator[Zone]:
     it.let_go.set()
 
 
-def _send_dead(sender: HttpSender, answers: list[Answer], *, tenant: str = "noisy") -> None:
+def _send_dead(sender: HttpSender, responses: list[Response], *, tenant: str = "noisy") -> None:
     for n in range(DEAD):
         target = a_target(80, host=f"dead{n}.{tenant}.test")
-        sender.send(a_request(target, tenant=tenant), answers.append)
+        sender.send(a_request(target, tenant=tenant), responses.append)
 
 
 async def test_names_that_never_resolve_hold_up_no_other_tenant(zone: Zone) -> None:
-    answers: list[Answer] = []
+    responses: list[Response] = []
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=zone))
     async with receiver(say_ok) as peer, asyncio.timeout(20):
-        _send_dead(sender, answers)
+        _send_dead(sender, responses)
         for n in range(100):
             target = a_target(peer.port, host=f"ok{n}.test")
-            answer = await ask(sender, a_request(target, tenant="quiet"))
-            assert answer.code == 200
-        assert answers == [], "the other look-ups have not ended"
+            response = await ask(sender, a_request(target, tenant="quiet"))
+            assert response.code == 200
+        assert responses == [], "the other look-ups have not ended"
     zone.let_go.set()
     await sender.close()
 
 
 async def test_several_tenants_with_dead_names_hold_up_no_other_tenant(zone: Zone) -> None:
-    answers: list[Answer] = []
+    responses: list[Response] = []
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=zone))
     async with receiver(say_ok) as peer, asyncio.timeout(20):
         for n in range(10):
-            _send_dead(sender, answers, tenant=f"noisy{n}")
-        answer = await ask(sender, a_request(a_target(peer.port, host="ok.test"), tenant="quiet"))
-        assert answer.code == 200
+            _send_dead(sender, responses, tenant=f"noisy{n}")
+        response = await ask(sender, a_request(a_target(peer.port, host="ok.test"), tenant="quiet"))
+        assert response.code == 200
     zone.let_go.set()
     await sender.close()
 
@@ -89,17 +89,17 @@ async def test_a_timeout_after_a_wait_in_our_own_queue_is_not_charged_to_the_rec
     async def hang(call: Call) -> None:
         await call.gone()
 
-    answers: list[Answer] = []
+    responses: list[Response] = []
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=zone))
     loop = asyncio.get_running_loop()
     async with receiver(hang) as peer, asyncio.timeout(20):
-        _send_dead(sender, answers, tenant="one")
+        _send_dead(sender, responses, tenant="one")
         target = a_target(peer.port, scheme=scheme, host="hangs.test")
         loop.call_later(0.4, zone.let_go.set)
-        answer = await ask(sender, a_request(target, tenant="one", deadline_ms=1_000))
-    assert answer.code is None
-    assert answer.failure is Failure.OUR_LIMITS
-    assert "look-up" in answer.detail
+        response = await ask(sender, a_request(target, tenant="one", deadline_ms=1_000))
+    assert response.code is None
+    assert response.failure is Failure.SENDER_LIMITS
+    assert "look-up" in response.detail
     await sender.close()
 
 
@@ -110,6 +110,6 @@ async def test_a_receiver_that_hangs_without_a_wait_of_ours_is_charged(zone: Zon
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=zone))
     async with receiver(hang) as peer:
         target = a_target(peer.port, host="hangs.test")
-        answer = await ask(sender, a_request(target, deadline_ms=200))
-    assert answer.failure is Failure.TIMEOUT
+        response = await ask(sender, a_request(target, deadline_ms=200))
+    assert response.failure is Failure.TIMEOUT
     await sender.close()

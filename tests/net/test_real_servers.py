@@ -77,15 +77,15 @@ def uvicorn_app() -> Iterator[tuple[int, set[Any]]]:
 async def test_uvicorn(sender: HttpSender, uvicorn_app: tuple[int, set[Any]]) -> None:
     port, clients = uvicorn_app
     for body_bytes in (0, 10, 100_000, 1_000_000, 10):
-        answer = await ask(sender, a_request(a_target(port), body=b"x" * body_bytes))
-        assert (answer.code, answer.excerpt) == (202, b"accepted")
+        response = await ask(sender, a_request(a_target(port), body=b"x" * body_bytes))
+        assert (response.code, response.excerpt) == (202, b"accepted")
     assert len(clients) == 1
-    answers = await ask_all(sender, [a_request(a_target(port)) for _ in range(40)])
-    assert {answer.code for answer in answers} == {202}
+    responses = await ask_all(sender, [a_request(a_target(port)) for _ in range(40)])
+    assert {response.code for response in responses} == {202}
     assert len(clients) <= 40
     before = len(clients)
-    answers = await ask_all(sender, [a_request(a_target(port)) for _ in range(40)])
-    assert {answer.code for answer in answers} == {202}
+    responses = await ask_all(sender, [a_request(a_target(port)) for _ in range(40)])
+    assert {response.code for response in responses} == {202}
     assert len(clients) == before, "forty idle connections served forty more"
     await sender.close()
 
@@ -100,10 +100,10 @@ async def test_node(sender: HttpSender) -> None:
         line = await asyncio.to_thread(process.stdout.readline)
         for body_bytes in (0, 10, 1_000_000, 10):
             request = a_request(a_target(int(line)), body=b"x" * body_bytes)
-            answer = await ask(sender, request)
-            assert answer.code == 200
-            assert json.loads(answer.excerpt) == {"connections": 1, "bytes": body_bytes}
-        assert b"timeout=5" in answer.headers, "what Node announces is what the pool goes by"
+            response = await ask(sender, request)
+            assert response.code == 200
+            assert json.loads(response.excerpt) == {"connections": 1, "bytes": body_bytes}
+        assert b"timeout=5" in response.headers, "what Node announces is what the pool goes by"
     finally:
         process.kill()
         process.wait()
@@ -127,9 +127,9 @@ async def test_nginx(sender: HttpSender, tmp_path: Path) -> None:
         seen = set()
         for body_bytes in (0, 10, 10):
             request = a_request(a_target(port), body=b"x" * body_bytes)
-            answer = await ask(sender, request)
-            assert answer.code == 200
-            seen.add(answer.excerpt)
+            response = await ask(sender, request)
+            assert response.code == 200
+            seen.add(response.excerpt)
         assert len(seen) == 1
     finally:
         process.terminate()

@@ -45,14 +45,14 @@ async def test_a_literal_is_not_looked_up(host: str, shown: str) -> None:
         (socket.gaierror(socket.EAI_NODATA, "No address"), Failure.DNS),
         (UnicodeError("label too long"), Failure.DNS),
         (ValueError("embedded null character"), Failure.DNS),
-        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), Failure.OUR_DNS),
-        (socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure"), Failure.OUR_DNS),
-        (socket.gaierror(socket.EAI_SYSTEM, "System error"), Failure.OUR_DNS),
-        (OSError(errno.ECONNREFUSED, "refused"), Failure.OUR_DNS),
-        (OSError(errno.EMFILE, "Too many open files"), Failure.OUR_LIMITS),
-        (socket.gaierror(socket.EAI_MEMORY, "Memory"), Failure.OUR_LIMITS),
-        (MemoryError(), Failure.OUR_LIMITS),
-        (ZeroDivisionError(), Failure.OUR_FAULT),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), Failure.SENDER_DNS),
+        (socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure"), Failure.SENDER_DNS),
+        (socket.gaierror(socket.EAI_SYSTEM, "System error"), Failure.SENDER_DNS),
+        (OSError(errno.ECONNREFUSED, "refused"), Failure.SENDER_DNS),
+        (OSError(errno.EMFILE, "Too many open files"), Failure.SENDER_LIMITS),
+        (socket.gaierror(socket.EAI_MEMORY, "Memory"), Failure.SENDER_LIMITS),
+        (MemoryError(), Failure.SENDER_LIMITS),
+        (ZeroDivisionError(), Failure.SENDER_FAULT),
     ],
 )
 async def test_a_failed_look_up_is_a_value(error: Exception, failure: Failure) -> None:
@@ -69,7 +69,7 @@ async def test_a_name_without_an_address_is_the_receivers_failure() -> None:
 
 
 class Held:
-    """A look-up that answers when it is let go."""
+    """A look-up that responds when it is let go."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -128,7 +128,7 @@ async def test_a_look_up_has_a_deadline_of_its_own() -> None:
     for _ in range(3):
         found = await resolver.resolve("hook.test", 80)
         assert isinstance(found, Trouble)
-        assert found.failure is Failure.OUR_DNS
+        assert found.failure is Failure.SENDER_DNS
         await asyncio.sleep(0.06)
     assert slow.asked == ["hook.test"], "no second thread asks while the first one is stuck"
     slow.let_go.set()
@@ -150,7 +150,7 @@ async def test_a_failure_is_remembered_for_as_long_as_it_took() -> None:
     for _ in range(3):
         found = await resolver.resolve("hook.test", 80)
         assert isinstance(found, Trouble)
-        assert found.failure is Failure.OUR_DNS
+        assert found.failure is Failure.SENDER_DNS
     assert len(asked) == 1
     now += 8
     await resolver.resolve("hook.test", 80)

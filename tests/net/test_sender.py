@@ -1,4 +1,4 @@
-"""The sender says exactly what it should and gives one answer of the right class."""
+"""The sender says exactly what it should and gives one response of the right class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from homing.net.resolver import Resolver
 from homing.net.response import ResponseReader
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.reach import Reach
-from homing.ports import Answer
+from homing.ports import Response
 from net.receiver import (
     OK,
     Call,
@@ -33,7 +33,7 @@ PRIVATE = SenderOptions(reach=Reach(loopback=True))
 
 async def test_the_bytes_on_the_wire_are_exactly_these(sender: HttpSender) -> None:
     async with receiver(say_ok) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port), body=b'{"a": 1}'))
+        response = await ask(sender, a_request(a_target(peer.port), body=b'{"a": 1}'))
     assert peer.calls[0].got == (
         b"POST /hook?a=1 HTTP/1.1\r\n"
         b"host: 127.0.0.1:%d\r\n"
@@ -42,9 +42,9 @@ async def test_the_bytes_on_the_wire_are_exactly_these(sender: HttpSender) -> No
         b"\r\n"
         b'{"a": 1}' % peer.port
     )
-    assert answer.code == 200
-    assert answer.headers == b"content-length: 2\r\n"
-    assert answer.excerpt == b"ok"
+    assert response.code == 200
+    assert response.headers == b"content-length: 2\r\n"
+    assert response.excerpt == b"ok"
 
 
 async def test_phases_are_those_that_happened(sender: HttpSender) -> None:
@@ -74,7 +74,7 @@ async def test_a_body_of_any_size_arrives_whole(sender: HttpSender, body_bytes: 
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_an_early_answer_to_a_big_body_counts(sender: HttpSender, reset: bool) -> None:
+async def test_an_early_response_to_a_big_body_counts(sender: HttpSender, reset: bool) -> None:
     async def behave(call: Call) -> None:
         await call.reader.readuntil(b"\r\n\r\n")
         await call.say(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
@@ -95,26 +95,28 @@ async def test_a_receiver_that_speaks_first_is_refused(sender: HttpSender) -> No
         await call.gone()
 
     async with receiver(behave) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port)))
-    assert answer.failure is Failure.BAD_ANSWER
+        response = await ask(sender, a_request(a_target(peer.port)))
+    assert response.failure is Failure.BAD_RESPONSE
 
 
 async def test_a_refused_connection(sender: HttpSender) -> None:
     port = a_free_port()
-    answer = await ask(sender, a_request(a_target(port)))
-    assert answer.failure is Failure.REFUSED
-    assert answer.address == f"127.0.0.1:{port}"
-    assert answer.detail == "connection refused"
+    response = await ask(sender, a_request(a_target(port)))
+    assert response.failure is Failure.REFUSED
+    assert response.address == f"127.0.0.1:{port}"
+    assert response.detail == "connection refused"
 
 
-async def test_an_unknown_name_is_theirs_and_a_silent_resolver_is_ours() -> None:
+async def test_an_unknown_name_is_theirs_and_a_silent_resolver_is_the_senders() -> None:
     lookup = names(
         gone_test=socket.gaierror(socket.EAI_NONAME, "not known"),
         dark_test=socket.gaierror(socket.EAI_AGAIN, "try again"),
     )
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=lookup))
     assert (await ask(sender, a_request(a_target(80, host="gone.test")))).failure is Failure.DNS
-    assert (await ask(sender, a_request(a_target(80, host="dark.test")))).failure is Failure.OUR_DNS
+    assert (
+        await ask(sender, a_request(a_target(80, host="dark.test")))
+    ).failure is Failure.SENDER_DNS
     await sender.close()
 
 
@@ -123,10 +125,10 @@ async def test_a_forbidden_address_is_never_dialled() -> None:
     sender = HttpSender(resolver=Resolver(getaddrinfo=lookup))
     async with receiver(say_ok) as peer:
         for host in ("inner.test", "mixed.test", "127.0.0.1", "::1"):
-            answer = await ask(sender, a_request(a_target(peer.port, host=host)))
-            assert answer.failure is Failure.FORBIDDEN_ADDRESS
-            assert answer.detail == REFUSAL.detail
-            assert answer.address is None
+            response = await ask(sender, a_request(a_target(peer.port, host=host)))
+            assert response.failure is Failure.FORBIDDEN_ADDRESS
+            assert response.detail == REFUSAL.detail
+            assert response.address is None
     assert peer.calls == []
     await sender.close()
 
@@ -135,21 +137,21 @@ async def test_the_next_address_is_tried() -> None:
     async with receiver(say_ok) as peer:
         lookup = names(two_test="127.0.0.2 127.0.0.1")
         sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=lookup))
-        answer = await ask(sender, a_request(a_target(peer.port, host="two.test")))
+        response = await ask(sender, a_request(a_target(peer.port, host="two.test")))
         await sender.close()
-    assert answer.code == 200
-    assert answer.address == f"127.0.0.1:{peer.port}"
+    assert response.code == 200
+    assert response.address == f"127.0.0.1:{peer.port}"
 
 
 async def test_a_refusal_tells_more_than_a_missing_route() -> None:
     lookup = names(two_test="127.0.0.1 ::1")
     sender = HttpSender(PRIVATE, resolver=Resolver(getaddrinfo=lookup))
-    answer = await ask(sender, a_request(a_target(a_free_port(), host="two.test")))
-    assert answer.failure is Failure.REFUSED
+    response = await ask(sender, a_request(a_target(a_free_port(), host="two.test")))
+    assert response.failure is Failure.REFUSED
     await sender.close()
 
 
-async def test_an_error_of_our_own_is_an_answer(
+async def test_an_error_of_our_own_is_a_response(
     sender: HttpSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported = _collect_reports()
@@ -160,12 +162,12 @@ async def test_an_error_of_our_own_is_an_answer(
     async with receiver(say_ok) as peer:
         with monkeypatch.context() as patch:
             patch.setattr(ResponseReader, "feed", broken)
-            answer = await ask(sender, a_request(a_target(peer.port)))
-        assert answer.failure is Failure.OUR_FAULT
+            response = await ask(sender, a_request(a_target(peer.port)))
+        assert response.failure is Failure.SENDER_FAULT
         bad = Target("http", "127.0.0.1", peer.port, "/a b\r\nx: y", "127.0.0.1")
         for _ in range(2):  # on a new connection, then on an idle one
-            answer = await ask(sender, a_request(bad))
-            assert answer.failure is Failure.OUR_FAULT
+            response = await ask(sender, a_request(bad))
+            assert response.failure is Failure.SENDER_FAULT
             assert (await ask(sender, a_request(a_target(peer.port)))).code == 200
     assert all(b"x: y" not in call.got for call in peer.calls)
     assert reported
@@ -174,7 +176,7 @@ async def test_an_error_of_our_own_is_an_answer(
 async def test_a_callback_that_raises_harms_nobody(sender: HttpSender) -> None:
     reported = _collect_reports()
 
-    def bad(_: Answer) -> None:
+    def bad(_: Response) -> None:
         raise ZeroDivisionError
 
     async with receiver(say_ok) as peer:
@@ -194,7 +196,7 @@ def _collect_reports() -> list[BaseException]:
     return reported
 
 
-async def test_an_answer_may_send_the_next_request(sender: HttpSender) -> None:
+async def test_a_response_may_send_the_next_request(sender: HttpSender) -> None:
     """The engine sends from inside ``done``; the connection is free by then."""
     finished = asyncio.get_running_loop().create_future()
     left = 50
@@ -202,13 +204,13 @@ async def test_an_answer_may_send_the_next_request(sender: HttpSender) -> None:
     async with receiver(say_ok) as peer:
         request = a_request(a_target(peer.port))
 
-        def again(answer: Answer) -> None:
+        def again(response: Response) -> None:
             nonlocal left
             left -= 1
             if left:
                 sender.send(request, again)
             else:
-                finished.set_result(answer.code)
+                finished.set_result(response.code)
 
         sender.send(request, again)
         assert await finished == 200
@@ -234,7 +236,7 @@ async def test_many_at_once_are_each_answered_once(sender: HttpSender) -> None:
             a_request(a_target(peer.port), body=bytes([n % 4]), tenant=str(n % 7))
             for n in range(400)
         ]
-        answers = await ask_all(sender, requests)
-    for request, answer in zip(requests, answers, strict=True):
+        responses = await ask_all(sender, requests)
+    for request, response in zip(requests, responses, strict=True):
         expected = [200, Failure.CLOSED, Failure.RESET, 503][request.body[0]]
-        assert (answer.code or answer.failure) == expected
+        assert (response.code or response.failure) == expected

@@ -66,12 +66,12 @@ async def test_an_address_is_verified_against_addresses(
     sender: HttpSender, authority: Authority
 ) -> None:
     async with receiver(say_ok, tls=authority.server("127.0.0.1")) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port, scheme="https")))
-    assert answer.code == 200
+        response = await ask(sender, a_request(a_target(peer.port, scheme="https")))
+    assert response.code == 200
     async with receiver(say_ok, tls=authority.server("hook.test", "127.0.0.2")) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port, scheme="https")))
-    assert answer.failure is Failure.TLS
-    assert "IP address mismatch" in answer.detail
+        response = await ask(sender, a_request(a_target(peer.port, scheme="https")))
+    assert response.failure is Failure.TLS
+    assert "IP address mismatch" in response.detail
 
 
 PAYLOAD = b"for the right receiver only"
@@ -85,10 +85,10 @@ async def test_a_bad_peer_gets_no_byte_of_the_request(zoo: Zoo, case: str) -> No
     sender = _trusting(zoo)
     async with receiver(listen, tls=zoo.bad_peer(case)) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target, body=PAYLOAD))
-    assert answer.failure is Failure.TLS, answer
-    assert answer.detail.startswith(("certificate refused: ", "TLS failed: "))
-    assert answer.phases.connect_us is not None
+        response = await ask(sender, a_request(target, body=PAYLOAD))
+    assert response.failure is Failure.TLS, response
+    assert response.detail.startswith(("certificate refused: ", "TLS failed: "))
+    assert response.phases.connect_us is not None
     assert all(call.got == b"" for call in peer.calls)
     await sender.close()
 
@@ -121,17 +121,17 @@ async def test_plain_http_on_a_tls_port_is_named(sender: HttpSender) -> None:
 
     async with receiver(plain) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target))
-    assert answer.failure is Failure.TLS
-    assert answer.detail == "TLS failed: wrong version number"
+        response = await ask(sender, a_request(target))
+    assert response.failure is Failure.TLS
+    assert response.detail == "TLS failed: wrong version number"
 
 
 async def test_the_wrong_scheme_the_other_way_round_is_an_end(
     sender: HttpSender, authority: Authority
 ) -> None:
     async with receiver(say_ok, tls=authority.server("hook.test")) as peer:
-        answer = await ask(sender, a_request(a_target(peer.port, host="hook.test")))
-    assert answer.failure in {Failure.CLOSED, Failure.RESET, Failure.BAD_ANSWER}
+        response = await ask(sender, a_request(a_target(peer.port, host="hook.test")))
+    assert response.failure in {Failure.CLOSED, Failure.RESET, Failure.BAD_RESPONSE}
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -143,9 +143,9 @@ async def test_an_end_in_the_handshake_is_told(sender: HttpSender, reset: bool) 
 
     async with receiver(leave) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target))
-    assert answer.failure is (Failure.RESET if reset else Failure.TLS), answer
-    assert answer.detail
+        response = await ask(sender, a_request(target))
+    assert response.failure is (Failure.RESET if reset else Failure.TLS), response
+    assert response.detail
 
 
 async def test_a_silent_handshake_ends_with_the_deadline(sender: HttpSender) -> None:
@@ -154,9 +154,9 @@ async def test_a_silent_handshake_ends_with_the_deadline(sender: HttpSender) -> 
 
     async with receiver(silent) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target, deadline_ms=1_000))
-    assert answer.failure is Failure.TIMEOUT
-    assert "TLS handshake" in answer.detail
+        response = await ask(sender, a_request(target, deadline_ms=1_000))
+    assert response.failure is Failure.TIMEOUT
+    assert "TLS handshake" in response.detail
 
 
 async def test_a_peer_that_wants_a_client_certificate_is_a_tls_failure(
@@ -167,8 +167,8 @@ async def test_a_peer_that_wants_a_client_certificate_is_a_tls_failure(
     context.load_verify_locations(cafile=authority.ca_file)
     async with receiver(say_ok, tls=context) as peer:
         target = a_target(peer.port, scheme="https", host="hook.test")
-        answer = await ask(sender, a_request(target))
-    assert answer.failure in {Failure.TLS, Failure.RESET, Failure.CLOSED}, answer
+        response = await ask(sender, a_request(target))
+    assert response.failure in {Failure.TLS, Failure.RESET, Failure.CLOSED}, response
 
 
 async def test_names_on_one_address_do_not_share_a_connection(
@@ -186,7 +186,7 @@ async def test_a_broken_store_of_authorities_is_our_trouble(tmp_path: Path) -> N
     empty.write_text("")
     for ca_file in (tmp_path / "missing.pem", empty):
         sender = HttpSender(SenderOptions(reach=Reach(loopback=True), ca_file=str(ca_file)))
-        answer = await ask(sender, a_request(a_target(443, scheme="https")))
-        assert answer.failure is Failure.OUR_TLS, answer
-        assert answer.address is None
+        response = await ask(sender, a_request(a_target(443, scheme="https")))
+        assert response.failure is Failure.SENDER_TLS, response
+        assert response.address is None
         await sender.close()

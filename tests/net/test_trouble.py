@@ -1,4 +1,4 @@
-"""Exceptions of the network, told apart into the receiver's and ours."""
+"""Exceptions of the network, told apart into the receiver's and the sender's."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from homing.net import trouble
         (errno.EPIPE, Failure.RESET),
         (errno.ETIMEDOUT, Failure.TIMEOUT),
         (errno.EHOSTUNREACH, Failure.UNREACHABLE),
-        (errno.ENETUNREACH, Failure.OUR_NETWORK),
-        (errno.EPERM, Failure.OUR_NETWORK),
-        (errno.EACCES, Failure.OUR_NETWORK),
-        (errno.EINVAL, Failure.OUR_NETWORK),
-        (errno.EMFILE, Failure.OUR_LIMITS),
-        (errno.ENFILE, Failure.OUR_LIMITS),
-        (errno.ENOMEM, Failure.OUR_LIMITS),
-        (errno.EADDRNOTAVAIL, Failure.OUR_LIMITS),
+        (errno.ENETUNREACH, Failure.SENDER_NETWORK),
+        (errno.EPERM, Failure.SENDER_NETWORK),
+        (errno.EACCES, Failure.SENDER_NETWORK),
+        (errno.EINVAL, Failure.SENDER_NETWORK),
+        (errno.EMFILE, Failure.SENDER_LIMITS),
+        (errno.ENFILE, Failure.SENDER_LIMITS),
+        (errno.ENOMEM, Failure.SENDER_LIMITS),
+        (errno.EADDRNOTAVAIL, Failure.SENDER_LIMITS),
     ],
 )
 def test_an_error_number_has_its_class(number: int, failure: Failure) -> None:
@@ -41,8 +41,8 @@ def test_an_error_number_has_its_class(number: int, failure: Failure) -> None:
     [
         (ConnectionResetError(), Failure.RESET),
         (ssl.SSLError(1, "[SSL] handshake"), Failure.TLS),
-        (MemoryError(), Failure.OUR_LIMITS),
-        (KeyError("authorization: Bearer abc"), Failure.OUR_FAULT),
+        (MemoryError(), Failure.SENDER_LIMITS),
+        (KeyError("authorization: Bearer abc"), Failure.SENDER_FAULT),
     ],
 )
 def test_an_error_without_a_number_has_its_class(error: Exception, failure: Failure) -> None:

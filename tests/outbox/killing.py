@@ -112,14 +112,14 @@ async def kill_relays(folder: Path, address: str, *, kills: int, seed: int = 1) 
                 await relay.wait()
         relay = await start_relay(address, server)
         async with asyncio.timeout(120):
-            while (await outbox.look()).waiting:
+            while (await outbox.stats()).waiting:
                 await asyncio.sleep(0.05)
             events = [event async for event in client.events()]
             while set(receiver.arrivals) < {event.id for event in events}:
                 await asyncio.sleep(0.05)
         relay.send_signal(signal.SIGTERM)
         assert await relay.wait() == 0
-        refused = (await outbox.look()).refused
+        refused = (await outbox.stats()).refused
         ids = [event.id for event in events]
         deliveries = sum(row.accepted for row in await client.ledger())
         await client.close()

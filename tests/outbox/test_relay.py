@@ -121,11 +121,11 @@ async def test_a_refused_row_is_parked_with_its_reason_and_keeps_nobody(
         assert set(homing.events) == good - {row[0] for row in parked}
         store = open_outbox(app)
         assert [row.reason for row in await store.refused(limit=1)] == [parked[0][3]]
-        look = await store.look()
-        assert (look.waiting, look.refused) == (0, 2)
+        stats = await store.stats()
+        assert (stats.waiting, stats.refused) == (0, 2)
         assert await store.retry([str(parked[0][0])]) == 1
         assert await store.retry(None) == 1
-        assert (await store.look()).waiting == 2
+        assert (await store.stats()).waiting == 2
         await store.close()
     await relay.close()
 
@@ -200,8 +200,8 @@ async def test_a_tenant_that_the_key_may_not_touch_keeps_nobody(app: str) -> Non
     await relay.close()
 
 
-async def test_an_answer_that_was_lost_is_one_event(app: str) -> None:
-    """Killed between the answer and the delete: published again with the same id."""
+async def test_a_response_that_was_lost_is_one_event(app: str) -> None:
+    """Killed between the response and the delete: published again with the same id."""
     homing = Homing()
     with application(app) as one:
         key = one.publish("a", "1")
@@ -305,13 +305,13 @@ async def test_a_database_without_an_outbox_is_told_so(postgres: Server, tmp_pat
     for address in (await postgres.make(), f"sqlite:{tmp_path / 'empty.db'}"):
         store = open_outbox(address)
         with pytest.raises(BadSetting, match="homing outbox install"):
-            await store.look()
+            await store.stats()
         await store.close()
     with pytest.raises(BadSetting):
         open_outbox("mysql://x")
     store = open_outbox(f"sqlite:{tmp_path / 'absent.db'}")
     with pytest.raises(StoreUnavailable):
-        await store.look()
+        await store.stats()
     await store.close()
 
 

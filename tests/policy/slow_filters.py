@@ -18,14 +18,14 @@ def matches(filters: list[dict[str, Any]], connector: str, data: Any) -> bool:
     """Delivered only if the filter set is true; no filters: everything matches."""
     if not filters:
         return True
-    answers = [_holds(one, data) for one in filters]
-    return all(answers) if connector == "AND" else any(answers)
+    results = [_holds(one, data) for one in filters]
+    return all(results) if connector == "AND" else any(results)
 
 
 def _holds(part: dict[str, Any], data: Any) -> bool:
     if part.get("type") == "group":
-        answers = [_holds(one, data) for one in part["filters"]]
-        return all(answers) if part.get("connector", "AND") == "AND" else any(answers)
+        results = [_holds(one, data) for one in part["filters"]]
+        return all(results) if part.get("connector", "AND") == "AND" else any(results)
     if "fieldName" in part:
         name, op = part["fieldName"], part.get("comparison", "eq")
         value, state = part.get("fieldValue"), part.get("state", "newState")

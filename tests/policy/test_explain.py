@@ -18,10 +18,10 @@ from policy.samples import (
     HELD,
     LAST,
     NEVER,
-    OURS,
     OVERDUE,
     REPLAY,
     RETRYING,
+    SENDER_ERROR,
     WINDOW,
     facts,
     since,
@@ -96,12 +96,12 @@ PENDING: list[Any] = [
         id="enabled, overdue",
     ),
     pytest.param(
-        OURS,
+        SENDER_ERROR,
         ENABLED,
         None,
-        "Waiting: its last attempt failed by trouble of our own, which spends no retry; the next "
+        "Waiting: its last attempt was a sender-side failure, which uses no retry; the next "
         "attempt is due 14:00:05; the last retry, 11, would be at 14 Nov 14:13.",
-        id="enabled, our own trouble",
+        id="enabled, sender-side failure",
     ),
     pytest.param(
         REPLAY,
@@ -124,8 +124,8 @@ PENDING: list[Any] = [
         OVERDUE,
         ENABLED,
         Lane.RETRY,
-        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to be "
-        "answered; if it fails, retry 5 of 11 is due 14:13.",
+        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to get "
+        "a response; if it fails, retry 5 of 11 is due 14:13.",
         id="enabled, in flight",
     ),
     pytest.param(
@@ -133,7 +133,7 @@ PENDING: list[Any] = [
         ENABLED,
         Lane.RETRY,
         "In flight: attempt 13 (retry 11 of 11) is being made now and has 5 s from its start to "
-        "be answered; if it fails, no retry lies ahead and it is dropped then.",
+        "get a response; if it fails, no retry lies ahead and it is dropped then.",
         id="enabled, the last retry in flight",
     ),
     pytest.param(
@@ -191,8 +191,8 @@ PENDING: list[Any] = [
         OVERDUE,
         DISABLED,
         Lane.RETRY,
-        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to be "
-        f"answered; meanwhile {DISABLED_BY}; if it fails, retry 5 of 11 is due 14:13.",
+        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to get "
+        f"a response; meanwhile {DISABLED_BY}; if it fails, retry 5 of 11 is due 14:13.",
         id="disabled while its attempt is in flight",
     ),
     pytest.param(

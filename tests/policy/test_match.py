@@ -118,7 +118,7 @@ def test_a_tenant_stays_as_long_as_one_subscription_does(pattern: str) -> None:
     assert ids(index.match("acme", "a" if pattern == "a" else "a.b")) == [2]
 
 
-def test_the_answer_is_the_callers_to_keep() -> None:
+def test_the_response_is_the_callers_to_keep() -> None:
     index = index_of(a_subscription(id=1))
     index.match("acme", "a").clear()
     assert ids(index.match("acme", "a")) == [1]

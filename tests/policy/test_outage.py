@@ -1,4 +1,4 @@
-"""When silence is ours, and when it is one host's after all."""
+"""When silence is the sender's, and when it is one host's after all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from homing.model import Failure
 from homing.policy.outage import (
     HOST_AFTER_MS,
-    HostTrouble,
+    HostFailures,
     Needed,
     OutageRules,
     Sign,
@@ -35,15 +35,15 @@ SECOND, MINUTE = 1_000, 60_000
         (None, Failure.REFUSED, True, Sign.UNREACHED),
         (None, Failure.UNREACHABLE, True, Sign.UNREACHED),
         (None, Failure.DNS, False, Sign.UNREACHED),
-        (None, Failure.OUR_DNS, False, Sign.UNREACHED),
-        (None, Failure.OUR_NETWORK, True, Sign.UNREACHED),
-        (None, Failure.OUR_LIMITS, True, Sign.UNREACHED),
+        (None, Failure.SENDER_DNS, False, Sign.UNREACHED),
+        (None, Failure.SENDER_NETWORK, True, Sign.UNREACHED),
+        (None, Failure.SENDER_LIMITS, True, Sign.UNREACHED),
         (None, Failure.TIMEOUT, False, Sign.SILENT),
         (None, Failure.RESET, False, Sign.SILENT),
         (None, Failure.TIMEOUT, True, Sign.NOTHING),  # it had connected
         (None, Failure.CLOSED, True, Sign.NOTHING),
         (None, Failure.TLS, True, Sign.NOTHING),
-        (None, Failure.BAD_ANSWER, False, Sign.NOTHING),
+        (None, Failure.BAD_RESPONSE, False, Sign.NOTHING),
     ],
 )
 def test_what_the_end_of_an_attempt_tells_of_our_connection(
@@ -92,15 +92,15 @@ def test_where_there_are_several_tenants_one_alone_is_never_enough(
         (5, 5, 2, False, 0, 0, Verdict.WAIT),
         (6, 2, 2, False, 0, 0, Verdict.WAIT),
         (60, 60, 1, False, 0, 0, Verdict.WAIT),
-        (6, 3, 2, False, 0, 0, Verdict.CLOSE),
-        (6, 3, 2, True, 0, 0, Verdict.OURS),
-        (6, 3, 2, False, 60_000, 60_000, Verdict.CLOSE),
+        (6, 3, 2, False, 0, 0, Verdict.OUTAGE),
+        (6, 3, 2, True, 0, 0, Verdict.SENDER_ERROR),
+        (6, 3, 2, False, 60_000, 60_000, Verdict.OUTAGE),
         (5, 5, 2, False, 9_999, 9_999, Verdict.WAIT),
-        (5, 5, 2, False, 10_000, 10_000, Verdict.THEIRS),
+        (5, 5, 2, False, 10_000, 10_000, Verdict.FAILED),
         (5, 5, 2, False, 9_999, 59_999, Verdict.WAIT),
-        (5, 5, 2, False, 0, 60_000, Verdict.THEIRS),
-        (6, 2, 2, True, 10_000, 10_000, Verdict.THEIRS),
-        (60, 60, 1, False, 10_000, 10_000, Verdict.THEIRS),
+        (5, 5, 2, False, 0, 60_000, Verdict.FAILED),
+        (6, 2, 2, True, 10_000, 10_000, Verdict.FAILED),
+        (60, 60, 1, False, 10_000, 10_000, Verdict.FAILED),
     ],
 )
 def test_the_verdict(
@@ -136,7 +136,7 @@ def test_with_too_few_healthy_endpoints_the_failures_are_the_receivers() -> None
         alone_ms=10_000,
         rules=RULES,
     )
-    assert found is Verdict.THEIRS
+    assert found is Verdict.FAILED
 
 
 @given(st.integers(0, 100_000))
@@ -150,10 +150,10 @@ def test_in_ten_rounds_of_five_seconds_every_waiting_host_has_its_canary(waiting
 
 def _seen(times: list[int], through: list[int]) -> list[bool]:
     """The same trouble at these times, something getting through at those."""
-    trouble, theirs = None, []
+    failures, theirs = None, []
     for now in times:
         at = max([one for one in through if one <= now], default=-1)
-        trouble, after_all = host_again(trouble, now=now, through_at=at)
+        failures, after_all = host_again(failures, now=now, through_at=at)
         theirs.append(after_all)
     return theirs
 
@@ -165,7 +165,7 @@ def test_ten_minutes_at_one_host_while_others_get_through_is_the_hosts_after_all
     assert all(found[found.index(True) :])
 
 
-def test_while_nobody_gets_through_it_stays_ours() -> None:
+def test_while_nobody_gets_through_it_stays_a_sender_error() -> None:
     assert not any(_seen([n * 30 * SECOND for n in range(500)], []))
 
 
@@ -176,9 +176,9 @@ def test_one_success_elsewhere_after_a_long_outage_proves_little() -> None:
 
 @given(st.lists(st.integers(1, 90_000), min_size=1, max_size=60))
 def test_it_is_never_the_hosts_before_ten_minutes(steps: list[int]) -> None:
-    trouble: HostTrouble | None = None
+    failures: HostFailures | None = None
     now = 0
     for step in steps:
-        trouble, theirs = host_again(trouble, now=now, through_at=now)
+        failures, theirs = host_again(failures, now=now, through_at=now)
         assert theirs == (now >= HOST_AFTER_MS)
         now += step

@@ -1,11 +1,11 @@
-"""2xx is delivered, our own trouble is ours, everything else failed."""
+"""2xx is delivered, sender-side failures are sender errors, everything else failed."""
 
 from __future__ import annotations
 
 import pytest
 
 from homing.model import Failure, Outcome
-from homing.policy.outcome import OURS, judge, resets_ramp, wants_hold
+from homing.policy.outcome import SENDER_FAILURES, judge, resets_ramp, wants_hold
 
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
@@ -19,10 +19,10 @@ def test_every_other_status_failed(code: int) -> None:
 
 
 @pytest.mark.parametrize("failure", Failure)
-def test_without_a_status_it_failed_unless_the_trouble_is_ours(failure: Failure) -> None:
-    ours = failure.value.startswith("our_")
-    assert judge(None, failure) is (Outcome.OURS if ours else Outcome.FAILED)
-    assert (failure in OURS) is ours
+def test_without_a_status_it_failed_unless_the_failure_is_sender_side(failure: Failure) -> None:
+    sender_side = failure.value.startswith("sender_")
+    assert judge(None, failure) is (Outcome.SENDER_ERROR if sender_side else Outcome.FAILED)
+    assert (failure in SENDER_FAILURES) is sender_side
 
 
 def test_a_body_that_breaks_off_never_changes_the_outcome() -> None:
@@ -53,4 +53,4 @@ def test_retry_after_is_read_on_429_and_503(code: int | None, read: bool) -> Non
 
 
 def test_failures_of_the_sender_are_known_by_their_names() -> None:
-    assert {it for it in Failure if it.name.startswith("OUR_")} == OURS
+    assert {it for it in Failure if it.name.startswith("SENDER_")} == SENDER_FAILURES

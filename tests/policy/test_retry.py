@@ -137,7 +137,7 @@ def test_a_failure_takes_the_smallest_retry_ahead(failed_after: int, n: int | No
 
 
 def test_a_failure_ends_a_row_of_our_own_troubles() -> None:
-    assert fail(a_delivery(ours=3, attempts=3), WORKFRONT, at=NOW).ours == 0
+    assert fail(a_delivery(sender_errors=3, attempts=3), WORKFRONT, at=NOW).sender_errors == 0
 
 
 CHAIN = a_schedule(anchor=Anchor.PREVIOUS_FAILURE, window_ms=10 * MINUTE)
@@ -248,23 +248,23 @@ def test_a_later_probe_spends_nothing(schedule: Schedule) -> None:
 @pytest.mark.parametrize("t0", [NOW, None], ids=["a later one", "the first attempt"])
 def test_a_probe_after_trouble_of_ours_leaves_no_due_time_after_the_window(t0: int | None) -> None:
     end = NOW + 7 * MINUTE
-    waiting = retry.after_ours(a_delivery(t0=t0, expires_at=end), now=end - SECOND)
+    waiting = retry.after_sender_error(a_delivery(t0=t0, expires_at=end), now=end - SECOND)
     assert waiting.due_at > end
     row = retry.after_probe_failure(waiting, a_schedule(), now=end)
     assert (row.due_at, row.expires_at) == (end, end)
 
 
-# --- our own trouble ------------------------------------------------------------------------
+# --- sender errors --------------------------------------------------------------------------
 
 
 def test_our_own_trouble_waits_5_s_doubling_to_60_s_and_spends_nothing() -> None:
     row = a_delivery(t0=NOW, retry=4, attempts=9)
     waits = []
     for _ in range(7):
-        after = retry.after_ours(row, now=NOW)
+        after = retry.after_sender_error(row, now=NOW)
         waits.append((after.due_at - NOW) // SECOND)
         assert after == replace(
-            row, attempts=row.attempts + 1, ours=row.ours + 1, due_at=after.due_at
+            row, attempts=row.attempts + 1, sender_errors=row.sender_errors + 1, due_at=after.due_at
         )
         row = after
     assert waits == [5, 10, 20, 40, 60, 60, 60]
@@ -272,15 +272,17 @@ def test_our_own_trouble_waits_5_s_doubling_to_60_s_and_spends_nothing() -> None
 
 def test_our_own_trouble_with_a_probe_is_counted_and_moves_nothing() -> None:
     row = a_delivery(t0=NOW, retry=4, attempts=9, due_at=NOW + DAY)
-    assert retry.after_ours(row, now=NOW, probe=True) == replace(row, attempts=10)
+    assert retry.after_sender_error(row, now=NOW, probe=True) == replace(row, attempts=10)
 
 
-def test_a_year_of_our_own_trouble_still_waits_60_s() -> None:
-    assert retry.after_ours(a_delivery(ours=500_000), now=NOW).due_at == NOW + MINUTE
+def test_a_year_of_sender_errors_still_waits_60_s() -> None:
+    assert (
+        retry.after_sender_error(a_delivery(sender_errors=500_000), now=NOW).due_at == NOW + MINUTE
+    )
 
 
 def test_our_own_trouble_before_the_first_attempt_leaves_t0_open() -> None:
-    row = retry.after_ours(a_delivery(), now=NOW)
+    row = retry.after_sender_error(a_delivery(), now=NOW)
     assert row.t0 is None
     assert fail(row, WORKFRONT, at=row.due_at).t0 == NOW + 5 * SECOND
 

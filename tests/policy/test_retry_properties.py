@@ -33,13 +33,13 @@ def schedules(draw: st.DrawFn) -> Schedule:
     return schedule
 
 
-CHANCE = st.floats(0, 1, exclude_max=True)
+RANDOM = st.floats(0, 1, exclude_max=True)
 LATE = st.one_of(st.just(0), st.integers(0, 6_000), st.integers(0, 60 * HOUR))
 MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["fail", "fail", "fail", "probe", "ours"]),
+        st.sampled_from(["fail", "fail", "fail", "probe", "sender_error"]),
         LATE,
-        CHANCE,
+        RANDOM,
         st.one_of(st.none(), st.integers(1, HOUR)),
     ),
     max_size=40,
@@ -55,8 +55,8 @@ def test_every_life_of_a_delivery_keeps_to_its_schedule(
     for kind, late, random, asked in moves:
         now = max(now, row.due_at) + late
         before = row
-        if kind == "ours":
-            row = retry.after_ours(row, now=now)
+        if kind == "sender_error":
+            row = retry.after_sender_error(row, now=now)
             assert (row.retry, row.t0, row.expires_at) == (
                 before.retry,
                 before.t0,
@@ -98,7 +98,7 @@ def assert_not_early(row: Delivery, schedule: Schedule, *, now: int) -> None:
     assert row.due_at >= min(start + delay, row.expires_at)
 
 
-@given(schedules(), st.integers(0, 60 * HOUR), CHANCE)
+@given(schedules(), st.integers(0, 60 * HOUR), RANDOM)
 def test_jitter_only_adds(schedule: Schedule, failed_after: int, random: float) -> None:
     waiting = a_delivery(t0=NOW, retry=1, attempts=1)
     now = NOW + failed_after

@@ -5,8 +5,8 @@ from __future__ import annotations
 from homing.cli.main import main
 from homing.policy import outage, outcome
 
-outcome.OURS = frozenset()
-outage.verdict = lambda **_: outage.Verdict.THEIRS
+outcome.SENDER_FAILURES = frozenset()
+outage.verdict = lambda **_: outage.Verdict.FAILED
 
 if __name__ == "__main__":
     main()

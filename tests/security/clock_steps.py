@@ -50,7 +50,7 @@ MINUTE_S, DAY_S = 60, 86_400
 STEPS_S = (10 * MINUTE_S, -10 * MINUTE_S, DAY_S, -DAY_S)
 RESTARTS = (*((by_s, False) for by_s in STEPS_S), (-10 * MINUTE_S, True), (-DAY_S, True))
 NOTICED_WITHIN_S = 5.0
-DRAWN_MOST = 1 / 1_000  # how much faster than true time the schedule may run, twice over
+DRAWN_MAX = 1 / 1_000  # how much faster than true time the schedule may run, twice over
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 REFUSED = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Error\r\ncontent-length: 0\r\n\r\n"
@@ -82,7 +82,7 @@ def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
 
 
 def libfaketime() -> Path | None:
-    """The library for programs with threads; None where it is not installed."""
+    """The path of libfaketime for programs with threads; None if it is not installed."""
     return next(iter(sorted(Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1"))), None)
 
 
@@ -104,7 +104,7 @@ class WallClock:
         }
 
     def step(self, by_s: int) -> None:
-        """Everybody reads the old time or the new one, never half a file."""
+        """Set the time atomically: a process reads the old or the new time, never half a file."""
         new = self._file.with_suffix(".new")
         new.write_text(f"{self.ahead_s + by_s:+d}\n")
         os.replace(new, self._file)
@@ -112,17 +112,17 @@ class WallClock:
         self.ahead_s += by_s
 
     def now_ms(self) -> int:
-        """The time that is true in this run."""
+        """The true time in this run."""
         return int(time.time() * 1000) + self.ahead_s * 1000
 
     def was_true(self, at_s: int) -> bool:
-        """Whether the clock said so shortly before it was stepped: a request was on its way."""
+        """Whether the clock showed this time shortly before a step: the request was under way."""
         return any(at_s <= ms // 1000 <= at_s + ON_ITS_WAY_S for ms in self._stepped_ms)
 
 
 @dataclass
 class Seen:
-    """What receivers saw."""
+    """The requests that receivers saw."""
 
     clock: WallClock
     secrets: dict[str, str] = field(default_factory=dict)  # by path
@@ -132,9 +132,9 @@ class Seen:
 
     async def serve(self, call: Call) -> None:
         while request := await call.request():
-            call.writer.write(self._answer(request))
+            call.writer.write(self._response(request))
 
-    def _answer(self, request: bytes) -> bytes:
+    def _response(self, request: bytes) -> bytes:
         head, _, body = request.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
         path, headers = first.split()[1], dict(line.split(": ", 1) for line in lines)
@@ -156,7 +156,7 @@ class Seen:
             f"retry {n} after {at - times[0]:.3f} s"
             for times in self.tries.values()
             for n, at in enumerate(times[1:], 1)
-            if at - times[0] < DELAYS_S[n - 1] * (1 - DRAWN_MOST)
+            if at - times[0] < DELAYS_S[n - 1] * (1 - DRAWN_MAX)
         ]
 
 
@@ -202,7 +202,7 @@ class Scene:
         return sum(one["dropped"] for one in got["items"])
 
     async def noticed(self, steps: int, most_s: float) -> float:
-        """How long it took until ``/readyz`` told of so many steps."""
+        """How long it took until ``/readyz`` reported so many steps."""
         began = time.monotonic()
         while time.monotonic() - began < most_s:
             told = (await self.ask("GET", "/readyz")).get("clock") or {}
@@ -242,7 +242,7 @@ async def stepped(
     argv: tuple[str, ...] = HONEST,
     database_url: str = "",
 ) -> Toll:
-    """A steady load; the wall clock is stepped again and again, and each step is looked for."""
+    """Step the wall clock again and again under a steady load, and wait for each to be noticed."""
     toll = Toll()
     async with scene(folder, argv=argv, database_url=database_url) as at:
         await at.subscribe("/verifies")

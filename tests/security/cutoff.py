@@ -36,7 +36,7 @@ QUIET_S = 1.0  # after it none of the connections that the far side has ended is
 
 
 class Spec(Struct, frozen=True):
-    """What is to be run."""
+    """The parameters of a run."""
 
     urls: int
     kinds: tuple[str, ...]
@@ -51,7 +51,7 @@ class Spec(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def _no_route(at: Island, _: int) -> AsyncIterator[None]:
-    """Kept connections, where there are any, fall silent."""
+    """Let kept connections, if there are any, fall silent."""
     at.route(there=False)
     yield
     at.route(there=True)
@@ -129,7 +129,7 @@ class Run:
                 reply = await self._line.ask(method, path, document)
                 assert reply.status < 300, reply.body
                 return reply.json
-        raise AssertionError("the server does not answer")
+        raise AssertionError("the server does not respond")
 
     async def subscribe(self) -> None:
         for n in range(self._spec.urls):
@@ -142,7 +142,7 @@ class Run:
         await self._ask("POST", "/v1/events", event)
 
     async def undelivered(self) -> int:
-        """By the server's own account."""
+        """How many deliveries are not done, by the server's ledger."""
         ledger = await self._ask("GET", "/v1/ledger")
         done = sum(int(one["delivered"]) for one in ledger["items"])
         return self._published * self._spec.urls - done
@@ -155,7 +155,7 @@ class Run:
         return not await self.undelivered()
 
     async def outage(self, kind: str) -> None:
-        """Something before it, something during it, and all of it after it."""
+        """Publish before, during and after an outage, and wait until all is delivered."""
         await self.publish()
         if not await self.drained(self._spec.healed_within_s):
             self.toll.blame(f"before {kind}: {await self.undelivered()} are not delivered")
@@ -191,7 +191,7 @@ def healed_s(since: float) -> float:
 
 
 def read_books(data: Path, run: Run) -> None:
-    """What the database says once the server has ended."""
+    """Check the database after the server has ended."""
     toll, db = run.toll, apsw.Connection(str(data / "homing.db"))
 
     def count(sql: str, *values: object) -> int:
@@ -203,8 +203,11 @@ def read_books(data: Path, run: Run) -> None:
     changed = count("SELECT count(*) FROM endpoint WHERE state <> 'enabled' OR failures > 0")
     changed += count("SELECT count(*) FROM transition")
     for kind, span in run.spans.items():
-        ours = "SELECT count(*) FROM attempt WHERE outcome = 'ours' AND started_at BETWEEN ? AND ?"
-        fired = count(ours, *span)
+        sender_errors = (
+            "SELECT count(*) FROM attempt"
+            " WHERE outcome = 'sender_error' AND started_at BETWEEN ? AND ?"
+        )
+        fired = count(sender_errors, *span)
         toll.fired += fired
         if not fired:
             toll.blame(f"{kind}: nothing met it")

@@ -35,7 +35,7 @@ LOOK_EVERY_S = 0.25
 
 
 class Spec(Struct, frozen=True):
-    """What is to be run."""
+    """The parameters of a run."""
 
     stories: tuple[str, ...]
     argv: tuple[str, ...] = HONEST
@@ -71,7 +71,7 @@ class Town:
         self._tenants: dict[int, str] = {}
         self.next_host = first_host
         self.dead: set[int] = set()
-        self.closings = 0
+        self.outages = 0
 
     async def _ask(self, method: str, path: str, document: Any = None) -> Any:
         for _ in range(3):  # The server closes connections that are idle for long.
@@ -79,11 +79,11 @@ class Town:
                 reply = await self._line.ask(method, path, document)
                 assert reply.status < 300, reply.body
                 return reply.json
-        raise AssertionError("the server does not answer")
+        raise AssertionError("the server does not respond")
 
     async def settle_down(self, **tenants: int) -> list[list[int]]:
-        """So many hosts for each tenant; every one gets an event and answers."""
-        self.closings = (await self._gate())["closings"]
+        """Make so many hosts for each tenant; each gets an event and responds."""
+        self.outages = (await self._outage())["outages"]
         found = []
         for tenant, count in tenants.items():
             hosts = list(range(self.next_host, self.next_host + count))
@@ -99,7 +99,7 @@ class Town:
         return found
 
     async def send(self, hosts: list[int], *, tag: str = "") -> None:
-        """One event to each of these."""
+        """Publish one event to each of these hosts."""
         for begin in range(0, len(hosts), 100):
             some = hosts[begin : begin + 100]
             data = {"tag": tag, "at": time.monotonic()}
@@ -137,12 +137,12 @@ class Town:
         await self.at.far.tell("drop_packets", addresses=addresses, stop=True)
         self.dead.difference_update(hosts)
 
-    async def _gate(self) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._ask("GET", "/v1/status"))["gate"]
+    async def _outage(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._ask("GET", "/v1/status"))["outage"]
         return found
 
     async def must_have_closed(self, times: int, story: str) -> None:
-        found = (await self._gate())["closings"] - self.closings
+        found = (await self._outage())["outages"] - self.outages
         self.toll.figures[f"{story}_closed".replace(" ", "_")] = found
         if found != times:
             self.toll.blame(f"{story}: it closed {found} times, and {times} would be right")
@@ -190,7 +190,7 @@ async def _all(town: Town, story: str, **tenants: int) -> None:
 
 
 async def _two_against_a_third(town: Town) -> None:
-    """Two tenants die together: it closes once, the third opens it, and it stays open."""
+    """Hosts of two tenants die together: one outage begins, the third tenant ends it for good."""
     first, second, well = await town.settle_down(first=60, second=60, well=1)
     await town.kill(first + second)
     waits = []

@@ -1,4 +1,4 @@
-"""The long forms of the doors: addresses, rebinding, JSON, framing, schemas, certificates."""
+"""The long tests of all entrances: addresses, rebinding, JSON, framing, schemas, certificates."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def door_parts(*, quick: bool, seed: int) -> list[Part]:
             "schemathesis",
             lambda _: schemas(examples=100 // less, seed=seed),
             None,
-            "an answer is judged by what is written down",
+            "a response is judged by what is written down",
         ),
         Part(
             "26",
@@ -94,13 +94,13 @@ def door_parts(*, quick: bool, seed: int) -> list[Part]:
 
 
 async def addresses(reach: Reach, *, count: int, seed: int) -> Toll:
-    """Forbidden ones in every hiding place, at the door and before a connection."""
-    toll, chance = Toll(), random.Random(seed)
+    """Forbidden addresses in every form, at creation and before a connection."""
+    toll, rng = Toll(), random.Random(seed)
     blocks = [ip_network(text) for text in BLOCKS]
     for _ in range(count):
-        block = chance.choice(blocks)
-        inner = IPv4Address(int(block[0]) + chance.randrange(block.num_addresses))
-        found = chance.choice([inner, *hiding_places(inner)])
+        block = rng.choice(blocks)
+        inner = IPv4Address(int(block[0]) + rng.randrange(block.num_addresses))
+        found = rng.choice([inner, *hiding_places(inner)])
         toll.fired += 1
         if reach.admits(target("a.example"), [PUBLIC, str(found)]):
             toll.blame(f"{found} for {inner} would be dialled")
@@ -110,14 +110,14 @@ async def addresses(reach: Reach, *, count: int, seed: int) -> Toll:
 
 
 async def rebinding(reach: Reach, *, count: int, seed: int) -> Toll:
-    """Names that change their mind; a hook in the place of the connect counts and refuses."""
-    toll, chance = Toll(), random.Random(seed)
+    """Names whose addresses change; a hook instead of ``connect`` counts and refuses."""
+    toll, rng = Toll(), random.Random(seed)
     looked_up, dialled = 0, []
 
     def getaddrinfo(_host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
         nonlocal looked_up
         looked_up += 1
-        inner = chance.choice([PUBLIC, "127.0.0.1", "10.0.0.1", "169.254.169.254"])
+        inner = rng.choice([PUBLIC, "127.0.0.1", "10.0.0.1", "169.254.169.254"])
         return [(socket.AF_INET, 1, 6, "", (inner, port))]
 
     async def connect(address: Address, share_s: float | None) -> socket.socket | Trouble:
@@ -156,7 +156,7 @@ def _lenient(text: bytes) -> bytes:
 
 
 def _is_json(text: bytes) -> bool:
-    """A referee that is not ours: the standard library, held to the letter of RFC 8259."""
+    """An independent judge: the standard library, made strict after RFC 8259."""
 
     def refuse(_: str) -> None:
         raise ValueError
@@ -170,15 +170,15 @@ def _is_json(text: bytes) -> bool:
 
 
 async def texts(read: Callable[[bytes], bytes], *, count: int, seed: int) -> Toll:
-    """Good and bad texts, and what becomes of them with some bytes changed."""
-    toll, chance = Toll(), random.Random(seed)
+    """Good and bad texts, and the same with some bytes changed."""
+    toll, rng = Toll(), random.Random(seed)
     small = [text for text in (*KEPT, *REFUSED) if len(text) < 200]
     taken = 0
     for _ in range(count):
-        text = bytearray(chance.choice(small))
-        for _ in range(chance.randrange(3)):
-            at = chance.randrange(len(text) + 1)
-            text[at : at + chance.randrange(2)] = chance.choice(
+        text = bytearray(rng.choice(small))
+        for _ in range(rng.randrange(3)):
+            at = rng.randrange(len(text) + 1)
+            text[at : at + rng.randrange(2)] = rng.choice(
                 (b"", b'"', b"\\", b",", b"[", b"}", b"0", b"e", b"\x00", b"\xff", b"\xed\xa0\x80")
             )
         whole = bytes(text)
@@ -208,14 +208,14 @@ def _plain() -> Attack:
 
 async def framing(attacks: list[Attack], *, rounds: int, seed: int) -> Toll:
     """Every attack, cut into segments at random."""
-    toll, chance = Toll(), random.Random(seed)
+    toll, rng = Toll(), random.Random(seed)
     async with served() as at:
         for turn in range(rounds):
             for attack in attacks:
                 event = f"{attack.name}-{turn}"
                 sent = attack.sent + smuggled(event)
                 async with at.line() as (reader, writer):
-                    cut = chance.randrange(1, len(attack.sent))
+                    cut = rng.randrange(1, len(attack.sent))
                     got = b""
                     try:
                         writer.write(sent[:cut])
@@ -236,7 +236,7 @@ async def framing(attacks: list[Attack], *, rounds: int, seed: int) -> Toll:
 
 
 async def schemas(*, examples: int, seed: int) -> Toll:
-    """Every operation with what its schema allows and forbids."""
+    """Call every operation with input that its schema allows and forbids."""
 
     def walk() -> Toll:
         with running_server() as server:
@@ -272,11 +272,13 @@ async def certificates(folder: Path, *, trusting: bool) -> Toll:
     for case in BAD:
         async with receiver(listen, tls=zoo.bad_peer(case)) as peer:
             url = a_target(peer.port, scheme="https", host="hook.test")
-            answer = await ask(sender, a_request(url, deadline_ms=2_000, body=b"for the right one"))
+            response = await ask(
+                sender, a_request(url, deadline_ms=2_000, body=b"for the right one")
+            )
         toll.fired += 1
         got = sum(len(call.got) for call in peer.calls)
-        if got or answer.code is not None:
-            toll.blame(f"{case}: {got} bytes, {answer.code}")
+        if got or response.code is not None:
+            toll.blame(f"{case}: {got} bytes, {response.code}")
     for case in GOOD:
         async with receiver(say_ok, tls=zoo.good_peer(case)) as peer:
             url = a_target(peer.port, scheme="https", host="hook.test")

@@ -1,11 +1,10 @@
-"""The far side: a receiver in a process of its own, which keeps books and does as it is told.
+"""The far side: a receiver in another process, which counts requests and takes orders.
 
-How it answers is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
-``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until it is
-told otherwise. Orders come on standard input and
-are answered on standard output, a line of JSON each; it ends when its standard input does. Data
-with ``tag`` and ``at`` (seconds of the monotonic clock, which all processes of a machine share) is
-booked with the time it took to get here.
+How it responds is the first part of the path: ``/ok/…`` at once, ``/slow/…`` after a while,
+``/hang/…`` never, ``/drip/…`` with a byte of its head a second, ``/ill/…`` with 500 until an order
+changes it. Orders come on standard input and get their replies on standard output, a line of JSON
+each; the process ends when its standard input ends. Data with ``tag`` and ``at`` (seconds of the
+monotonic clock, which all processes of a machine share) is recorded with the time that it took.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ ILL = b"HTTP/1.1 500 Ill\r\ncontent-length: 0\r\n\r\n"
 
 
 class Ramp:
-    """What one URL has in flight, against what slow start allows for the answers it has given."""
+    """The requests of one URL in flight, compared with the limit of slow start."""
 
     def __init__(self, most: int, probes: int) -> None:
         self._most = most
         self.flying = self.peak = self.over = 0
-        self.answered = -probes
+        self.responded = -probes
         self.seconds: Counter[int] = Counter()
 
     def arrives(self) -> None:
         self.flying += 1
         self.peak = max(self.peak, self.flying)
         allowed = 1
-        while allowed < self._most and self.answered >= 2 * allowed - 1:
+        while allowed < self._most and self.responded >= 2 * allowed - 1:
             allowed *= 2
         self.over += self.flying > allowed
         self.seconds[int(time.monotonic())] += 1
 
     def leaves(self) -> None:
         self.flying -= 1
-        self.answered += 1
+        self.responded += 1
 
     @property
     def told(self) -> dict[str, int]:
         busiest = max(self.seconds.values(), default=0)
-        told = {"peak": self.peak, "over": self.over, "answered": self.answered}
+        told = {"peak": self.peak, "over": self.over, "responded": self.responded}
         return {**told, "flying": self.flying, "second": busiest}
 
 
 class Books:
-    """What has come, and what is to be done with it."""
+    """The requests so far, and how to respond."""
 
     def __init__(self) -> None:
         self.delay_s = 0.02
@@ -100,7 +99,7 @@ async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _hold(
     books: Books, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Until the other side has had enough."""
+    """Wait until the other side closes."""
     books.hanging += 1
     began = time.monotonic()
     try:
@@ -110,10 +109,10 @@ async def _hold(
         books.longest_s = max(books.longest_s, time.monotonic() - began)
 
 
-async def _answer(
+async def _response(
     books: Books, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bytes:
-    """What to say, when it is time; nothing: the other side has had enough."""
+    """The response, when it is time; empty if the other side has closed."""
     kind = path.split("/")[1]
     if kind == "ok":
         return OK
@@ -132,13 +131,13 @@ async def _answer(
 async def _serve(books: Books, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     books.open.add(writer)
     with contextlib.suppress(OSError, EOFError):
-        answer = OK
-        while answer:
+        response = OK
+        while response:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
             books.note(headers, await reader.readexactly(int(headers["content-length"])))
-            answer = await _answer(books, head[0].split(" ")[1], reader, writer)
-            writer.write(answer)
+            response = await _response(books, head[0].split(" ")[1], reader, writer)
+            writer.write(response)
     books.open.discard(writer)
     writer.close()
 
@@ -148,27 +147,27 @@ def _ip(*words: str) -> None:
 
 
 class Orders:
-    """What it may be told."""
+    """The orders."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
 
     def link(self, network: str, here: str) -> None:
-        """The cable is plugged in: all addresses of a network are ours."""
+        """Connect: this side gets all addresses of a network."""
         _ip("link", "set", "lo", "up")
         _ip("addr", "add", f"{here}/24", "dev", "far")
         _ip("link", "set", "far", "up")
         _ip("route", "add", "local", network, "dev", "lo")
 
     def deaf(self, to: str) -> None:
-        """What comes from there is not answered: nothing finds its way back."""
+        """Respond to nothing from there: no packet is routed back."""
         _ip("route", "add", "blackhole", f"{to}/32")
 
     def hear(self, to: str) -> None:
         _ip("route", "del", "blackhole", f"{to}/32")
 
     def drop_packets(self, addresses: list[str], *, stop: bool = False) -> None:
-        """Nothing that comes for these is answered, until it is told to stop that."""
+        """Drop packets to these addresses, or stop dropping them."""
         verb = "del" if stop else "add"
         lines = "".join(f"route {verb} blackhole {it}/32 table local\n" for it in addresses)
         subprocess.run(["ip", "-batch", "-"], input=lines.encode(), check=True, capture_output=True)

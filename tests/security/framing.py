@@ -1,7 +1,7 @@
 """A table of requests on whose end two readers might disagree; all of them must be refused.
 
-Each carries a second request, whole and with the right key, in what one reader takes for its body:
-if it is ever done, somebody has smuggled something.
+Each has a second, complete request with the right key inside the part that one reader takes for its
+body: if that request is ever executed, request smuggling is possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Attack(NamedTuple):
 
 
 def smuggled(event: str) -> bytes:
-    """A request that nobody should ever do."""
+    """A request that must never be executed."""
     body = b'{"type":"smuggled","data":1,"id":"%b"}' % event.encode()
     return HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
 
@@ -137,14 +137,14 @@ def _lines() -> list[Attack]:
         ("nul_in_target", b"POST /v1/ev\x00ents HTTP/1.1"),
         ("tab_in_target", b"POST /v1/ev\tents HTTP/1.1"),
         ("version_and_more", b"POST /v1/events HTTP/1.1 x"),
-        ("an_answer", b"HTTP/1.1 200 OK"),
+        ("a_response", b"HTTP/1.1 200 OK"),
         ("tls", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     ]
     return [Attack(f"line_{name}", line + b"\r\n" + rest) for name, line in lines]
 
 
 def _odd() -> list[Attack]:
-    """Clear in themselves: done once, and the connection ends."""
+    """Unambiguous requests: executed once, and the connection ends."""
     length = b"content-length: %d\r\n" % len(GOOD)
     rest = HOST + length + b"\r\n" + GOOD
     close = HOST + length + b"connection: close\r\n\r\n" + GOOD

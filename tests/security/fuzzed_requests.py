@@ -94,8 +94,8 @@ def post(path: bytes, body: bytes, head: bytes, *, kind: bytes = b"") -> bytes:
 class Fuzz:
     """Makes inputs of every kind."""
 
-    def __init__(self, chance: random.Random, session: tuple[bytes, bytes]) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random, session: tuple[bytes, bytes]) -> None:
+        self._rng = rng
         self._cookie, self._token = session
         bearer = b"authorization: Bearer " + KEY.encode() + b"\r\n"
         self._plain = b"host: localhost\r\nconnection: close\r\n"
@@ -109,11 +109,11 @@ class Fuzz:
 
     def _stuff(self, most: int) -> bytes:
         """One fragment or two, again and again; sizes from a byte to beyond the limit."""
-        size = int(most * 1.3 ** self._chance.uniform(-24, 1))
-        fragment = self._chance.choice(FRAGMENTS)
-        if self._chance.random() < 0.4:
-            fragment += self._chance.choice(FRAGMENTS)
-        begin = self._chance.choice(FRAGMENTS) if self._chance.random() < 0.3 else b""
+        size = int(most * 1.3 ** self._rng.uniform(-24, 1))
+        fragment = self._rng.choice(FRAGMENTS)
+        if self._rng.random() < 0.4:
+            fragment += self._rng.choice(FRAGMENTS)
+        begin = self._rng.choice(FRAGMENTS) if self._rng.random() < 0.3 else b""
         return (begin + fragment * (size // len(fragment) + 1))[: max(size, 1)]
 
     def _header(self, most: int) -> bytes:
@@ -124,7 +124,7 @@ class Fuzz:
         return b"GET " + safe + b" HTTP/1.1\r\n" + head + b"\r\n"
 
     def cookies(self) -> Fired:
-        path = self._chance.choice((b"/", b"/sign-in", b"/healthz", b"/live", b"/nowhere"))
+        path = self._rng.choice((b"/", b"/sign-in", b"/healthz", b"/live", b"/nowhere"))
         sent = self._plain + b"accept: text/html\r\ncookie: a=" + self._header(80 * KIB) + b"\r\n"
         return Fired("cookies", self._get(path, sent))
 
@@ -132,15 +132,15 @@ class Fuzz:
         names = b"accept authorization host origin hx-current-url expect if-none-match range"
         names += b" forwarded traceparent connection"
         lines = b"".join(
-            self._chance.choice(names.split()) + b": " + self._header(16 * KIB) + b"\r\n"
-            for _ in range(self._chance.choice((1, 1, 3, 200)))
+            self._rng.choice(names.split()) + b": " + self._header(16 * KIB) + b"\r\n"
+            for _ in range(self._rng.choice((1, 1, 3, 200)))
         )
         return Fired(
-            "headers", self._get(self._chance.choice((b"/", b"/v1/events")), self._plain + lines)
+            "headers", self._get(self._rng.choice((b"/", b"/v1/events")), self._plain + lines)
         )
 
     def urls(self) -> Fired:
-        path = self._chance.choice(
+        path = self._rng.choice(
             (b"/", b"/v1/deliveries/", b"/v1/events/", b"/static/", b"/sign-in?to=/")
         )
         return Fired("URLs", self._get(path + self._stuff(12 * KIB), self._page))
@@ -151,7 +151,7 @@ class Fuzz:
         )
         return Fired(
             "trailers",
-            head + b"1\r\n1\r\n0\r\n" + b"a: b\r\n" * self._chance.randrange(40_000) + b"\r\n",
+            head + b"1\r\n1\r\n0\r\n" + b"a: b\r\n" * self._rng.randrange(40_000) + b"\r\n",
         )
 
     def chunks(self) -> Fired:
@@ -160,72 +160,66 @@ class Fuzz:
             + self._with_key
             + b"transfer-encoding: chunked\r\n\r\n"
         )
-        return Fired(
-            "chunks", head + b"1\r\n \r\n" * self._chance.randrange(200_000) + b"0\r\n\r\n"
-        )
+        return Fired("chunks", head + b"1\r\n \r\n" * self._rng.randrange(200_000) + b"0\r\n\r\n")
 
     def pipelined(self) -> Fired:
         one = b"GET /healthz HTTP/1.1\r\n\r\n"
         return Fired(
-            "pipelined", one * self._chance.randrange(20_000) + self._get(b"/healthz", self._plain)
+            "pipelined", one * self._rng.randrange(20_000) + self._get(b"/healthz", self._plain)
         )
 
     def names(self) -> Fired:
-        count = self._chance.randrange(1, 25_000)
+        count = self._rng.randrange(1, 25_000)
         names = b",".join(b'"%d":""' % n for n in range(count))
         body = b'{"url":"https://a.example","types":["*"],"headers":{' + names + b"}}"
         return self._command("names", b"/v1/subscriptions", body)
 
     def json(self) -> Fired:
-        path = self._chance.choice(
+        path = self._rng.choice(
             (b"/v1/subscriptions", b"/v1/keys", b"/v1/replays", b"/v1/filters/try")
         )
-        field = self._chance.choice(
-            (b"url", b"types", b"headers", b"name", b"data", b"filters", b"x")
-        )
+        field = self._rng.choice((b"url", b"types", b"headers", b"name", b"data", b"filters", b"x"))
         inner = self._stuff(256 * KIB)
-        whole = self._chance.choice(
+        whole = self._rng.choice(
             (b"%b", b'{"%b":%%b}' % field, b'{"%b":[%%b1]}' % field, b'{"%b":{%%b"z":1}}' % field)
         )
-        body = b"{" + inner if self._chance.random() < 0.1 else whole % inner
+        body = b"{" + inner if self._rng.random() < 0.1 else whole % inner
         return self._command("JSON", path, body)
 
     def filters(self) -> Fired:
-        op = self._chance.choice(
+        op = self._rng.choice(
             (b"contains", b"eq", b"notContains", b"containsOnly", b"gt", b"changed")
         )
-        value = self._chance.choice((b'"x"', b'{"a":1}', b'"2026-01-01"', b"1"))
+        value = self._rng.choice((b'"x"', b'{"a":1}', b'"2026-01-01"', b"1"))
         one = b'{"fieldName":"f","fieldValue":%b,"comparison":"%b"}' % (value, op)
-        filters = b",".join([one] * self._chance.randrange(1, 60))
+        filters = b",".join([one] * self._rng.randrange(1, 60))
         data = b'{"f":[%b1]}' % (
-            self._chance.choice((b"1,", b'"a",', b'{"a":2},', b'"2026-01-01T00:00:00Z",'))
-            * self._chance.randrange(20_000)
+            self._rng.choice((b"1,", b'"a",', b'{"a":2},', b'"2026-01-01T00:00:00Z",'))
+            * self._rng.randrange(20_000)
         )
         return self._command(
             "filters", b"/v1/filters/try", b'{"filters":[%b],"data":%b}' % (filters, data)
         )
 
     def events(self) -> Fired:
-        data = self._chance.choice((b'"%b"', b"[%b1]", b"%b", b'{%b"z":1}')) % self._stuff(MIB)
+        data = self._rng.choice((b'"%b"', b"[%b1]", b"%b", b'{%b"z":1}')) % self._stuff(MIB)
         return self._command("events", b"/v1/events", b'{"type":"a.b","data":%b}' % data)
 
     def batches(self) -> Fired:
-        event = self._chance.choice((b'{"type":"a","data":1}', b"1", b"{}", b'{"type":1}'))
-        most = 8 * MIB // len(event) - 2 if self._chance.random() < 0.3 else 3_000
-        body = b"[" + (event + b",") * self._chance.randrange(most) + event + b"]"
+        event = self._rng.choice((b'{"type":"a","data":1}', b"1", b"{}", b'{"type":1}'))
+        most = 8 * MIB // len(event) - 2 if self._rng.random() < 0.3 else 3_000
+        body = b"[" + (event + b",") * self._rng.randrange(most) + event + b"]"
         return self._command("batches", b"/v1/events", body)
 
     def lines(self) -> Fired:
-        line = self._chance.choice(
-            (b'{"type":"a","data":1}', b"1", b"", b" ", b"{", self._stuff(KIB))
-        )
-        most = 8 * MIB // (len(line) + 1) if self._chance.random() < 0.3 else 3_000
-        body = (line + b"\n") * self._chance.randrange(most)
+        line = self._rng.choice((b'{"type":"a","data":1}', b"1", b"", b" ", b"{", self._stuff(KIB)))
+        most = 8 * MIB // (len(line) + 1) if self._rng.random() < 0.3 else 3_000
+        body = (line + b"\n") * self._rng.randrange(most)
         head = self._with_key
         return Fired("lines", post(b"/v1/events", body, head, kind=b"application/x-ndjson"))
 
     def searches(self) -> Fired:
-        path = self._chance.choice(
+        path = self._rng.choice(
             (b"/deliveries?q=", b"/endpoints?q=", b"/events?q=", b"/bulk?q=", b"/subscriptions?q=")
         )
         return Fired(
@@ -234,7 +228,7 @@ class Fuzz:
         )
 
     def queries(self) -> Fired:
-        path = self._chance.choice(
+        path = self._rng.choice(
             (b"/v1/deliveries?", b"/v1/attempts?", b"/v1/endpoints?cursor=", b"/v1/events?since=")
         )
         return Fired("queries", self._get(path + self._stuff(7 * KIB), self._with_key))
@@ -248,17 +242,13 @@ class Fuzz:
         return Fired("sign-in", post(b"/sign-in", b"key=" + self._stuff(32 * KIB), self._plain))
 
     def forms(self) -> Fired:
-        path = self._chance.choice(
-            (b"/subscriptions", b"/events", b"/bulk/cancel", b"/bulk/replay")
-        )
-        field = self._chance.choice(
-            (b"url", b"types", b"data", b"q", b"filters", b"headers", b"type")
-        )
+        path = self._rng.choice((b"/subscriptions", b"/events", b"/bulk/cancel", b"/bulk/replay"))
+        field = self._rng.choice((b"url", b"types", b"data", b"q", b"filters", b"headers", b"type"))
         body = b"csrf=" + self._token + b"&tenant=a&type=a&" + field + b"=" + self._stuff(MIB)
         return Fired("forms", post(path, body, self._page))
 
     def workfront(self) -> Fired:
-        field = self._chance.choice((b"objCode", b"url", b"authToken", b"filters", b"objId"))
+        field = self._rng.choice((b"objCode", b"url", b"authToken", b"filters", b"objId"))
         body = b'{"eventType":"UPDATE","%b":%b}' % (field, self._stuff(256 * KIB))
         path = b"/attask/eventsubscription/api/v1/subscriptions"
         return self._command("Workfront", path, body)

@@ -1,8 +1,8 @@
-"""Every operation of the API with whatever its schema allows and forbids, on a real server.
+"""Every operation of the API with input that its schema allows and forbids, on a real server.
 
-The cases are made by schemathesis from our own OpenAPI document. An answer is wrong if it is a 5xx,
-if its status is not written down for that operation (the catch-all ``default`` does not count), or
-if its body does not fit what is written down.
+The cases are made by schemathesis from the OpenAPI document. A response is wrong if it is a 5xx,
+if its status is not documented for that operation (the catch-all ``default`` does not count), or if
+its body does not fit the documented schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EVERY = (*OPERATIONS, *DOOR)
 
 @dataclass
 class Tally:
-    """What was asked and what was wrong."""
+    """The number of requests, and the wrong responses."""
 
     cases: int = 0
     codes: Counter[int] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Tally:
 
 
 def seeded(url: str, key: str) -> dict[str, list[str]]:
-    """Some of everything, so that ids lead somewhere; by the beginning of the path."""
+    """Make objects of each kind, so that ids exist; returns ids by the begin of the path."""
     ids: dict[str, list[str]] = {}
     with requests.Session() as session:
         session.headers["authorization"] = f"Bearer {key}"
@@ -84,7 +84,7 @@ def fuzz(url: str, key: str, *, examples: int, number: int) -> Tally:
 
 
 def _modes(entry: dict[str, Any]) -> Iterator[Any]:
-    """What has neither a query nor a body cannot be asked wrongly."""
+    """The modes for an operation: one without query and body cannot get wrong input."""
     yield schemathesis.GenerationMode.POSITIVE
     if "requestBody" in entry or any(one["in"] == "query" for one in entry["parameters"]):
         yield schemathesis.GenerationMode.NEGATIVE

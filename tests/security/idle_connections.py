@@ -94,17 +94,17 @@ async def crowded(folder: Path, *, idle: int, limit: int, published: int, before
                     codes.append(await publish_once(server.port, f"e{n}"))
                     await asyncio.sleep(EVERY_S)
                 toll.figures |= {"opened": crowd.opened, "open": crowd.open}
-            answered = codes.count(202)
+            responded = codes.count(202)
             toll.fired = crowd.opened
-            toll.figures |= {"published": published, "answered": answered}
-            if answered < published:
-                toll.blame(f"{published - answered} of {published} publishes had no answer")
+            toll.figures |= {"published": published, "responded": responded}
+            if responded < published:
+                toll.blame(f"{published - responded} of {published} publishes had no response")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WITHIN_S):
-                    while len(receiver.arrivals) < answered:
+                    while len(receiver.arrivals) < responded:
                         await asyncio.sleep(0.05)
-            if len(receiver.arrivals) < answered:
-                toll.blame(f"{answered - len(receiver.arrivals)} were not delivered")
+            if len(receiver.arrivals) < responded:
+                toll.blame(f"{responded - len(receiver.arrivals)} were not delivered")
         finally:
             await server.terminate()
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -43,7 +43,7 @@ from homing.web.body import decode
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import read_form
 from homing.web.dashboard.pages.deliveries import pretty
-from homing.web.dashboard.request import read_said
+from homing.web.dashboard.request import read_message
 from homing.web.dashboard.search import read_search
 from homing.web.dashboard.security_headers import check_host
 from homing.web.dashboard.targets import Targets
@@ -109,12 +109,12 @@ def _read_in_slices(data: bytes) -> object:
     return slices.value
 
 
-def _answered(data: bytes) -> None:
+def _responded(data: bytes) -> None:
     reader = ResponseReader()
     reader.feed(data)
 
 
-def _answered_to_client(data: bytes) -> None:
+def _responded_to_client(data: bytes) -> None:
     reader = ClientReader()
     for at in range(0, len(data), 1_000):
         reader.feed(data[at : at + 1_000])
@@ -184,7 +184,7 @@ INPUTS = (
     Input("host names", lambda it: check_host(it, frozenset()), lambda n: "a." * n),
     Input("addresses as host", lambda it: check_host(it, frozenset()), lambda n: "[" + "1:" * n),
     Input("where to go after sign-in", _TARGETS.own, lambda n: "/deliveries" + "/a" * n),
-    Input("messages in a cookie", read_said, lambda n: "61" * n),
+    Input("messages in a cookie", read_message, lambda n: "61" * n),
     # Query strings.
     Input("query strings", lambda it: Query(it, {"a"}), lambda n: b"a=" + b"%41" * n),
     Input("many parameters", lambda it: Query(it, ()), lambda n: b"a=b&" * n),
@@ -244,17 +244,17 @@ INPUTS = (
     Input("data on a page", pretty, _list(b"[[1]]")),
     Input("deep data on a page", pretty, lambda n: b"[" * n + b"]" * n),
     # Responses of receivers, and of this server to the client.
-    Input("headers of a response", _answered, lambda n: _HEAD + b"a: b\r\n" * n),
+    Input("headers of a response", _responded, lambda n: _HEAD + b"a: b\r\n" * n),
     Input(
-        "a long header of a response", _answered, lambda n: _HEAD + b"a: " + b"b" * n + b"\r\n\r\n"
+        "a long header of a response", _responded, lambda n: _HEAD + b"a: " + b"b" * n + b"\r\n\r\n"
     ),
     Input(
-        "keep-alive", _answered, lambda n: _HEAD + b"keep-alive: " + b" timeout " * n + b"\r\n\r\n"
+        "keep-alive", _responded, lambda n: _HEAD + b"keep-alive: " + b" timeout " * n + b"\r\n\r\n"
     ),
-    Input("interim responses", _answered, lambda n: b"HTTP/1.1 100 C\r\n\r\n" * n),
+    Input("interim responses", _responded, lambda n: b"HTTP/1.1 100 C\r\n\r\n" * n),
     Input(
         "chunks of a response",
-        _answered,
+        _responded,
         lambda n: _HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * n,
     ),
     Input("Retry-After", lambda it: retry_after_at(it, now=0, wall=0), lambda n: "0" * n),
@@ -262,11 +262,11 @@ INPUTS = (
         "Retry-After as a date", lambda it: retry_after_at(it, now=0, wall=0), lambda n: "Sun, " * n
     ),
     Input(
-        "what the client reads", _answered_to_client, lambda n: _HEAD + b"a: b\r\n" * n + b"\r\n"
+        "what the client reads", _responded_to_client, lambda n: _HEAD + b"a: b\r\n" * n + b"\r\n"
     ),
     Input(
         "chunks for the client",
-        _answered_to_client,
+        _responded_to_client,
         lambda n: _HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * n,
     ),
     Input("signatures", lambda it: verify(it, b"{}", "whsec_QUFB"), _signed),

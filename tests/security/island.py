@@ -1,8 +1,8 @@
-"""An island: a network and a resolver of our own, from which no packet reaches the real world.
+"""An island: an isolated network with a resolver, from which no packet reaches the real world.
 
-Two network namespaces and a cable between them. On this side are the server under test and a DNS
-server that does as it is told; on the other a receiver that owns a whole network of addresses. The
-addresses look public: no switch of the guard is needed to dial them, and they lead nowhere else.
+The island has two network namespaces and a link between them. On this side are the server under
+test and a DNS server that a test controls; on the other side is a receiver with all addresses of a
+network. The addresses look public: the guard allows them without a setting.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Names(asyncio.DatagramProtocol):
 
 
 def dns_answer(query: bytes, mood: Mood) -> bytes | None:
-    """To one question, as RFC 1035 has it."""
+    """The response to one question, after RFC 1035."""
     if mood is Mood.DEAD:
         return None
     end = query.index(b"\0", 12) + 5  # the name, its type and its class
@@ -120,7 +120,7 @@ class FarSide:
 async def far_side(
     host: str = "127.0.0.1", port: int = 0, *, before: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[FarSide, int]]:
-    """It, and its process id."""
+    """Start the receiver; returns it with its process id."""
     process = await asyncio.create_subprocess_exec(
         *before,
         sys.executable,
@@ -155,7 +155,7 @@ class Island:
         subprocess.run(["ip", *words], check=True, capture_output=True)
 
     def route(self, *, there: bool) -> None:
-        """The way to all receivers, or none."""
+        """Connect all receivers, or cut all off."""
         self.ip("route", "add" if there else "del", NETWORK, "via", FAR)
 
 

@@ -1,4 +1,4 @@
-"""Scoreboard 12 and 15 for real: who shares a server with bad neighbours does not notice.
+"""Scoreboard 12 and 15 for real: bad neighbours on a server do not slow down healthy URLs.
 
 A real server and a real receiver, each a process of its own. Healthy URLs are offered a steady load
 far below what a machine carries, in turns with and without the noise: a turn's figure is its 99th
@@ -31,7 +31,7 @@ delays_ms = [86400000]
 rate_after_attempts = {after}
 probe_every_ms = 1000
 """
-RATIO_MOST = 1.2
+RATIO_MAX = 1.2
 EVERY_S = 0.02  # from one healthy event to the next
 BATCH = 1_000
 DEADLINE_MS = 5_000
@@ -65,7 +65,7 @@ def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
 
 @dataclass
 class Noise:
-    """How much of it."""
+    """The size of a run."""
 
     urls: int
     hang: int
@@ -77,7 +77,7 @@ class Noise:
 
 @dataclass
 class Turns:
-    """Quiet and loud."""
+    """The number and length of turns."""
 
     count: int
     each_s: float
@@ -85,7 +85,7 @@ class Turns:
 
 @dataclass
 class Town:
-    """A server, its receiver, and what is asked of them."""
+    """A server, its receiver, and the requests to both."""
 
     server: Server
     far: FarSide
@@ -136,14 +136,14 @@ class Town:
 
     async def offer(self, tag: str, turn_s: float) -> list[float]:
         """A steady healthy load; what each took, in milliseconds."""
-        chance = random.Random(tag)
+        rng = random.Random(tag)
         count = int(turn_s / EVERY_S)
         begins = time.monotonic()
         for n in range(count):
             at = begins + n * EVERY_S
             await asyncio.sleep(max(at - time.monotonic(), 0))
             data = {"tag": tag, "at": at}
-            event = {"type": f"ok.{chance.randrange(self.healthy)}", "data": data}
+            event = {"type": f"ok.{rng.randrange(self.healthy)}", "data": data}
             await self.ask("POST", "/v1/events", event)
         lags: list[float] = []
         async with asyncio.timeout(WITHIN_S):
@@ -191,7 +191,7 @@ def compare(toll: Toll, quiet: list[float], loud: list[float]) -> None:
         "ratio": round(ratio, 3),
         "turns": len(loud),
     }
-    if ratio > RATIO_MOST:
+    if ratio > RATIO_MAX:
         toll.blame(f"the healthy had {ratio:.2f} times their p99")
 
 
@@ -230,14 +230,14 @@ async def _turns(at: Town, noise: Noise, toll: Toll, quiet: list[float], loud: l
         await _hold(at)
     ledger = await at.ask("GET", "/v1/ledger")
     left = sum(int(one["pending"]) for one in ledger["items"])
-    toll.fired = books["ramps"]["/slow/0"]["answered"]
+    toll.fired = books["ramps"]["/slow/0"]["responded"]
     toll.figures |= {"urls": noise.urls, "hanging": hanging, "still_waiting": left}
     if left < noise.backlog // 10:
         toll.blame(f"only {left} were left of the backlog")
 
 
 async def _hold(at: Town) -> None:
-    """No noise any more."""
+    """Stop the noise, and wait until nothing hangs."""
     await at.each("hang", "freeze")
     await at.each("slow", "freeze")
     await at.until_far("hanging", most=0)
@@ -256,7 +256,7 @@ async def recovery(
             ramps = await _recoveries(at, waiting, Turns(turns, turn_s), quiet, loud)
     over = sum(one["over"] for one in ramps)
     peak, second = (max(one[key] for one in ramps) for key in ("peak", "second"))
-    toll.fired = sum(one["answered"] for one in ramps)
+    toll.fired = sum(one["responded"] for one in ramps)
     most = round(SLOTS / HEALED_DELAY_S)
     toll.figures |= {"waiting": waiting, "peak": peak, "over": over, "second": f"{second}/{most}"}
     if over or peak > SLOTS:

@@ -1,6 +1,7 @@
-"""A deliberately broken build: slots are not shared out, and whoever waits for a rate is written.
+"""A deliberately broken build: slots are not divided, and waits for a rate are written.
 
-One tenant may take every slot of a lane. What waits for its rate gets a new due time each minute.
+One tenant may take every slot of a lane. A delivery that waits for its rate gets a new due time
+each minute.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Scoreboard 11: our own network down in every way, on an island and on virtual time.
 
-On an island (``cutoff``) everything is real. In-process the engine, the store and the outage
-detection are the real ones, and the network between us and the receivers is a script: it says
-nothing of the sender and the resolver, and is all there is where a machine allows no network
-namespaces.
+On an island (``cutoff``) everything is real. On virtual time the engine, the store and the outage
+detection are real, and the network between the sender and the receivers is a script. That does not
+test the sender and the resolver, but it also runs on machines without network namespaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every long form has: a line of the scoreboard, a run, and a control that must be found."""
+"""The parts of every long test: a scoreboard line, a run, and a broken build that must fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass
 class Toll:
-    """What a run counted; it has failed if anything is bad, or if nothing was fired."""
+    """The counts of a run; it has failed if anything is bad, or if nothing was tried."""
 
     fired: int = 0
     bad: int = 0
@@ -34,7 +34,7 @@ Run = Callable[[Path], Awaitable[Toll]]
 
 @dataclass
 class Part:
-    """One line of the scoreboard, and what must fail it."""
+    """One line of the scoreboard, with the broken build that must fail it."""
 
     line: str
     name: str

@@ -1,4 +1,4 @@
-"""The long forms of hostile receivers: 300 that drip, and every hostile answer again and again.
+"""The long forms of hostile receivers: 300 that drip, and every hostile response again and again.
 
 A real server in a process of its own; its memory and its descriptors are read from ``/proc``. How
 fast healthy receivers are served is compared within one run, in turns with and without the others.
@@ -25,10 +25,10 @@ DRIPS = 300
 SETTLE_S = 0.5  # after 300 connections were made
 DEADLINE_MS = 5_000
 HEALTHY_URLS = 10
-RATIO_LEAST = 0.95
-RSS_MORE_MOST = 64 * 1024 * 1024
+RATIO_MIN = 0.95
+RSS_MORE_MAX = 64 * 1024 * 1024
 WITHIN_S = 240.0
-WARM_MOST = 20  # bursts
+WARM_MAX = 20  # bursts
 WARM_BYTES = 1024 * 1024  # less growth than this: it is warm
 
 
@@ -45,10 +45,10 @@ def receiver_parts(*, quick: bool, seed: int) -> list[Part]:
         ),
         Part(
             "14",
-            "hostile answers",
+            "hostile responses",
             lambda at: hostile(at, rounds=3 if quick else 20),
             None,
-            "every answer has its expected class",
+            "every response has its expected class",
         ),
     ]
 
@@ -100,17 +100,17 @@ class House:
 
     async def subscribe(self, url: str, kind: str, deadline_ms: int = DEADLINE_MS) -> None:
         document = {"url": url, "types": [kind], "deadline_ms": deadline_ms}
-        answer = await self.ask("POST", "/v1/subscriptions", document)
-        assert answer.status == 201, answer.body
+        response = await self.ask("POST", "/v1/subscriptions", document)
+        assert response.status == 201, response.body
 
     async def publish(self, kind: str, count: int = 1) -> None:
         batch = [{"type": kind, "data": n} for n in range(count)]
-        answer = await self.ask("POST", "/v1/events", batch)
-        assert answer.status == 202, answer.body
+        response = await self.ask("POST", "/v1/events", batch)
+        assert response.status == 202, response.body
 
     async def delivered(self) -> int:
-        answer = await self.ask("GET", "/v1/ledger")
-        return sum(int(one["delivered"]) for one in answer.json["items"])
+        response = await self.ask("GET", "/v1/ledger")
+        return sum(int(one["delivered"]) for one in response.json["items"])
 
     async def leaks(self, toll: Toll) -> None:
         """Descriptors go back to where they were; memory stays within its bound."""
@@ -119,7 +119,7 @@ class House:
         more = rss_bytes(self.pid) - self.rss
         toll.figures["rss_more_mb"] = round(more / 1024 / 1024, 1)
         toll.figures["descriptors"] = f"{self.fds}->{descriptors(self.pid)}"
-        if more > RSS_MORE_MOST:
+        if more > RSS_MORE_MAX:
             toll.blame(f"{more:,} bytes more")
         if descriptors(self.pid) > self.fds + 8:
             toll.blame("descriptors were not given back")
@@ -174,7 +174,7 @@ async def _burst(home: House, good: FarSide, events: int) -> float:
 
 async def _warm(home: House, good: FarSide) -> None:
     """Until the store's cache, which is bounded, is full: what comes on top of it is a leak."""
-    for _ in range(WARM_MOST):
+    for _ in range(WARM_MAX):
         home.mark()
         await _burst(home, good, 1_000)
         if rss_bytes(home.pid) - home.rss < WARM_BYTES:
@@ -216,7 +216,7 @@ async def drips(folder: Path, *, rounds: int, events: int) -> Toll:
         "ratio": round(ratio, 3),
         "longest_s": round(told["longest_s"], 2),
     }
-    if ratio < RATIO_LEAST:
+    if ratio < RATIO_MIN:
         toll.blame(f"healthy receivers had {ratio:.3f} of their throughput")
     if told["longest_s"] > DEADLINE_MS / 1000 + 1:
         toll.blame(f"an attempt lasted {told['longest_s']:.2f} s")

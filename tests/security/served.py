@@ -1,4 +1,4 @@
-"""A real server for raw sockets: uvicorn, our protocol, the whole house, in this process."""
+"""A complete server in this process, for tests with raw sockets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from homing.server.settings import Settings
 from homing.server.wiring import Running, running
-from homing.web.limits import WatchedServer
+from homing.web.limits import LimitedServer
 from security.framing import KEY
 
-ANSWER_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
+RESPONSE_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
 
 
-class _Server(WatchedServer):
+class _Server(LimitedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -25,7 +25,7 @@ class _Server(WatchedServer):
 
 @dataclass
 class Served:
-    """Where it is, and what is behind it."""
+    """The address of the server, and its parts."""
 
     port: int
     server: _Server
@@ -41,7 +41,7 @@ class Served:
             writer.transport.abort()
 
     async def say(self, data: bytes) -> tuple[list[int], bytes, bool]:
-        """The codes of all that is answered, the bytes, and whether the connection was ended."""
+        """The codes of all responses, the bytes, and whether the connection was closed."""
         async with self.line() as (reader, writer):
             writer.write(data)
             got, ended = await until_end(reader)
@@ -53,10 +53,10 @@ class Served:
 
 
 async def until_end(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
-    """What comes until the connection ends; False if it does not."""
+    """The bytes until the connection is closed, and whether it was closed."""
     got = b""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
+        async with asyncio.timeout(RESPONSE_WITHIN_S):
             while data := await reader.read(65536):
                 got += data
     except TimeoutError:

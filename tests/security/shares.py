@@ -33,7 +33,7 @@ SHARED_MAX_MS = 1_000  # for a tenant with one delivery at a host, behind anothe
 
 @dataclass
 class Noise:
-    """How much of it, and how it is measured."""
+    """The size of a run, and how it is measured."""
 
     count: int  # of hanging URLs, or of deliveries that wait
     turns: int
@@ -177,7 +177,7 @@ async def slow_rate(folder: Path, noise: Noise) -> Toll:
             written = _written(at) - before
             books = await at.far.tell("books")
             left = await _pending(at, "noisy")
-    toll.fired = books["ramps"]["/slow/0"]["answered"]
+    toll.fired = books["ramps"]["/slow/0"]["responded"]
     toll.figures |= {"waiting": left, "sent": toll.fired, "written_kb": written // 1024}
     if written > WRITTEN_MAX:
         toll.blame(f"{written:,} bytes were written in {WATCH_S} s for a few deliveries")

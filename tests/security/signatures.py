@@ -53,27 +53,27 @@ def signature_parts(*, quick: bool, seed: int) -> list[Part]:
     ]
 
 
-def _secret(chance: random.Random) -> str:
-    return "whsec_" + base64.b64encode(chance.randbytes(chance.randrange(24, 65))).decode()
+def _secret(rng: random.Random) -> str:
+    return "whsec_" + base64.b64encode(rng.randbytes(rng.randrange(24, 65))).decode()
 
 
-def _subscription(chance: random.Random, secrets: int) -> Subscription:
+def _subscription(rng: random.Random, secrets: int) -> Subscription:
     return Subscription(
         id=1,
         tenant="default",
         endpoint_id=1,
         url="https://receiver.example/hook",
         types=("*",),
-        format=chance.choice(FORMATS),
-        secrets=tuple(Secret(_secret(chance)) for _ in range(secrets)),
+        format=rng.choice(FORMATS),
+        secrets=tuple(Secret(_secret(rng)) for _ in range(secrets)),
         created_at=0,
         updated_at=0,
         version=1,
     )
 
 
-def _work(chance: random.Random, number: int) -> Work:
-    text = "".join(chance.choices("aé€😀 .", k=chance.randrange(40)))
+def _work(rng: random.Random, number: int) -> Work:
+    text = "".join(rng.choices("aé€😀 .", k=rng.randrange(40)))
     data = b'{"n":%d,"t":"%b"}' % (number, text.encode())
     event = Event(
         id=number, tenant="default", key=f"e{number}", type="a.b",
@@ -81,7 +81,7 @@ def _work(chance: random.Random, number: int) -> Work:
     )  # fmt: skip
     delivery = Delivery(
         id=number + 1, bucket=0, tenant="default", endpoint_id=1, subscription_id=1,
-        event_id=number, root_id=chance.choice((number + 1, number + 7)),
+        event_id=number, root_id=rng.choice((number + 1, number + 7)),
         accepted_at=1, due_at=1, expires_at=9,
     )  # fmt: skip
     return Work(delivery, event)
@@ -93,15 +93,15 @@ Write = Callable[..., tuple[Any, bytes]]
 def stale_body(
     template: RequestTemplate, work: Work, *, number: int, now: int, wall: int
 ) -> tuple[Any, bytes]:
-    """A deliberately broken letter: it signs one text and sends another."""
+    """A deliberately broken template: it signs one text and sends another."""
     request, lines = RequestTemplate.write(template, work, number=number, now=now, wall=wall)
     return replace(request, body=request.body + b" "), lines
 
 
 def _forged(
-    chance: random.Random, headers: dict[str, str], body: bytes, secret: str
+    rng: random.Random, headers: dict[str, str], body: bytes, secret: str
 ) -> tuple[dict[str, str], bytes, str]:
-    match chance.randrange(CHANGES):
+    match rng.randrange(CHANGES):
         case 0:
             return headers, body[:-1] + b"]", secret
         case 1:
@@ -110,18 +110,18 @@ def _forged(
             later = str(int(headers["webhook-timestamp"]) + 1)
             return {**headers, "webhook-timestamp": later}, body, secret
         case _:
-            return headers, body, _secret(chance)
+            return headers, body, _secret(rng)
 
 
 def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
-    """One portion, in whatever process."""
-    chance, found = random.Random(seed), Counter[str]()
+    """Check one portion, in any process."""
+    rng, found = random.Random(seed), Counter[str]()
     now = int(time.time() * 1000)
     for n in range(count):
         if n % 50 == 0:
-            subscription = _subscription(chance, chance.choice((1, 1, 2, 3)))
+            subscription = _subscription(rng, rng.choice((1, 1, 2, 3)))
             template = RequestTemplate(subscription, deadline_ms=5_000)
-        work = _work(chance, (seed << 20) + 10 * n)
+        work = _work(rng, (seed << 20) + 10 * n)
         request, _ = write(template, work, number=1, now=now, wall=now)
         head = request.header_block.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in head if line)
@@ -129,14 +129,14 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
             found["signed"] += 1
             if not accepted_by_both(headers, request.body, secret.value):
                 found["unverifiable"] += 1
-        forged = _forged(chance, headers, request.body, subscription.secrets[0].value)
+        forged = _forged(rng, headers, request.body, subscription.secrets[0].value)
         found["forged"] += 1
         found["forgeries accepted"] += accepted_by_both(*forged)
     return found
 
 
 async def judged(count: int, *, seed: int, write: Write) -> Toll:
-    """As many signatures, at least, over all cores."""
+    """Check at least so many signatures, on all cores."""
     toll, found = Toll(), Counter[str]()
     loop = asyncio.get_running_loop()
     portions = max(count // AT_ONCE, 1)

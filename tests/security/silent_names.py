@@ -2,7 +2,7 @@
 
 ``python -m security.silent_names '{"dead": 200, …}'`` inside namespaces of its own
 (``island.way_in``) prints what it counted as a line of JSON; ``beside_silent_names`` is how others
-call it. The name server of the island does not answer for one tenant's names. The other tenant has
+call it. The name server of the island does not respond for one tenant's names. The other tenant has
 so many hosts that a connection is never used twice: each of its deliveries needs a look-up.
 Quiet and loud turns alternate, and the medians of all turns are compared.
 """
@@ -37,7 +37,7 @@ Figures = dict[str, list[float]]  # by name, one for each turn
 
 
 class Spec(Struct, frozen=True):
-    """What is to be run."""
+    """The parameters of a run."""
 
     dead: int
     hosts: int
@@ -148,7 +148,7 @@ def _read_books(toll: Toll, path: Path) -> None:
     """No receiver of the other tenant was charged, and none of its attempts was made twice."""
     db = apsw.Connection(str(path))
     other = "endpoint_id IN (SELECT id FROM endpoint WHERE tenant = 'default')"
-    for outcome in ("failed", "ours"):
+    for outcome in ("failed", "sender_error"):
         count = f"SELECT count(*) FROM attempt WHERE outcome = '{outcome}' AND {other}"
         found = int(db.execute(count).get)
         toll.figures[f"others_{outcome}"] = found

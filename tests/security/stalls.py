@@ -2,9 +2,9 @@
 
 Every input of a real server is fuzzed: heads, cookies, URLs, JSON, NDJSON, filters, searches, the
 simulator's fields, forms. An input is a fragment repeated, or two of them, up to and beyond the
-limit of its size. The server writes down each turn of its loop that took long, and a turn counts
-as the shorter of its time and the CPU it used, so that a busy machine is not blamed on it. The
-readers of ``inputs`` are measured by themselves.
+limit of its size. The server records each turn of its loop that took long. The shorter of its time
+and its CPU time counts, so that a busy machine does not make a turn long. The readers of ``inputs``
+are measured separately.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from security.inputs import INPUTS, Input
 from security.part import Part, Toll, undisturbed
 from security.watched_loop import FILE
 
-STALL_MOST_S = 0.050
-ANSWER_WITHIN_S = 60.0
+STALL_MAX_S = 0.050
+RESPONSE_WITHIN_S = 60.0
 WATCHED, BROKEN = ("-m", "security.watched_loop"), ("-m", "security.quadratic_names")
 
 
@@ -89,7 +89,7 @@ def _judge(toll: Toll, stalls: Path, fired: list[tuple[float, str, int]]) -> Non
         kind = f"{at[1]} of {at[2]:,} bytes"
         longest = max(longest, took_s)
         worst[kind] = max(worst.get(kind, 0.0), took_s)
-        if took_s >= STALL_MOST_S:
+        if took_s >= STALL_MAX_S:
             toll.blame(f"{kind}: {took_s * 1000:.0f} ms, {began - at[0]:+.3f} s after it was sent")
     order = sorted(worst.items(), key=lambda it: -it[1])[:3]
     toll.figures["status"] = dict(toll.figures.get("status", {}))  # type: ignore[call-overload]
@@ -102,7 +102,7 @@ async def _say(port: int, sent: bytes) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         with contextlib.suppress(ConnectionError, EOFError, TimeoutError):
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(RESPONSE_WITHIN_S):
                 writer.write(sent)
                 line = await reader.readline()
                 while await reader.read(256 * 1024):
@@ -120,15 +120,15 @@ async def _signed_in(port: int) -> tuple[bytes, bytes]:
     async def got(sent: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)
-        answer = await reader.read(-1)
+        response = await reader.read(-1)
         writer.close()
-        return answer
+        return response
 
     form = b"key=" + KEY.encode()
     head = b"host: localhost\r\nconnection: close\r\n"
-    answer = await got(post(b"/sign-in", form, head))
-    found = re.search(rb"set-cookie: (homing_session=[^;]+)", answer)
-    assert found is not None, answer[:300]
+    response = await got(post(b"/sign-in", form, head))
+    found = re.search(rb"set-cookie: (homing_session=[^;]+)", response)
+    assert found is not None, response[:300]
     page = await got(
         b"GET /subscriptions HTTP/1.1\r\n" + head + b"cookie: " + found[1] + b"\r\n\r\n"
     )
@@ -141,7 +141,7 @@ async def _signed_in(port: int) -> tuple[bytes, bytes]:
 
 SMALLEST = 8  # times the size at which their steps are counted
 DOUBLINGS = 4
-GROWN_MOST = 3.0 * 2**DOUBLINGS  # CPU time has its noise; what is quadratic grows 256-fold
+GROWN_MAX = 3.0 * 2**DOUBLINGS  # CPU time has its noise; what is quadratic grows 256-fold
 WORTH_S = 0.010  # shorter ones are within the noise of the clock
 
 
@@ -169,7 +169,7 @@ def measured(inputs: tuple[Input, ...]) -> Toll:
             continue
         grown = last / max(first, 1e-6)
         grown_most = max(grown_most, grown)
-        if grown > GROWN_MOST:
+        if grown > GROWN_MAX:
             toll.blame(f"{one.name}: {2**DOUBLINGS} times the input took {grown:.0f} times the CPU")
     toll.figures |= {"times_input": 2**DOUBLINGS, "times_cpu_most": f"{grown_most:.0f}"}
     return toll

@@ -1,4 +1,4 @@
-"""Our own network down, for real: nobody is blamed, nothing is spent, all is delivered after it."""
+"""The sender's network fails for real: no receiver is blamed, and all is delivered after it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ async def test_without_a_route_and_without_names_nothing_is_spent() -> None:
 def test_the_name_server_of_the_island_speaks_dns() -> None:
     asked = b"ab\x01\0\0\1\0\0\0\0\0\0\x04h251\x05hooks\0"
     four, six = asked + b"\0\1\0\1", asked + b"\0\x1c\0\1"
-    answer = dns_answer(four, Mood.WELL)
-    assert answer is not None
-    assert answer.startswith(b"ab\x81\x80\0\1\0\1")
-    assert answer.endswith(bytes((20, 1, 1, 2)))
+    response = dns_answer(four, Mood.WELL)
+    assert response is not None
+    assert response.startswith(b"ab\x81\x80\0\1\0\1")
+    assert response.endswith(bytes((20, 1, 1, 2)))
     assert dns_answer(six, Mood.WELL) == b"ab\x81\x80\0\1\0\0\0\0\0\0" + six[12:]
     refused = dns_answer(four, Mood.NXDOMAIN)
     assert refused is not None

@@ -1,4 +1,4 @@
-"""No forbidden address is ever dialled, through whatever door; no test here sends a packet."""
+"""No forbidden address is ever dialled, through any transport; no test here sends a packet."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ PUBLIC = "93.184.216.34"
 
 @dataclass
 class World:
-    """What was looked up and what would have been dialled."""
+    """The names that were looked up and the addresses that would have been dialled."""
 
     client: Client
-    answers: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
+    responses: dict[str, list[str]] = field(default_factory=dict)  # host: addresses, in turn
     looked_up: list[str] = field(default_factory=list)
     dialled: list[str] = field(default_factory=list)
 
     def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
         self.looked_up.append(host)
-        turns = self.answers[host]
+        turns = self.responses[host]
         found = turns.pop(0) if len(turns) > 1 else turns[0]
         return [
             (socket.AF_INET6, 1, 6, "", (ip, port, 0, 0))
@@ -50,12 +50,12 @@ class World:
         ]
 
     async def connect(self, address: Address, _share_s: float | None) -> Trouble:
-        """In the place of the only function that connects: it counts and refuses."""
+        """Replaces the only function that connects: it counts and refuses."""
         self.dialled.append(address.ip)
         return Trouble(Failure.REFUSED, "connection refused")
 
     async def subscribe(self, host: str, *turns: str) -> str:
-        self.answers[host] = list(turns)
+        self.responses[host] = list(turns)
         got = await self.client.post(
             "/v1/subscriptions", {"url": f"http://{host}/", "types": ["a.*"], "policy": "quick"}
         )

@@ -1,4 +1,4 @@
-"""Request smuggling: what can be read in two ways is answered with 400, and the line is cut."""
+"""Request smuggling: an ambiguous request gets a 400, and its connection is closed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_what_is_odd_but_clear_is_answered_once_and_the_line_is_cut() -> N
 
 
 async def test_the_control_is_a_plain_pipeline_of_two() -> None:
-    """The second request is really done where the first one ends clearly."""
+    """The second request is executed if the end of the first one is unambiguous."""
     async with served() as at:
         first = Attack("plain", HEAD + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD)
         async with at.line() as (reader, writer):

@@ -32,7 +32,7 @@ async def test_a_large_cookie_is_refused_before_it_is_read() -> None:
         assert (codes, ended) == ([431], True)
         assert b"content-type: application/problem+json" in got
         assert b'"header_too_large"' in got
-        assert b"'cookie' and its value may have 8,192 bytes" in got
+        assert b"'cookie' and its value may have at most 8,192 bytes" in got
 
 
 async def test_the_limit_of_a_header_is_the_same_at_every_path() -> None:
@@ -55,7 +55,7 @@ async def test_the_sum_of_all_headers_has_a_limit() -> None:
         codes, got, _ = await at.say(GET + eight + b"\r\n")
         assert codes == [431]
         assert b'"headers_too_large"' in got
-        assert b"They may have %s bytes" % f"{HEAD_BYTES_MAX:,}".encode() in got
+        assert b"All headers may have at most %s bytes" % f"{HEAD_BYTES_MAX:,}".encode() in got
 
 
 async def test_the_url_has_a_limit() -> None:
@@ -67,7 +67,7 @@ async def test_the_url_has_a_limit() -> None:
                     b"GET " + long + more + b" HTTP/1.1\r\nhost: localhost\r\n" + CLOSE + b"\r\n"
                 )
                 assert codes[0] in code
-                assert more == b"" or b"It may have 8,192 bytes" in got
+                assert more == b"" or b"The URL may have at most 8,192 bytes" in got
 
 
 async def test_a_good_event_after_a_refused_head_is_not_accepted() -> None:

@@ -1,4 +1,4 @@
-"""JSON is read strictly: what is not JSON is refused, what is comes out byte for byte."""
+"""JSON is read strictly: other text is refused, and JSON is delivered byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one caller may hold of us: heads, bodies, connections, answers not taken."""
+"""Limits of one caller: heads, bodies, connections, responses that are not read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from homing.errors import Busy, TooSlow
 from homing.web import body as body_module
 from homing.web.body import ClientGone, read_body
 from homing.web.body_budget import SMALL_BYTES, BodyBudget
-from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, Watch
+from homing.web.limits import HEAD_WITHIN_S, HEADERS_MAX, TAKEN_WITHIN_S, StallDetector
 from security.framing import GOOD, HEAD, HOST, KEY
-from security.served import ANSWER_WITHIN_S, Served, served, until_end
+from security.served import RESPONSE_WITHIN_S, Served, served, until_end
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ async def test_a_head_that_never_ends_is_cut_off(endless: bytes) -> None:
         got, ended = await ending
         assert ended
         assert sent < 16 * 1024 * 1024  # what fits into the buffers of the system
-        assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may eat the answer
+        assert got == b"" or got.startswith(b"HTTP/1.1 431 ")  # a reset may eat the response
 
 
 async def test_many_headers_are_a_431_problem() -> None:
@@ -50,7 +50,7 @@ async def test_many_headers_are_a_431_problem() -> None:
 
 
 async def _connected(at: Served, count: int = 1) -> None:
-    async with asyncio.timeout(ANSWER_WITHIN_S):
+    async with asyncio.timeout(RESPONSE_WITHIN_S):
         while len(at.server.server_state.connections) < count:
             await asyncio.sleep(0.001)
 
@@ -64,50 +64,50 @@ async def test_a_head_that_does_not_come_is_given_up(said: bytes) -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(said)
         await _connected(at)
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
         assert not reader.at_eof()
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert await until_end(reader) == (b"", True)
 
 
-async def test_a_body_that_drips_on_after_its_answer_is_given_up() -> None:
+async def test_a_body_that_drips_on_after_its_response_is_given_up() -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nabc")
         await reader.readuntil(b"401")
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
         writer.write(b"d")
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert (await until_end(reader))[1]
 
 
 @pytest.mark.parametrize("body", [GOOD, b"{}"], ids=["accepted", "refused"])
-async def test_a_line_that_rests_after_its_answer_is_ended(body: bytes) -> None:
+async def test_a_line_that_rests_after_its_response_is_ended(body: bytes) -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
         await reader.readuntil(b"HTTP/1.1 ")
-        watch = Watch()
-        watch.look(at.server.server_state.connections, 0.0)
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
+        detector = StallDetector()
+        detector.abort_stalled(at.server.server_state.connections, 0.0)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S - 0.1)
         assert not reader.at_eof()
-        watch.look(at.server.server_state.connections, HEAD_WITHIN_S)
+        detector.abort_stalled(at.server.server_state.connections, HEAD_WITHIN_S)
         assert (await until_end(reader))[1]
 
 
 async def test_a_line_at_work_is_left_alone() -> None:
     async with served() as at, at.line() as (reader, writer):
         head = b"content-length: %d\r\n\r\n" % len(GOOD)
-        watch = Watch()
+        detector = StallDetector()
         for turn in range(4):  # each on the same connection, never idle for as long as the limit
             writer.write(HEAD + head + GOOD)
             await reader.readuntil(b"202")
-            watch.look(at.server.server_state.connections, turn * (HEAD_WITHIN_S - 1))
+            detector.abort_stalled(at.server.server_state.connections, turn * (HEAD_WITHIN_S - 1))
         writer.write(HEAD + head + GOOD[:5])  # The body has a limit of its own.
         await asyncio.sleep(0.05)
-        watch.look(at.server.server_state.connections, 1_000.0)
-        watch.look(at.server.server_state.connections, 2_000.0)
+        detector.abort_stalled(at.server.server_state.connections, 1_000.0)
+        detector.abort_stalled(at.server.server_state.connections, 2_000.0)
         writer.write(GOOD[5:])
         assert await reader.readuntil(b"202")
 
@@ -132,15 +132,15 @@ class _Connection:
         self.transport, self.cycle = _Transport(), _Cycle()
 
 
-def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
+def test_a_response_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
     stuck, slow = _Connection(), _Connection()
-    watch = Watch()
+    detector = StallDetector()
     for second in range(int(TAKEN_WITHIN_S)):
         slow.transport.unsent += 1
-        watch.look([stuck, slow], float(second))
+        detector.abort_stalled([stuck, slow], float(second))
     assert not stuck.transport.aborted
     slow.transport.unsent += 1
-    watch.look([stuck, slow], TAKEN_WITHIN_S)
+    detector.abort_stalled([stuck, slow], TAKEN_WITHIN_S)
     assert stuck.transport.aborted
     assert not slow.transport.aborted
 
@@ -164,11 +164,11 @@ class _Body:
         return {"type": "http.request", "body": part, "more_body": more}
 
 
-MOST = 10 * SMALL_BYTES
+BODY_BYTES_MAX = 10 * SMALL_BYTES
 
 
 async def _read(body: _Body, budget: BodyBudget) -> bytes:
-    return await read_body(body, declared=None, most=MOST, budget=budget)
+    return await read_body(body, declared=None, bytes_max=BODY_BYTES_MAX, budget=budget)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def _read(body: _Body, budget: BodyBudget) -> bytes:
     ],
 )
 async def test_budget_is_held_until_it_is_given_back(parts: tuple[bytes, ...]) -> None:
-    budget = BodyBudget(MOST)
+    budget = BodyBudget(BODY_BYTES_MAX)
     got = await _read(_Body(*parts), budget)
     assert got == b"".join(parts)
     assert budget.held == (len(got) if len(got) > SMALL_BYTES else 0)
@@ -206,7 +206,7 @@ async def test_without_budget_a_body_is_refused_while_it_comes() -> None:
 async def test_whoever_leaves_or_drips_gives_its_budget_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    budget = BodyBudget(MOST)
+    budget = BodyBudget(BODY_BYTES_MAX)
     with pytest.raises(ClientGone):
         await _read(_Body(b"x" * SMALL_BYTES, b"y", goes=True), budget)
     assert budget.held == 0

@@ -1,4 +1,4 @@
-"""Twice the input costs at most about twice the steps, in everything that input reaches."""
+"""Twice the input costs at most about twice the steps, in every reader of input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three hundred receivers that drip hold nobody else up, and give everything back."""
+"""Three hundred receivers that drip delay no others, and all resources are freed after them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ async def test_drip_feeders_end_by_their_deadline_and_the_healthy_are_served_mea
         drips = asyncio.create_task(ask_all(sender, dripping))
         healthy = await ask_all(sender, [a_request(a_target(good.port)) for _ in range(50)])
         assert {one.code for one in healthy} == {200}
-        answers = await drips
+        responses = await drips
         late = {Failure.TIMEOUT, Failure.CONNECT_TIMEOUT}
-        assert {one.failure for one in answers} <= late
+        assert {one.failure for one in responses} <= late
         await sender.close()
         async with asyncio.timeout(30):
             while len(os.listdir("/dev/fd")) > before + 4:

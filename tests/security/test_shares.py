@@ -1,4 +1,4 @@
-"""Shares with real processes: what holds however slow the machine is."""
+"""Shares of tenants with real processes: tests that pass on slow machines, too."""
 
 from __future__ import annotations
 

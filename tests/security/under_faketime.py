@@ -1,7 +1,7 @@
-"""``homing`` as it is, but for ``time.sleep``: libfaketime 0.9.10 makes that one fail.
+"""``homing`` with a replacement of ``time.sleep``, which libfaketime 0.9.10 breaks.
 
-It takes the monotonic time at which a sleep shall end for a wall-clock time, and the kernel refuses
-what comes of it. The server sleeps so only while it waits for its writer process to end.
+libfaketime takes the monotonic end of a sleep for a wall-clock time, and the kernel refuses the
+result. The server sleeps only while it waits for its writer process to end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``homing serve`` with a watch on its event loop: every turn that takes long is written down.
+"""``homing serve`` with an event loop that records every turn that takes long.
 
 A line is the time at its end (monotonic), how long it took, and how much CPU the process used in
 it: a turn in which the machine was busy with something else used little.

@@ -13,7 +13,7 @@ from typing import Any
 
 from homing.model import Delivery, Endpoint, Subscription, Work
 from homing.policy.admission import EventDraft
-from homing.ports import Answer, NewEvent, Receipt, ReplayJob
+from homing.ports import NewEvent, Receipt, ReplayJob, Response
 from homing.sim.world import Hit, Watch
 from simulation.books import (
     SETTLED_WITHIN_MS,
@@ -24,8 +24,8 @@ from simulation.books import (
     Sub,
     name,
 )
-from simulation.gate_watch import GateWatch
 from simulation.health_model import DeliveryModel
+from simulation.outage_watch import OutageWatch
 from simulation.requests import Requests
 from simulation.settlements import Settlements, compare_changes, compare_endpoint
 
@@ -44,8 +44,9 @@ class Accounts(Watch):
         self._asked: dict[tuple[str, int], tuple[int, bool]] = {}  # by Retry-After
         self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
 
-    def watch_gate(self, gate: GateWatch) -> None:
-        self._requests.gate = self._settlements.gate = self.gate = gate
+    def watch_outages(self, outage_watch: OutageWatch) -> None:
+        self.outage_watch = outage_watch
+        self._requests.outage_watch = self._settlements.outage_watch = outage_watch
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -56,14 +57,14 @@ class Accounts(Watch):
             self.books.violated("books", traceback.format_exc())
 
     def asked(self, hit: Hit, at: int, *, by_wall: bool = False) -> None:
-        """A receiver asks for this time; by_wall: on its own clock, when the answer arrives."""
+        """A receiver asks for this time; by_wall: on its own clock, when the response arrives."""
         self._asked[hit.delivery, hit.number] = at, by_wall
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
+    def responded(self, hit: Hit, response: Response) -> None:
         at, by_wall = self._asked.pop((hit.delivery, hit.number), (None, False))
         if at is not None and by_wall:
             at -= self.books.wall_ahead()
-        self._requests.answered(hit, answer, at if answer.retry_after is not None else None)
+        self._requests.responded(hit, response, at if response.retry_after is not None else None)
 
     # --- lines -------------------------------------------------------------------------------
 
@@ -102,10 +103,10 @@ class Accounts(Watch):
         number: int,
     ) -> None:
         del catalog_version, number
-        for request, answer in zip(requests, result, strict=True):
-            if not isinstance(answer, list):
+        for request, response in zip(requests, result, strict=True):
+            if not isinstance(response, list):
                 continue
-            for new, receipt in zip(request, answer, strict=True):
+            for new, receipt in zip(request, response, strict=True):
                 if receipt.new:
                     self._event(new, exact=True)
                     self.books.on_their_way.update(it.id for it in new.deliveries)

@@ -108,10 +108,10 @@ class Flight:
     code: int | None = None
     failure: str | None = None
     asked: int | None = None  # the time that Retry-After asked for
-    maybe_ours: bool = False  # so many failed then that it may be called our own outage
-    maybe_closed: bool = False  # the gate may have been closed then
-    surely_ours: bool = False  # it was our own outage
-    maybe_theirs: bool = False  # called ours for so long that it may be the host's after all
+    maybe_sender_error: bool = False  # so many failed then that it may be called a sender outage
+    maybe_closed: bool = False  # there may have been a confirmed outage then
+    surely_sender_error: bool = False  # it was a sender outage
+    maybe_theirs: bool = False  # a sender error for so long that it may be the host's after all
 
     @property
     def holds_slot(self) -> bool:
@@ -138,8 +138,8 @@ class Books(Findings):
     stepped_at: int = 0
     clock_jumped: bool = False  # between two lives
     stopping: bool = False  # in good order
-    paused_until: int = 0  # the end of an outage of our own
-    maybe_paused_at: int = 0  # the gate may have been closed at this time
+    paused_until: int = 0  # the end of a sender outage
+    maybe_paused_at: int = 0  # there may have been a confirmed outage at this time
     subs: dict[int, Sub] = field(default_factory=dict)
     endpoints: dict[int, EndpointModel] = field(default_factory=dict)
     endpoint_ids: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Books(Findings):
     untold: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # before a take
     on_their_way: set[int] = field(default_factory=set)  # stored, and nobody was told yet
     cancels_told: set[int] = field(default_factory=set)
-    arrived: dict[int, int] = field(default_factory=dict)  # 2xx answers that reached us
+    arrived: dict[int, int] = field(default_factory=dict)  # 2xx responses that reached us
     drops: Counter[int] = field(default_factory=Counter)  # by endpoint
     drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
     drops_reported: Counter[int] = field(default_factory=Counter)

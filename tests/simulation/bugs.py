@@ -91,15 +91,17 @@ BUGS = [
     ),
     # --- the sender's own outage, and whose fault it is
     bug(
-        "what fails in our own outage counts for the receivers",
-        replace(OUTAGE, "OutageDetector._no_answer", "as_sender_error(rested(attempt))", "attempt"),
+        "what fails in a sender outage counts for the receivers",
+        replace(
+            OUTAGE, "OutageDetector._no_response", "as_sender_error(rested(attempt))", "attempt"
+        ),
     ),
     bug(
         "what waited for the verdict counts for the receivers",
         replace(
             OUTAGE,
             "OutageDetector._release",
-            "as_sender_error(attempt) if ours else attempt",
+            "as_sender_error(attempt) if sender_error else attempt",
             "attempt",
         ),
     ),
@@ -116,8 +118,8 @@ BUGS = [
         "an outage never ends",
         replace(
             OUTAGE,
-            "OutageDetector._answered",
-            "attempt.started_at >= self.began_at and not attempt.answer.remembered",
+            "OutageDetector._responded",
+            "attempt.started_at >= self.began_at and not attempt.response.remembered",
             "False",
         ),
     ),
@@ -159,8 +161,8 @@ BUGS = [
         ),
     ),
     bug(
-        "a host in our trouble is blamed while nobody gets through",
-        replace(OUTAGE_POLICY, "host_again", "through_at < trouble.seen_at", "False"),
+        "a host with sender-side failures is blamed while nobody gets through",
+        replace(OUTAGE_POLICY, "host_again", "through_at < failures.seen_at", "False"),
     ),
     bug(
         "the dead hosts of one tenant are called our outage",
@@ -273,8 +275,8 @@ BUGS = [
         replace("homing.net.flight", "charged", "not flight.held_up", "True"),
     ),
     bug(
-        "a limit of our own is taken for the host's after a while",
-        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.OUR_LIMITS", "True"),
+        "a limit of the sender is taken for the host's after a while",
+        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.SENDER_LIMITS", "True"),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(
@@ -465,7 +467,7 @@ BUGS = [
         replace(
             RETRY,
             "after_probe_failure",
-            "replace(delivery, attempts=attempts, ours=0, due_at=due_at)",
+            "replace(delivery, attempts=attempts, sender_errors=0, due_at=due_at)",
             "replace(delivery, attempts=attempts, retry=delivery.retry + 1, due_at=due_at)",
         ),
     ),
@@ -500,16 +502,17 @@ BUGS = [
         replace(RETRY, "_ahead", "bisect_right(delays, ...)", "bisect_right(delays, ... - 1)"),
     ),
     bug(
-        "our own trouble spends a retry",
+        "a sender-side failure uses a retry",
         replace(
             RETRY,
-            "after_ours",
-            "replace(delivery, attempts=..., ours=..., due_at=...)",
-            "replace(delivery, attempts=..., ours=..., due_at=..., retry=delivery.retry + 1)",
+            "after_sender_error",
+            "replace(delivery, attempts=..., sender_errors=..., due_at=...)",
+            "replace(delivery, attempts=..., sender_errors=..., due_at=...,"
+            " retry=delivery.retry + 1)",
         ),
     ),
     bug(
-        "our own trouble counts for the endpoint",
+        "a sender-side failure counts for the endpoint",
         replace(
             DECIDE,
             "Decision._attempt",
@@ -532,7 +535,7 @@ BUGS = [
         replace(
             PUBLISH,
             "Publisher.publish",
-            "await answer",
+            "await receipts",
             "[Receipt(it.key or '', 0, new=True) for it in drafts]",
         ),
     ),
@@ -551,7 +554,7 @@ BUGS = [
     ),
     bug(
         "a publish whose reply was lost is not looked for",
-        remove(PUBLISH, "Publisher._doubt", "self.on_doubt(endpoint_id)"),
+        remove(PUBLISH, "Publisher._recheck_endpoints", "self.on_unconfirmed(endpoint_id)"),
     ),
     bug(
         "what a load brought is accepted once more",
@@ -600,7 +603,7 @@ BUGS = [
         replace(
             LOAD,
             "Loader._load_rows",
-            "it.next_due if it.ask.retry == 0 else answer.next_due",
+            "it.next_due if it.ask.retry == 0 else result.next_due",
             "None",
         ),
     ),
@@ -707,11 +710,18 @@ BUGS = [
     ),
     bug(
         "a replay whose reply was lost is not looked for",
-        replace(REPLAY, "Replayer.replay", "with self._in_doubt([new]): ...", "if True: ..."),
+        replace(
+            REPLAY, "Replayer.replay", "with self._recheck_on_failure([new]): ...", "if True: ..."
+        ),
     ),
     bug(
         "a change whose reply was lost is not read again",
-        replace(OPERATE, "Operator._replace_once", "with self._in_doubt(): ...", "if True: ..."),
+        replace(
+            OPERATE,
+            "Operator._replace_once",
+            "with self._recheck_on_failure(): ...",
+            "if True: ...",
+        ),
     ),
     bug(
         "a load that a pause overtook is forgotten",
@@ -719,7 +729,7 @@ BUGS = [
             LOAD,
             "Loader._as_it_was",
             "self._reschedule(asked.queue)",
-            "self._hungry[Lane.FRESH].add(asked.queue.endpoint.tenant, asked.queue)",
+            "self._wanting[Lane.FRESH].add(asked.queue.endpoint.tenant, asked.queue)",
         ),
     ),
     bug(

@@ -1,4 +1,4 @@
-"""A simulation is looked at by what it did; log lines would only hide a failure."""
+"""Simulations run without log lines, which would only hide a failure."""
 
 from __future__ import annotations
 

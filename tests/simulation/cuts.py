@@ -7,41 +7,41 @@ from random import Random
 
 from simulation.books import Books
 from simulation.faults import Faults
-from simulation.gate_watch import GateWatch
 from simulation.health_model import MINUTE
 from simulation.mix import Mix
+from simulation.outage_watch import OutageWatch
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
 
-CALM_MS = 150_000  # before it: no doubt of the gate is left from earlier troubles
-ROUND_MS = 20_000  # in which every endpoint gets something, and answers
+CALM_MS = 150_000  # before it: no suspected outage is left from earlier troubles
+ROUND_MS = 20_000  # in which every endpoint gets something, and responds
 
 
 class Cuts:
-    """Makes outages of our own, each after a time in which all was well."""
+    """Makes sender outages, each after a time in which all was well."""
 
     def __init__(
         self,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         *,
         books: Books,
         faults: Faults,
         receivers: Receivers,
         publishers: Publishers,
-        watch: GateWatch,
+        watch: OutageWatch,
     ) -> None:
-        self._mix, self._chance, self._books, self._faults = mix, chance, books, faults
+        self._mix, self._rng, self._books, self._faults = mix, rng, books, faults
         self._receivers, self._publishers, self._watch = receivers, publishers, watch
         self.over = False
 
     async def act(self) -> None:
         every_ms = self._mix.run_for_ms / (self._mix.cuts + 1)
         for _ in range(self._mix.cuts):
-            await asyncio.sleep(self._chance.uniform(0.3, 1.0) * every_ms / 1000)
+            await asyncio.sleep(self._rng.uniform(0.3, 1.0) * every_ms / 1000)
             if self.over:
                 return
-            await self._cut(self._chance.choice(self._mix.cut_kinds))
+            await self._cut(self._rng.choice(self._mix.cut_kinds))
 
     async def _cut(self, kind: str) -> None:
         receivers, watch, books = self._receivers, self._watch, self._books
@@ -55,8 +55,8 @@ class Cuts:
             watch.begin(round_at, life)
             receivers.cut = kind
             rounds.append(asyncio.ensure_future(self._publishers.round()))
-            await asyncio.sleep(self._chance.choice((20_000, 2 * MINUTE, 15 * MINUTE)) / 1000)
-            if self._chance.random() < 0.5:
+            await asyncio.sleep(self._rng.choice((20_000, 2 * MINUTE, 15 * MINUTE)) / 1000)
+            if self._rng.random() < 0.5:
                 rounds.append(asyncio.ensure_future(self._publishers.round()))
                 await asyncio.sleep(MINUTE / 1000)
         receivers.cut, receivers.calm = None, False

@@ -16,8 +16,8 @@ from simulation.mix import Mix
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
 
-CALM_MS = 150_000  # before it: no doubt of the gate is left from earlier troubles
-ROUND_MS = 20_000  # in which every endpoint gets something, and answers
+CALM_MS = 150_000  # before it: no suspected outage is left from earlier troubles
+ROUND_MS = 20_000  # in which every endpoint gets something, and responds
 WAIT_MAX_MS = 60_000
 KINDS = ("refused", "unreachable", "dns", "silence")
 
@@ -28,7 +28,7 @@ class Deaths:
     def __init__(
         self,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         *,
         world: FaultyWorld,
         books: Books,
@@ -36,33 +36,33 @@ class Deaths:
         receivers: Receivers,
         publishers: Publishers,
     ) -> None:
-        self._mix, self._chance, self._books = mix, chance, books
+        self._mix, self._rng, self._books = mix, rng, books
         self._world, self._faults = world, faults
         self._receivers, self._publishers = receivers, publishers
         self.over: Callable[[], bool]
 
     async def act(self) -> None:
         for _ in range(self._mix.deaths):
-            await asyncio.sleep(self._chance.uniform(10, 300))
+            await asyncio.sleep(self._rng.uniform(10, 300))
             if not self.over():
                 await self._die()
 
     async def _die(self) -> None:
-        chance, receivers, tenants = self._chance, self._receivers, self._mix.tenants
+        rng, receivers, tenants = self._rng, self._receivers, self._mix.tenants
         receivers.calm = True
         await asyncio.sleep(CALM_MS / 1000)
         rounds = [asyncio.ensure_future(self._publishers.round(tenants))]
         await asyncio.sleep(ROUND_MS / 1000)
-        dead = tuple(chance.sample(tenants, chance.randint(1, len(tenants) - 1)))
+        dead = tuple(rng.sample(tenants, rng.randint(1, len(tenants) - 1)))
         well = tuple(it for it in tenants if it not in dead)
-        for number in range(chance.randint(2, 4)):
+        for number in range(rng.randint(2, 4)):
             if self.over():
                 break
             if number == 0:
                 self._faults.fire("tenants_die")
-                receivers.dead, receivers.dead_kind = frozenset(dead), chance.choice(KINDS)
+                receivers.dead, receivers.dead_kind = frozenset(dead), rng.choice(KINDS)
             rounds.append(asyncio.ensure_future(self._publishers.round(dead)))
-            await asyncio.sleep(chance.choice((15, 30, 70)))
+            await asyncio.sleep(rng.choice((15, 30, 70)))
             before = self._troubles()
             rounds.append(asyncio.ensure_future(self._publishers.round(well)))
             await asyncio.sleep((WAIT_MAX_MS + 5_000) / 1000)
@@ -76,12 +76,12 @@ class Deaths:
         if not self._world.up or self._faults.store_down:
             return None
         fired = self._faults.fired
-        ours = sum(
+        sender_faults = sum(
             count
             for kind, count in fired.items()
             if not kind.startswith(("receiver_", "publish_", "person_"))
         )
-        return self._books.life, ours
+        return self._books.life, sender_faults
 
     def _nobody_waits(self, tenants: tuple[str, ...]) -> None:
         books = self._books

@@ -52,7 +52,7 @@ class Witness(Protocol):
         """The store has done it; the engine does not know yet."""
 
     def told(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
-        """The engine has its answer."""
+        """The engine has its response."""
 
     def fault(self, kind: str) -> None:
         """A fault has happened."""
@@ -61,8 +61,8 @@ class Witness(Protocol):
 class Faults:
     """Throws the dice for every operation; after ``heal`` nothing goes wrong any more."""
 
-    def __init__(self, rates: Rates, chance: Random, witness: Witness) -> None:
-        self.rates, self.chance, self.witness = rates, chance, witness
+    def __init__(self, rates: Rates, rng: Random, witness: Witness) -> None:
+        self.rates, self.rng, self.witness = rates, rng, witness
         self.fired: Counter[str] = Counter()
         self.healed = False
         self.store_down = False
@@ -104,11 +104,11 @@ class Faults:
             raise StoreUnavailable("The reply was lost.")
 
     def _happens(self, rate: float) -> bool:
-        return rate > 0 and self.chance.random() < rate
+        return rate > 0 and self.rng.random() < rate
 
     async def _takes_time(self) -> None:
         if not self.healed and self._happens(self.rates.slow):
-            await asyncio.sleep(self.chance.choice((0, 0.001, 0.005, 0.03)))
+            await asyncio.sleep(self.rng.choice((0, 0.001, 0.005, 0.03)))
 
     def _may_crash(self, kind: str) -> None:
         if self.crashes_left and self._happens(self.rates.crash):
@@ -174,7 +174,7 @@ class FaultyWorld(World):
         )
 
     async def ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Ask the engine for something; Crashed if it is down, or dies before it answers."""
+        """Ask the engine for something; Crashed if it is down, or dies before it responds."""
         if not self.up:
             raise Crashed
         return await self.call(what(self.engine))

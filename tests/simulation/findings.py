@@ -1,4 +1,4 @@
-"""What a run found: its trace, what was counted, and the first invariant that did not hold."""
+"""The findings of a run: its trace, its counts, and the first invariant that did not hold."""
 
 from __future__ import annotations
 

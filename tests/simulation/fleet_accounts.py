@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from homing.model import Delivery, Endpoint, Subscription, Work
-from homing.ports import Answer, CleanupJob, CleanupStep, Member, NewEvent, Receipt, SettleBatch
+from homing.ports import CleanupJob, CleanupStep, Member, NewEvent, Receipt, Response, SettleBatch
 from homing.sim.world import Hit, Watch
 from simulation.fleet_books import ENABLES, FREEZES, Change, Duty, FleetBooks, Place, Sub
 from simulation.fleet_requests import FleetRequests
@@ -121,9 +121,9 @@ class FleetAccounts(Watch):
         number: int,
     ) -> None:
         del catalog_version, number
-        for request, answer in zip(requests, result, strict=True):
-            if isinstance(answer, list):
-                for new, receipt in zip(request, answer, strict=True):
+        for request, response in zip(requests, result, strict=True):
+            if isinstance(response, list):
+                for new, receipt in zip(request, response, strict=True):
                     if receipt.new:
                         self._event(new)
 
@@ -177,8 +177,8 @@ class FleetAccounts(Watch):
         except Exception:  # noqa: BLE001 - as above
             self.books.violated("books", traceback.format_exc())
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
-        self._requests.answered(hit, answer)
+    def responded(self, hit: Hit, response: Response) -> None:
+        self._requests.responded(hit, response)
 
     def done_settle(self, machine: Machine, batch: SettleBatch, *, result: frozenset[int]) -> None:
         assert machine.me is not None

@@ -51,7 +51,7 @@ class Sub:
 
     now: Subscription
     changed: Change
-    answered: bool = False  # by a process, for all
+    responded: bool = False  # by a process, for all
 
     @property
     def deleted(self) -> bool:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 URLS = 8
 HEAR_ALL = 4  # of these hear what Homing tells
 EVERY_S = 8.0  # one of them does something so often
-ANSWER_WITHIN_S = 180
+RESPONSE_WITHIN_S = 180
 AGED_MS = 1_000  # what was published so long ago is known to who published it
 ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
 TIMES = {"enable": 4, "freeze": 3, "cancel": 2}  # as often as the others
@@ -28,8 +28,8 @@ TIMES = {"enable": 4, "freeze": 3, "cancel": 2}  # as often as the others
 class FleetPeople:
     """All operators of a fleet."""
 
-    def __init__(self, machines: Sequence[Machine], books: FleetBooks, chance: Random) -> None:
-        self._machines, self._books, self._chance = machines, books, chance
+    def __init__(self, machines: Sequence[Machine], books: FleetBooks, rng: Random) -> None:
+        self._machines, self._books, self._rng = machines, books, rng
         self._actions = [it for it in ACTIONS for _ in range(TIMES.get(it, 1))]
         self.over = False
         self.fire: Callable[[str, Machine], None]
@@ -46,11 +46,11 @@ class FleetPeople:
     async def act(self) -> None:
         """One thing after the other, until it is over."""
         while not self.over:
-            await asyncio.sleep(self._chance.expovariate(1 / EVERY_S))
+            await asyncio.sleep(self._rng.expovariate(1 / EVERY_S))
             up = [it for it in self._machines if it.up]
             if self.over or not up:
                 continue
-            action, machine = self._chance.choice(self._actions), self._chance.choice(up)
+            action, machine = self._rng.choice(self._actions), self._rng.choice(up)
             self._books.say(f"person at machine {machine.number}: {action}")
             try:
                 if await getattr(self, f"_{action}")(machine):
@@ -62,15 +62,15 @@ class FleetPeople:
         """What a person froze, a person must enable."""
         for number, place in list(self._books.places.items()):
             if place.model.state == "frozen":
-                await self._set_enabled(self._chance.choice(self._machines), number)
+                await self._set_enabled(self._rng.choice(self._machines), number)
 
     async def _ask(
         self, machine: Machine, what: Callable[[Engine], Coroutine[Any, Any, T]]
     ) -> tuple[Life, T]:
-        """The answer, and whose it is."""
+        """The response, and whose it is."""
         life = machine.life
         asked = asyncio.ensure_future(machine.ask(what))
-        await asyncio.wait([asked], timeout=ANSWER_WITHIN_S)
+        await asyncio.wait([asked], timeout=RESPONSE_WITHIN_S)
         if not asked.done():
             self._books.violated("L6", f"a person waits for ever at machine {machine.number}")
             raise Crashed
@@ -81,7 +81,7 @@ class FleetPeople:
     async def _enable(self, machine: Machine) -> bool:
         places = self._books.places
         frozen = [it for it, place in places.items() if place.model.state == "frozen"]
-        number = self._chance.choice(frozen or list(places))
+        number = self._rng.choice(frozen or list(places))
         await self._set_enabled(machine, number)
         return True
 
@@ -89,14 +89,14 @@ class FleetPeople:
         await self._ask(machine, lambda engine: engine.enable(number, by=ENABLES))
 
     async def _freeze(self, machine: Machine) -> bool:
-        number = self._chance.choice(list(self._books.places))
+        number = self._rng.choice(list(self._books.places))
         await self._ask(machine, lambda engine: engine.freeze(number, by=FREEZES))
         return True
 
     def _some(self, wanted: Callable[[Duty], bool]) -> Duty | None:
         aged = self._books.clock() - AGED_MS
         found = [it for it in self._books.duties.values() if it.accepted_at < aged and wanted(it)]
-        return self._chance.choice(found) if found else None
+        return self._rng.choice(found) if found else None
 
     async def _cancel(self, machine: Machine) -> bool:
         duty = self._some(lambda it: it.status == "pending")
@@ -120,7 +120,7 @@ class FleetPeople:
         return [it for it in self._books.subs.values() if not it.deleted]
 
     async def _change_url(self, machine: Machine) -> bool:
-        sub, url = self._chance.choice(self._living()).now, _url(self._chance.randrange(URLS + 2))
+        sub, url = self._rng.choice(self._living()).now, _url(self._rng.randrange(URLS + 2))
         draft = SubscriptionDraft(tenant=sub.tenant, url=url, types=sub.types)
         life, _ = await self._ask(machine, lambda engine: engine.change(sub.id, lambda _: draft))
         self._known(life, sub.id)
@@ -130,7 +130,7 @@ class FleetPeople:
         living = self._living()
         if len(living) < URLS - 1:
             return False
-        sub = self._chance.choice(living).now
+        sub = self._rng.choice(living).now
         life, _ = await self._ask(machine, lambda engine: engine.unsubscribe(sub.id))
         self._known(life, sub.id)
         return True
@@ -138,13 +138,13 @@ class FleetPeople:
     async def _recreate(self, machine: Machine) -> bool:
         if len(self._living()) > URLS:
             return False
-        await self._subscribe(machine, self._chance.randrange(URLS))
+        await self._subscribe(machine, self._rng.randrange(URLS))
         return True
 
     def _known(self, life: Life, subscription_id: int) -> None:
         """What was answered is acted on from then on, by all."""
         sub = self._books.subs[subscription_id]
-        now, sub.answered = sub.now, True
+        now, sub.responded = sub.now, True
         told = self._books.catalogs[life.number][subscription_id]
         self._books.must(
             told.version >= now.version or now.updated_at > told.updated_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from homing.model import Subscription, read_id, show_id
-from homing.ports import Answer
+from homing.ports import Response
 from homing.sim.world import Hit
 from simulation.fleet_books import Duty, FleetBooks, Place, Sent, Sub
 from simulation.requests import signature_of
@@ -20,7 +20,7 @@ def standard_body(duty: Duty, books: FleetBooks) -> bytes:
 
 
 class FleetRequests:
-    """Every request that starts, and every answer."""
+    """Every request that starts, and every response."""
 
     def __init__(self, books: FleetBooks) -> None:
         self._books = books
@@ -67,7 +67,7 @@ class FleetRequests:
         same = (known.url, known.deleted_at) == (sub.now.url, sub.now.deleted_at)
         self._books.must(
             same
-            or (not sub.answered and self._books.may_not_know(hit.life, sub.changed, at=hit.at)),
+            or (not sub.responded and self._books.may_not_know(hit.life, sub.changed, at=hit.at)),
             "S9",
             lambda: f"{hit.delivery} goes to {hit.url}; long since it is {sub}",
         )
@@ -124,9 +124,9 @@ class FleetRequests:
             lambda: f"{hit.delivery} #{hit.number} goes twice, and its bucket stayed",
         )
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
-        word = answer.code if answer.code is not None else answer.failure
-        self._books.say(f"answer {hit.delivery} #{hit.number} {word}")
+    def responded(self, hit: Hit, response: Response) -> None:
+        word = response.code if response.code is not None else response.failure
+        self._books.say(f"response {hit.delivery} #{hit.number} {word}")
         sent = self._books.sent.get((read_id("dlv", hit.delivery) or 0, hit.number))
         if sent is not None and sent.life == hit.life:
-            sent.finished_at, sent.code = self._books.clock(), answer.code
+            sent.finished_at, sent.code = self._books.clock(), response.code

@@ -62,12 +62,12 @@ FLEET_KINDS = frozenset(
 )
 
 
-def _rates(chance: Random) -> Rates:
+def _rates(rng: Random) -> Rates:
     def rate(*choices: float) -> float:
-        return chance.choice((0.0, *choices))
+        return rng.choice((0.0, *choices))
 
     return Rates(
-        slow=chance.choice((0.05, 0.3, 0.6)),
+        slow=rng.choice((0.05, 0.3, 0.6)),
         refused=rate(0.005, 0.02),
         reply_lost=rate(0.005, 0.02),
         crash=rate(0.0005, 0.002),
@@ -80,24 +80,24 @@ def _rates(chance: Random) -> Rates:
     )
 
 
-def _options(chance: Random) -> EngineOptions:
-    delays = tuple(chance.choice((2, 5, 20)) * 1_000 for _ in range(8))
+def _options(rng: Random) -> EngineOptions:
+    delays = tuple(rng.choice((2, 5, 20)) * 1_000 for _ in range(8))
     quick = Schedule(
         name="quick",
         delays_ms=delays,
         anchor=Anchor.PREVIOUS_FAILURE,
         window_ms=60 * MINUTE,
-        deadline_ms=chance.choice((2, 5, 12)) * 1_000,
+        deadline_ms=rng.choice((2, 5, 12)) * 1_000,
     )
     rules = HealthRules(
-        rate_after_attempts=200, consecutive_disable=chance.choice((3, 6)), probe_every_ms=PROBE_MS
+        rate_after_attempts=200, consecutive_disable=rng.choice((3, 6)), probe_every_ms=PROBE_MS
     )
     return EngineOptions(
         schedules={"quick": quick},
         policy="quick",
         health=rules,
-        queues_max=chance.choice((2, 20_000)),
-        ready_max=chance.choice((2, 20_000)),
+        queues_max=rng.choice((2, 20_000)),
+        ready_max=rng.choice((2, 20_000)),
     )
 
 
@@ -117,18 +117,18 @@ class FleetSeed:
     """All parts of one run."""
 
     def __init__(self, seed: int, deliveries: int, db: SqliteDb) -> None:
-        chance = self._chance = Random(f"fleet {seed} {deliveries}")
+        rng = self._rng = Random(f"fleet {seed} {deliveries}")
         self._db, self._deliveries = db, deliveries
         self._loop = asyncio.get_running_loop()
         self.fired: Counter[str] = Counter()
         self._air = Air()
         self._over = False
-        self._bad = chance.choice((0.0, 0.2, 0.5))
-        self._run_ms = chance.choice((4, 8)) * MINUTE
-        self._options, self._rates = _options(chance), _rates(chance)
+        self._bad = rng.choice((0.0, 0.2, 0.5))
+        self._run_ms = rng.choice((4, 8)) * MINUTE
+        self._options, self._rates = _options(rng), _rates(rng)
         self.books = _books(self._options, self._now)
         self.accounts = FleetAccounts(self.books)
-        self.machines = [self._machine(it) for it in range(1, chance.choice((2, 3)) + 1)]
+        self.machines = [self._machine(it) for it in range(1, rng.choice((2, 3)) + 1)]
         people = Random(f"people {seed} {deliveries}")
         self._people = FleetPeople(self.machines, self.books, people)
         self._people.fire = self._fire
@@ -138,7 +138,7 @@ class FleetSeed:
 
     def _machine(self, number: int) -> Machine:
         machine = Machine(number, self._db, self._options, self.accounts, self._air)
-        faults = Faults(NO_FAULTS, self._chance, Ear(self.accounts, machine))
+        faults = Faults(NO_FAULTS, self._rng, Ear(self.accounts, machine))
         faults.fired, faults.kill = self.fired, machine.die
         machine.faults, machine.on_life = faults, lambda _: None
         machine.on_member = self.accounts.joined
@@ -150,9 +150,9 @@ class FleetSeed:
         self.books.say(f"machine {machine.number}: {kind}")
 
     def _reply(self, _: Hit) -> Reply:
-        if self._over or self._chance.random() >= self._bad:
-            return Reply(latency_ms=self._chance.choice(LATENCIES))
-        return Reply(code=self._chance.choice((500, 503)), latency_ms=self._chance.choice((0, 50)))
+        if self._over or self._rng.random() >= self._bad:
+            return Reply(latency_ms=self._rng.choice(LATENCIES))
+        return Reply(code=self._rng.choice((500, 503)), latency_ms=self._rng.choice((0, 50)))
 
     # --- the story ---------------------------------------------------------------------------
 
@@ -209,14 +209,14 @@ class FleetSeed:
     async def _supervise(self, machine: Machine) -> None:
         while True:
             await machine.faults.died.wait()
-            await asyncio.sleep(self._chance.choice((0.02, 3, 3, 25)))
+            await asyncio.sleep(self._rng.choice((0.02, 3, 3, 25)))
             await self._start(machine)
 
     async def _publish(self) -> None:
-        """Whichever process it is, the answer means the same."""
+        """Whichever process it is, the response means the same."""
         number, a_second = 0, self._deliveries / URLS / (PUBLISHING * self._run_ms / 1000)
         while not self._over and number * URLS < self._deliveries:
-            await asyncio.sleep(self._chance.expovariate(a_second))
+            await asyncio.sleep(self._rng.expovariate(a_second))
             number += 1
             key, data = f"key-{number}", b'{"n": %d }' % number
             self.books.offered[key] = data
@@ -227,7 +227,7 @@ class FleetSeed:
                 told = await self._told(draft)
 
     async def _told(self, draft: EventDraft) -> bool:
-        machine = self._chance.choice(self.machines)
+        machine = self._rng.choice(self.machines)
         if machine.life in self._stopped:
             return False
         try:
@@ -247,22 +247,22 @@ class FleetSeed:
 
     async def _words(self) -> None:
         while not self._over:
-            await asyncio.sleep(self._chance.expovariate(1 / 30))
-            if not self._over and self._chance.random() < 0.5:
+            await asyncio.sleep(self._rng.expovariate(1 / 30))
+            if not self._over and self._rng.random() < 0.5:
                 self._fire("fleet_words_lost", self.machines[0])
                 self._air.cut = True
-                await asyncio.sleep(self._chance.choice((2, 20, 40)))
+                await asyncio.sleep(self._rng.choice((2, 20, 40)))
                 self._air.cut = False
 
     async def _suffer(self, machine: Machine) -> None:
         while not self._over:
-            await asyncio.sleep(self._chance.expovariate(1 / 40))
+            await asyncio.sleep(self._rng.expovariate(1 / 40))
             if self._over or not machine.up:
                 continue
-            await self._chance.choice((self._kill, self._pause, self._pause, self._stop))(machine)
+            await self._rng.choice((self._kill, self._pause, self._pause, self._stop))(machine)
 
     async def _kill(self, machine: Machine) -> None:
-        for _ in range(self._chance.randint(0, 5)):
+        for _ in range(self._rng.randint(0, 5)):
             await asyncio.sleep(0)
         self._fire("fleet_kill", machine)
         machine.faults.die()
@@ -270,11 +270,11 @@ class FleetSeed:
     async def _pause(self, machine: Machine) -> None:
         """As by SIGSTOP: for a moment, or beyond its lease."""
         assert isinstance(self._loop, FleetLoop)
-        long = self._chance.random() < 0.7
+        long = self._rng.random() < 0.7
         self._fire("fleet_long_pause" if long else "fleet_pause", machine)
         life = machine.life
         self._loop.stop_life(life)
-        await asyncio.sleep(self._chance.uniform(1, 3) * LEASE_MS / 1000 if long else 1)
+        await asyncio.sleep(self._rng.uniform(1, 3) * LEASE_MS / 1000 if long else 1)
         self.books.say(f"machine {machine.number} goes on")
         self.books.resumed[life.number] = self.books.clock()
         self._loop.go_on(life)

@@ -86,7 +86,7 @@ class LocalBus:
     def live(self) -> bool:
         return not self._air.cut
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         self._air.words += len(texts)
         if self._air.cut:
             return
@@ -95,11 +95,11 @@ class LocalBus:
             for text in texts:
                 loop.call_later(0.001, ear, text, context=Context())
 
-    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+    def listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
         loop, context = asyncio.get_running_loop(), copy_context()
 
         def ear(text: str) -> None:
-            loop.call_soon(heard, text, context=context)
+            loop.call_soon(on_message, text, context=context)
 
         self._air.ears[self] = ear
         gap()

@@ -17,7 +17,7 @@ from homing.sim.world import Crashed
 from simulation.books import Books
 from simulation.faults import Faults, FaultyWorld
 from simulation.mix import HUSH, HUSH_DEADLINE_MS, HUSH_URL, Mix
-from simulation.overdue import is_open, of_ours
+from simulation.overdue import is_open, is_sender_fault
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
 
@@ -31,7 +31,7 @@ class Hanging:
     def __init__(
         self,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         *,
         world: FaultyWorld,
         books: Books,
@@ -39,7 +39,7 @@ class Hanging:
         receivers: Receivers,
         publishers: Publishers,
     ) -> None:
-        self._mix, self._chance, self._world = mix, chance, world
+        self._mix, self._rng, self._world = mix, rng, world
         self._books, self._faults = books, faults
         self._receivers, self._publishers = receivers, publishers
         self._count = 0
@@ -54,7 +54,7 @@ class Hanging:
                 tenant=HUSH,
                 url=f"{HUSH_URL}{number}",
                 types=("hush",),
-                secret="whsec_" + base64.b64encode(self._chance.randbytes(24)).decode(),
+                secret="whsec_" + base64.b64encode(self._rng.randbytes(24)).decode(),
                 deadline_ms=HUSH_DEADLINE_MS,
             )
             await self._world.ask(lambda engine, it=draft: engine.subscribe(it))  # type: ignore[misc]
@@ -62,7 +62,7 @@ class Hanging:
     async def act(self) -> None:
         every_s = self._mix.run_for_ms / 1000 / (self._mix.hangs + 1)
         for _ in range(self._mix.hangs):
-            await asyncio.sleep(self._chance.uniform(0.3, 1.0) * every_s)
+            await asyncio.sleep(self._rng.uniform(0.3, 1.0) * every_s)
             if self.over:
                 return
             self._receivers.calm = True
@@ -99,7 +99,7 @@ class Hanging:
         return sum(books.endpoints[it].tenant == HUSH for it in ids)
 
     def _troubles(self) -> int:
-        return sum(count for kind, count in self._faults.fired.items() if of_ours(kind))
+        return sum(count for kind, count in self._faults.fired.items() if is_sender_fault(kind))
 
     def _check(self) -> None:
         books, now = self._books, self._books.clock()
@@ -113,7 +113,7 @@ class Hanging:
                 it
                 for it in books.waiting.get(endpoint.id, {}).values()
                 if it.attempts == 0 and it.due_latest + WITHIN_MS < now
-                if it.ours == 0 and not it.moved
+                if it.sender_errors == 0 and not it.moved
             ]
             books.must(
                 not late,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 BASE_MS = 84_800
 MINUTE, HOUR = 60_000, 3_600_000
-HOLD_MOST_MS = HOUR
+HOLD_MAX_MS = HOUR
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class DeliveryModel:
     t0: int | None = None
     n: int = 0
     attempts: int = 0
-    ours: int = 0
+    sender_errors: int = 0
     status: str = "pending"
     reason: str | None = None
     moved: bool = False  # its subscription's URL has changed meanwhile
@@ -113,7 +113,7 @@ class DeliveryModel:
         following = self.table.retry_after(at, t0=t0, n=self.n)
         if following is None:
             return False
-        self.ours, self.t0, self.expires = 0, t0, t0 + self.table.window_ms
+        self.sender_errors, self.t0, self.expires = 0, t0, t0 + self.table.window_ms
         self.n, self.due, self.due_latest = following
         if asked is not None:
             self.due = min(max(self.due, asked), self.expires)
@@ -123,7 +123,7 @@ class DeliveryModel:
     def probe_failed(self, at: int) -> None:
         """A probe spends nothing; if it was the first attempt, t₀ is the acceptance."""
         self.attempts += 1
-        self.ours = 0
+        self.sender_errors = 0
         if self.t0 is None:
             self.t0, self.expires = self.accepted_at, self.accepted_at + self.table.window_ms
             following = self.table.retry_after(at, t0=self.t0, n=self.n)
@@ -133,13 +133,13 @@ class DeliveryModel:
         self.due = min(self.due, self.expires)
         self.due_latest = min(self.due_latest, self.expires)
 
-    def was_ours(self, at: int, *, probe: bool) -> None:
+    def had_sender_error(self, at: int, *, probe: bool) -> None:
         """Our own trouble: again after 5 s, doubling to 60 s; what a probe took keeps its time."""
         self.attempts += 1
         if probe:
             return
-        self.due = self.due_latest = at + min(5_000 * 2 ** min(self.ours, 9), 60_000)
-        self.ours += 1
+        self.due = self.due_latest = at + min(5_000 * 2 ** min(self.sender_errors, 9), 60_000)
+        self.sender_errors += 1
 
 
 Change = tuple[str, str, str, int, dict[str, int], str]  # from, to, rule, when, numbers, by whom

@@ -53,7 +53,7 @@ class SlowLookUps:
     """The names of the first tenant resolve slowly or never."""
 
     threads: int  # look-ups at a time
-    never: float  # of its look-ups, those that get no answer
+    never: float  # of its look-ups, those that get no response
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Mix:
     tables: dict[str, Timetable]
     policy: str
     tenant_policies: dict[str, str]
-    cuts: int  # outages of our own; with them every URL has a host of its own
+    cuts: int  # sender outages; with them every URL has a host of its own
     cut_kinds: tuple[str, ...]
     hangs: int = 0  # times that one tenant's URLs all hang
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
@@ -109,14 +109,14 @@ TROUBLES = (
     "closed",
     "tls",
     "dns",
-    "bad_answer",
-    "answer_too_large",
+    "bad_response",
+    "response_too_large",
     "forbidden_address",
-    "our_dns",
-    "our_network",
-    "our_limits",
-    "our_tls",
-    "our_fault",
+    "sender_dns",
+    "sender_network",
+    "sender_limits",
+    "sender_tls",
+    "sender_fault",
     "poisoned",
 )
 ACTIONS = (
@@ -141,42 +141,42 @@ CUTS = (
     "dns",
     "silence",
     "broken",
-    "our_dns",
-    "our_network",
-    "our_limits",
+    "sender_dns",
+    "sender_network",
+    "sender_limits",
 )
 
 
-def _some(chance: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
-    return tuple(chance.sample(things, chance.randint(least, len(things))))
+def _some(rng: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
+    return tuple(rng.sample(things, rng.randint(least, len(things))))
 
 
 def draw(seed: int, deliveries: int) -> Mix:
     """The mix of a seed; the same for ever."""
-    chance = Random(f"homing {seed}")
-    tenants = ("acme", "bolt", "coil")[: chance.choice((1, 2, 2, 3))]
-    run_for_ms = chance.choice((1, 3, 8, 30, 60, 110)) * HOUR
-    tables = _tables(chance)
+    rng = Random(f"homing {seed}")
+    tenants = ("acme", "bolt", "coil")[: rng.choice((1, 2, 2, 3))]
+    run_for_ms = rng.choice((1, 3, 8, 30, 60, 110)) * HOUR
+    tables = _tables(rng)
     names = sorted(tables)
-    numbers = {tenant: _numbers(chance) for tenant in tenants}
-    policy = chance.choice(("workfront", "workfront", chance.choice(names)))
-    tenant_policies = {it: chance.choice(names) for it in tenants if chance.random() < 0.3}
+    numbers = {tenant: _numbers(rng) for tenant in tenants}
+    policy = rng.choice(("workfront", "workfront", rng.choice(names)))
+    tenant_policies = {it: rng.choice(names) for it in tenants if rng.random() < 0.3}
     mix = Mix(
         seed=seed,
         deliveries=deliveries,
         run_for_ms=run_for_ms,
         tenants=tenants,
-        urls_each=chance.randint(1, 4 if deliveries < 500 else 10),
-        subscriptions_each=chance.randint(1, 5),
-        publishers=chance.randint(1, 4),
-        bursts=chance.random() < 0.4,
-        bad=chance.choice((0.1, 0.3, 0.5, 0.7, 0.95)),
-        troubles=_some(chance, TROUBLES),
-        slow_receivers=chance.random() < 0.3,
-        actions_per_hour=min(chance.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
-        actions=_some(chance, ACTIONS, least=3),
-        rates=_rates(chance, run_for_ms),
-        options=_options(chance, tables, numbers, policy, tenant_policies, few=deliveries < 500),
+        urls_each=rng.randint(1, 4 if deliveries < 500 else 10),
+        subscriptions_each=rng.randint(1, 5),
+        publishers=rng.randint(1, 4),
+        bursts=rng.random() < 0.4,
+        bad=rng.choice((0.1, 0.3, 0.5, 0.7, 0.95)),
+        troubles=_some(rng, TROUBLES),
+        slow_receivers=rng.random() < 0.3,
+        actions_per_hour=min(rng.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
+        actions=_some(rng, ACTIONS, least=3),
+        rates=_rates(rng, run_for_ms),
+        options=_options(rng, tables, numbers, policy, tenant_policies, few=deliveries < 500),
         numbers=numbers,
         tables=tables,
         policy=policy,
@@ -193,26 +193,26 @@ def draw(seed: int, deliveries: int) -> Mix:
     return mix
 
 
-def _with_hanging(mix: Mix, chance: Random) -> Mix:
+def _with_hanging(mix: Mix, rng: Random) -> Mix:
     """Every sixth seed has one more tenant, whose URLs hang, and lanes that it could fill."""
     options = msgspec.structs.replace(
         mix.options,
-        fresh_slots=chance.choice((8, 12, 16)),
-        retry_slots=chance.choice((4, 8, 12)),
+        fresh_slots=rng.choice((8, 12, 16)),
+        retry_slots=rng.choice((4, 8, 12)),
         queues_max=20_000,
         tenant_health=mix.options.tenant_health | {HUSH: _health(Numbers())},
     )
     return replace(
         mix,
-        hangs=chance.randint(1, 3),
+        hangs=rng.randint(1, 3),
         options=options,
         numbers=mix.numbers | {HUSH: Numbers()},
     )
 
 
-def _with_slow_names(mix: Mix, chance: Random) -> Mix:
+def _with_slow_names(mix: Mix, rng: Random) -> Mix:
     """Every eighteenth seed has a tenant that could take all look-ups, and few of them."""
-    names = SlowLookUps(threads=chance.choice((3, 3, 4)), never=chance.choice((0.5, 0.9, 1)))
+    names = SlowLookUps(threads=rng.choice((3, 3, 4)), never=rng.choice((0.5, 0.9, 1)))
     return replace(
         mix,
         urls_each=max(mix.urls_each, 6),
@@ -222,14 +222,14 @@ def _with_slow_names(mix: Mix, chance: Random) -> Mix:
     )
 
 
-def _with_cuts(mix: Mix, chance: Random) -> Mix:
-    """Every third seed has outages of our own, and rules that few endpoints can fulfil."""
-    endpoints = chance.randint(2, 4)
-    outage = OutageRules(endpoints_min=endpoints, hosts_min=chance.randint(2, endpoints))
+def _with_cuts(mix: Mix, rng: Random) -> Mix:
+    """Every third seed has sender outages, and rules that few endpoints can fulfil."""
+    endpoints = rng.randint(2, 4)
+    outage = OutageRules(endpoints_min=endpoints, hosts_min=rng.randint(2, endpoints))
     return replace(
         mix,
-        cuts=chance.randint(1, 3),
-        cut_kinds=_some(chance, CUTS),
+        cuts=rng.randint(1, 3),
+        cut_kinds=_some(rng, CUTS),
         deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
         urls_each=max(mix.urls_each, 6),
         subscriptions_each=max(mix.subscriptions_each, 4),
@@ -237,9 +237,9 @@ def _with_cuts(mix: Mix, chance: Random) -> Mix:
     )
 
 
-def _rates(chance: Random, run_for_ms: int) -> Rates:
+def _rates(rng: Random, run_for_ms: int) -> Rates:
     def rate(*choices: float) -> float:
-        return chance.choice((0.0, *choices))
+        return rng.choice((0.0, *choices))
 
     per_hour = HOUR / run_for_ms
     return Rates(
@@ -247,7 +247,7 @@ def _rates(chance: Random, run_for_ms: int) -> Rates:
         refused=rate(0.01, 0.05),
         reply_lost=rate(0.01, 0.05),
         crash=rate(0.002, 0.01),
-        crashes_most=chance.randint(1, 8),
+        crashes_most=rng.randint(1, 8),
         outages_per_hour=rate(2.0, 6.0) * per_hour,
         kills_per_hour=rate(2.0, 8.0) * per_hour,
         stops_per_hour=rate(2.0) * per_hour,
@@ -256,27 +256,27 @@ def _rates(chance: Random, run_for_ms: int) -> Rates:
     )
 
 
-def _numbers(chance: Random) -> Numbers:
-    if chance.random() < 0.15:
+def _numbers(rng: Random) -> Numbers:
+    if rng.random() < 0.15:
         return Numbers()
-    disables = chance.randint(2, 20)
-    freezes = chance.randint(1, disables + 10)
+    disables = rng.randint(2, 20)
+    freezes = rng.randint(1, disables + 10)
     return Numbers(
-        rate_over_attempts=chance.randint(4, 30),
-        percent=chance.choice((50, 70, 70, 90)),
+        rate_over_attempts=rng.randint(4, 30),
+        percent=rng.choice((50, 70, 70, 90)),
         row_disables=disables,
         row_freezes_over=freezes,
-        alone_freezes_over_ms=chance.choice((20 * MINUTE, HOUR, 3 * HOUR, 72 * HOUR)),
-        row_freezes_always=freezes + chance.randint(1, 40),
+        alone_freezes_over_ms=rng.choice((20 * MINUTE, HOUR, 3 * HOUR, 72 * HOUR)),
+        row_freezes_always=freezes + rng.randint(1, 40),
         probe_every_ms=10 * MINUTE,
     )
 
 
-def _tables(chance: Random) -> dict[str, Timetable]:
-    base = chance.choice((2, 10, 60)) * SECOND
-    retries = chance.randint(2, 6)
+def _tables(rng: Random) -> dict[str, Timetable]:
+    base = rng.choice((2, 10, 60)) * SECOND
+    retries = rng.randint(2, 6)
     offsets = tuple((2**n - 1) * base for n in range(1, retries + 1))
-    delays = tuple(chance.randint(1, 600) * SECOND for _ in range(retries))
+    delays = tuple(rng.randint(1, 600) * SECOND for _ in range(retries))
     return {
         "workfront": workfront(),
         "workfront-chained": workfront_chained(),
@@ -284,18 +284,18 @@ def _tables(chance: Random) -> dict[str, Timetable]:
         "quick": Timetable(
             offsets,
             from_first=True,
-            window_ms=offsets[-1] + chance.choice((0, HOUR)),
-            jitter=chance.choice((0.0, 0.5)),
-            deadline_ms=chance.choice((1, 5, 30)) * SECOND,
+            window_ms=offsets[-1] + rng.choice((0, HOUR)),
+            jitter=rng.choice((0.0, 0.5)),
+            deadline_ms=rng.choice((1, 5, 30)) * SECOND,
         ),
         "quick-chained": Timetable(
-            delays, from_first=False, window_ms=chance.choice((sum(delays) // 2, 2 * HOUR))
+            delays, from_first=False, window_ms=rng.choice((sum(delays) // 2, 2 * HOUR))
         ),
     }
 
 
 def _options(
-    chance: Random,
+    rng: Random,
     tables: dict[str, Timetable],
     numbers: dict[str, Numbers],
     policy: str,
@@ -303,17 +303,17 @@ def _options(
     *,
     few: bool,
 ) -> EngineOptions:
-    small = chance.random() < 0.5
+    small = rng.random() < 0.5
     return EngineOptions(
-        fresh_slots=chance.randint(1, 8) if small else 512,
-        retry_slots=chance.randint(1, 6) if small else 256,
-        probe_slots=chance.choice((1, 2, 64)),
-        endpoint_slots=chance.choice((1, 2, 16)),
-        ready_max=chance.choice((2, 20, 20_000)),
-        ready_bytes_max=chance.choice((2_000, 64 * 1024 * 1024)),
-        queues_max=chance.choice((2, 20_000, 20_000)),
-        publish_events_max=chance.choice((1, 5, 2_000)),
-        step_rows=chance.choice((10, 50, 500) if few else (100, 200, 500)),
+        fresh_slots=rng.randint(1, 8) if small else 512,
+        retry_slots=rng.randint(1, 6) if small else 256,
+        probe_slots=rng.choice((1, 2, 64)),
+        endpoint_slots=rng.choice((1, 2, 16)),
+        ready_max=rng.choice((2, 20, 20_000)),
+        ready_bytes_max=rng.choice((2_000, 64 * 1024 * 1024)),
+        queues_max=rng.choice((2, 20_000, 20_000)),
+        publish_events_max=rng.choice((1, 5, 2_000)),
+        step_rows=rng.choice((10, 50, 500) if few else (100, 200, 500)),
         schedules=PRESETS | {it: _schedule(it, tables[it]) for it in ("quick", "quick-chained")},
         policy=policy,
         tenant_policies=tenant_policies,

@@ -1,6 +1,6 @@
 """Looks, while faults are on, for what could go and does not: due, nothing in its way, and waiting.
 
-It is lenient: a minute after any trouble of the store, of the process or of the gate it says
+It is lenient: a minute after any trouble of the store, of the process or of the network it says
 nothing, and nothing of an endpoint that has anything on its way. What is left would wait for a
 wake-up that never comes.
 """
@@ -34,7 +34,7 @@ class Overdue:
 
     def _look(self) -> None:
         books, now = self._books, self._books.clock()
-        troubles = sum(self._faults.fired[it] for it in self._faults.fired if of_ours(it))
+        troubles = sum(self._faults.fired[it] for it in self._faults.fired if is_sender_fault(it))
         if troubles != self._fired or not self._world.up or self._faults.store_down:
             self._fired, self._calm_since = troubles, now
         if now - self._calm_since < CALM_MS or not self._said_much():
@@ -50,7 +50,7 @@ class Overdue:
                 )
 
     def _said_much(self) -> bool:
-        """Slots are free, and there is room for every endpoint; the gate is surely open."""
+        """Slots are free, and there is room for every endpoint; there is surely no outage."""
         books, options = self._books, self._books.mix.options
         flying = len(books.flights)
         room = options.queues_max > len(books.endpoints) and not books.mix.cuts
@@ -77,9 +77,11 @@ def is_open(books: Books, endpoint: EndpointModel, now: int, *, since_ms: int) -
 
 
 def _late(delivery: DeliveryModel, now: int) -> bool:
-    return delivery.due_latest + LATE_MS < now and delivery.ours == 0 and not delivery.moved
+    return (
+        delivery.due_latest + LATE_MS < now and delivery.sender_errors == 0 and not delivery.moved
+    )
 
 
-def of_ours(kind: str) -> bool:
+def is_sender_fault(kind: str) -> bool:
     """Whether this kind of fault is one of the store, of the process or of the network."""
     return not kind.startswith(("receiver_", "publish_", "person_", "tenant_"))

@@ -22,9 +22,9 @@ from simulation.health_model import DeliveryModel
 from simulation.mix import Mix
 
 PATTERNS = (("*",), ("order.*",), ("order.created", "user.made"), ("order.*", "homing.*"))
-MANY_MOST = 3  # bulk replays in one run
-MANY_DELIVERIES_MOST = 500  # in one of them
-ANSWER_WITHIN_S = 900
+MANY_MAX = 3  # bulk replays in one run
+MANY_DELIVERIES_MAX = 500  # in one of them
+RESPONSE_WITHIN_S = 900
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class People:
         self,
         world: FaultyWorld,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         accounts: Accounts,
         fire: Callable[[str], None],
     ) -> None:
-        self._world, self._mix, self._chance = world, mix, chance
+        self._world, self._mix, self._rng = world, mix, rng
         self._accounts, self._books, self._fire = accounts, accounts.books, fire
         self._many = 0
         self.jobs: list[Job] = []
@@ -65,25 +65,23 @@ class People:
 
     def _url(self, tenant: str) -> str:
         """One of few: subscriptions of a tenant share endpoints, tenants share URLs."""
-        n = self._chance.randint(1, self._mix.urls_each)
-        owner = tenant if self._chance.random() < 0.8 else "all"
+        n = self._rng.randint(1, self._mix.urls_each)
+        owner = tenant if self._rng.random() < 0.8 else "all"
         host = f"{owner}-{n}" if self._mix.cuts else owner
         return f"https://{host}.example/{n}"
 
     async def _subscribe(self, tenant: str, types: tuple[str, ...] = ()) -> None:
-        chance = self._chance
+        rng = self._rng
         draft = SubscriptionDraft(
             tenant=tenant,
             url=self._url(tenant),
-            types=types or chance.choice(PATTERNS),
-            format=chance.choice(
-                (Format.STANDARD, Format.STANDARD, Format.RAW, Format.CLOUDEVENTS)
-            ),
-            token=chance.choice((None, "t0ken")),
-            secret="whsec_" + base64.b64encode(chance.randbytes(24)).decode(),
-            policy=chance.choice((None, None, None, *sorted(self._mix.tables))),
-            deadline_ms=chance.choice((None, None, 1_000, 30_000)),
-            filters=FILTERS if not types and chance.random() < 0.2 else "[]",
+            types=types or rng.choice(PATTERNS),
+            format=rng.choice((Format.STANDARD, Format.STANDARD, Format.RAW, Format.CLOUDEVENTS)),
+            token=rng.choice((None, "t0ken")),
+            secret="whsec_" + base64.b64encode(rng.randbytes(24)).decode(),
+            policy=rng.choice((None, None, None, *sorted(self._mix.tables))),
+            deadline_ms=rng.choice((None, None, 1_000, 30_000)),
+            filters=FILTERS if not types and rng.random() < 0.2 else "[]",
         )
         await self._world.ask(lambda engine: engine.subscribe(draft))
         if draft.filters == FILTERS:
@@ -95,7 +93,7 @@ class People:
 
     def _living(self) -> Sub | None:
         subs = [sub for sub in self._books.subs.values() if not sub.deleted]
-        return self._chance.choice(subs) if subs else None
+        return self._rng.choice(subs) if subs else None
 
     # --- actions -----------------------------------------------------------------------------
 
@@ -103,18 +101,16 @@ class People:
         """One thing after the other, until it is over."""
         rate = self._mix.actions_per_hour
         while rate and not self.over:
-            await asyncio.sleep(self._chance.expovariate(rate) * 3600)
+            await asyncio.sleep(self._rng.expovariate(rate) * 3600)
             if not self.over:
-                await self._do(self._chance.choice(self._mix.actions))
+                await self._do(self._rng.choice(self._mix.actions))
 
     async def _do(self, action: str) -> None:
         do: Callable[[], Awaitable[bool]] = getattr(self, f"_{action}")
         self._books.say(f"person: {action}")
-        others = [
-            asyncio.ensure_future(self.meanwhile()) for _ in range(self._chance.randint(0, 2))
-        ]
+        others = [asyncio.ensure_future(self.meanwhile()) for _ in range(self._rng.randint(0, 2))]
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(RESPONSE_WITHIN_S):
                 if await do():
                     self._fire(f"person_{action}")
         except (HomingError, Crashed):
@@ -125,20 +121,20 @@ class People:
             await asyncio.wait(others)
 
     async def _enable(self) -> bool:
-        number = self._chance.choice(list(self._books.endpoints))
+        number = self._rng.choice(list(self._books.endpoints))
         await self._world.ask(lambda engine: engine.enable(number, by=ENABLES))
         return True
 
     async def _freeze(self) -> bool:
         busy = sorted({it.endpoint_id for it in self._books.flights.values()})
-        number = self._chance.choice(busy or list(self._books.endpoints))
+        number = self._rng.choice(busy or list(self._books.endpoints))
         await self._world.ask(lambda engine: engine.freeze(number, by=FREEZES))
         return True
 
     def _some(self, status: str) -> DeliveryModel | None:
         deliveries = list(self._books.deliveries.values())
         for _ in range(10):
-            one = self._chance.choice(deliveries) if deliveries else None
+            one = self._rng.choice(deliveries) if deliveries else None
             if one is not None and (one.status == "pending") == (status == "pending"):
                 return one
         return None
@@ -161,7 +157,7 @@ class People:
             flights = sorted(self._books.flights)
         if not flights:
             return False
-        number = self._chance.choice(flights)
+        number = self._rng.choice(flights)
         await self._world.ask(lambda engine: engine.cancel(number))
         return True
 
@@ -175,17 +171,17 @@ class People:
         return True
 
     async def _replay_many(self) -> bool:
-        if self._many >= MANY_MOST:
+        if self._many >= MANY_MAX:
             return False
         self._many += 1
-        tenant = self._chance.choice(self._mix.tenants)
-        status = self._chance.choice((Status.DROPPED, Status.DROPPED, Status.CANCELLED))
+        tenant = self._rng.choice(self._mix.tenants)
+        status = self._rng.choice((Status.DROPPED, Status.DROPPED, Status.CANCELLED))
         finished = tuple(
             it
             for it in self._books.deliveries.values()
             if it.status == status.value and it.tenant == tenant
         )
-        if len(finished) > MANY_DELIVERIES_MOST:
+        if len(finished) > MANY_DELIVERIES_MAX:
             return False
         asked = ReplayFilter(tenant=tenant, status=status)
         job = await self._world.ask(lambda engine: engine.start_replay(asked))
@@ -219,7 +215,7 @@ class People:
     async def _delete(self) -> bool:
         busy = {self._books.deliveries[it].subscription_id for it in self._books.flights}
         subs = [self._books.subs[it] for it in sorted(busy) if not self._books.subs[it].deleted]
-        sub = self._chance.choice(subs) if subs else self._living()
+        sub = self._rng.choice(subs) if subs else self._living()
         if sub is None or "*" in sub.now.types:
             return False
         await self._world.ask(lambda engine: engine.unsubscribe(sub.id))
@@ -228,7 +224,7 @@ class People:
         return True
 
     async def _recreate(self) -> bool:
-        tenant = self._chance.choice(self._mix.tenants)
+        tenant = self._rng.choice(self._mix.tenants)
         living = [it for it in self._books.subs.values() if it.tenant == tenant and not it.deleted]
         if len(living) > self._mix.subscriptions_each:
             return False  # Enough: every notice goes to all of them.

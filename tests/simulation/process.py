@@ -24,10 +24,10 @@ class Process:
     """The life of the process from outside."""
 
     def __init__(
-        self, world: FaultyWorld, faults: Faults, books: Books, mix: Mix, chance: Random
+        self, world: FaultyWorld, faults: Faults, books: Books, mix: Mix, rng: Random
     ) -> None:
         self._world, self._faults, self._books = world, faults, books
-        self._mix, self._chance = mix, chance
+        self._mix, self._rng = mix, rng
         self._offset_ms = 0
         self._steps = Random(f"steps {mix.seed}")
         self.over = False
@@ -57,9 +57,9 @@ class Process:
         while True:
             await self._faults.died.wait()
             await asyncio.sleep(self._downtime_ms() / 1000)
-            if not self._faults.healed and self._chance.random() < self._mix.rates.clock_jumps:
+            if not self._faults.healed and self._rng.random() < self._mix.rates.clock_jumps:
                 self._faults.fire("clock_jump")
-                self._offset_ms += self._chance.choice(
+                self._offset_ms += self._rng.choice(
                     (-_DAY, -HOUR, -MINUTE, -1_000, 1_000, MINUTE, HOUR, _DAY)
                 )
                 self._books.clock_jumped = True
@@ -68,19 +68,19 @@ class Process:
 
     def _downtime_ms(self) -> int:
         long = int(0.2 * self._mix.run_for_ms)
-        return self._chance.choice((20, 5_000, 5_000, 10 * MINUTE, long))
+        return self._rng.choice((20, 5_000, 5_000, 10 * MINUTE, long))
 
     async def _at_rate(self, per_hour: float) -> bool:
         """Until the next time; False: never."""
         if per_hour <= 0:
             return False
-        await asyncio.sleep(self._chance.expovariate(per_hour) * 3600)
+        await asyncio.sleep(self._rng.expovariate(per_hour) * 3600)
         return not self.over
 
     async def kills(self) -> None:
         while await self._at_rate(self._mix.rates.kills_per_hour):
             if self._world.up:
-                for _ in range(self._chance.randint(0, 5)):
+                for _ in range(self._rng.randint(0, 5)):
                     await asyncio.sleep(0)
                 self._faults.fire("kill")
                 self._faults.die()
@@ -107,7 +107,7 @@ class Process:
         while await self._at_rate(self._mix.rates.outages_per_hour):
             self._faults.fire("store_outage")
             self._faults.store_down = True
-            await asyncio.sleep(self._chance.choice((0.5, 20, 300)))
+            await asyncio.sleep(self._rng.choice((0.5, 20, 300)))
             self._faults.store_down = False
 
     async def steps(self) -> None:

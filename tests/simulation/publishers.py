@@ -1,4 +1,4 @@
-"""Publishers: single events and batches, ids that come again, and answers that never came."""
+"""Publishers: single events and batches, ids that come again, and responses that never came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulation.faults import FaultyWorld
 from simulation.mix import Mix
 
 TYPES = ("order.created", "order.paid", "order.item.added", "user.made", "order")
-ANSWER_WITHIN_S = 900
+RESPONSE_WITHIN_S = 900
 
 
 class Publishers:
@@ -27,28 +27,28 @@ class Publishers:
         self,
         world: FaultyWorld,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         accounts: Accounts,
         fire: Callable[[str], None],
     ) -> None:
-        self._world, self._mix, self._chance = world, mix, chance
+        self._world, self._mix, self._rng = world, mix, rng
         self._accounts, self._fire = accounts, fire
         self._count = 0
         self.over = False
 
     async def publish_all(self, events: int) -> None:
         """Spread over most of the run, until enough deliveries were made."""
-        mix, chance, books = self._mix, self._chance, self._accounts.books
-        at_once = chance.randint(5, 15) if mix.bursts else 1
+        mix, rng, books = self._mix, self._rng, self._accounts.books
+        at_once = rng.randint(5, 15) if mix.bursts else 1
         mean_s = 0.8 * mix.run_for_ms / 1000 * at_once * mix.publishers / max(events, 1)
         while not self.over and books.counts["deliveries"] < mix.deliveries:
-            await asyncio.sleep(min(chance.expovariate(1 / mean_s), 5 * mean_s))
+            await asyncio.sleep(min(rng.expovariate(1 / mean_s), 5 * mean_s))
             if not self.over:
                 await asyncio.gather(*(self.publish_something() for _ in range(at_once)))
 
     async def meanwhile(self) -> None:
         """At the very time of something else, or a little later."""
-        await asyncio.sleep(self._chance.choice((0, 0, 0.001, 0.01, 0.03)))
+        await asyncio.sleep(self._rng.choice((0, 0, 0.001, 0.01, 0.03)))
         if not self.over and self._accounts.books.counts["deliveries"] < self._mix.deliveries:
             await self.publish_something()
 
@@ -63,38 +63,38 @@ class Publishers:
         await self._until_told([draft])
 
     async def publish_something(self) -> None:
-        chance = self._chance
-        drafts = [self._draft() for _ in range(chance.choice((1, 1, 1, 2, 5)))]
-        tenant = chance.choice(self._mix.tenants)
+        rng = self._rng
+        drafts = [self._draft() for _ in range(rng.choice((1, 1, 1, 2, 5)))]
+        tenant = rng.choice(self._mix.tenants)
         drafts = [msgspec.structs.replace(draft, tenant=tenant) for draft in drafts]
         if len(drafts) > 1:
             self._fire("publish_batch")
-            if chance.random() < 0.2 and drafts[0].key is not None:
+            if rng.random() < 0.2 and drafts[0].key is not None:
                 self._fire("publish_twice_in_batch")
                 drafts.append(drafts[0])
         await self._until_told(drafts)
         with_id = [draft for draft in drafts if draft.key is not None]
         if not with_id or self.over:
             return
-        if chance.random() < 0.15:
+        if rng.random() < 0.15:
             self._fire("publish_again_equal")
             await self._publish(with_id)
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             await self._publish([self._different(with_id[0])])
-        if chance.random() < 0.03:
+        if rng.random() < 0.03:
             self._fire("publish_twins_that_differ")
             new = msgspec.structs.replace(self._draft(), tenant=tenant)
             new = msgspec.structs.replace(new, key=f"twin-{self._count}")
             await self._publish([new, self._different(new)])
-        if chance.random() < 0.05 and len(self._mix.tenants) > 1:
+        if rng.random() < 0.05 and len(self._mix.tenants) > 1:
             self._fire("publish_id_of_another_tenant")
-            other = chance.choice([it for it in self._mix.tenants if it != tenant])
+            other = rng.choice([it for it in self._mix.tenants if it != tenant])
             draft = msgspec.structs.replace(self._draft(), tenant=other, key=with_id[0].key)
             await self._until_told([draft])
 
     def _different(self, draft: EventDraft) -> EventDraft:
         """The same id with another content, in one of the three that make it."""
-        what = self._chance.choice(("data", "type", "time"))
+        what = self._rng.choice(("data", "type", "time"))
         self._fire(f"publish_again_other_{what}")
         match what:
             case "data":
@@ -104,13 +104,13 @@ class Publishers:
                 other_type = next(it for it in TYPES if it != draft.type)
                 return msgspec.structs.replace(draft, type=other_type)
             case _:
-                given = None if draft.time is not None and self._chance.random() < 0.5 else LATER
+                given = None if draft.time is not None and self._rng.random() < 0.5 else LATER
                 return msgspec.structs.replace(draft, time=given)
 
     def _draft(self) -> EventDraft:
         self._count += 1
-        chance, n = self._chance, self._count
-        data = chance.choice(
+        rng, n = self._rng, self._count
+        data = rng.choice(
             (
                 '{"n": %d}',
                 '{"text":"\\u00e9 \\/", "n":%d}',
@@ -120,26 +120,26 @@ class Publishers:
         )
         return EventDraft(
             tenant="",
-            type=chance.choice(TYPES),
+            type=rng.choice(TYPES),
             data=(data % n).encode(),
-            key=f"key-{n}" if chance.random() < 0.7 else None,
-            time=EARLIER if chance.random() < 0.3 else None,
+            key=f"key-{n}" if rng.random() < 0.7 else None,
+            time=EARLIER if rng.random() < 0.3 else None,
         )
 
     async def _until_told(self, drafts: list[EventDraft]) -> None:
-        """With ids of our own we publish again until there is an answer; without, once."""
-        chance = self._chance
+        """With ids of our own we publish again until there is a response; without, once."""
+        rng = self._rng
         while not await self._publish(drafts):
-            if any(draft.key is None for draft in drafts) or chance.random() < 0.1:
+            if any(draft.key is None for draft in drafts) or rng.random() < 0.1:
                 return
-            await asyncio.sleep(chance.choice((0.1, 3, 60)))
+            await asyncio.sleep(rng.choice((0.1, 3, 60)))
             self._fire("publish_again_unanswered")
 
     async def _publish(self, drafts: list[EventDraft]) -> bool:
-        """Whether there was an answer."""
+        """Whether there was a response."""
         self._accounts.offer(drafts)
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(RESPONSE_WITHIN_S):
                 receipts = await self._world.ask(lambda engine: engine.publish(drafts))
         except EventConflict:
             self._accounts.conflict(drafts)

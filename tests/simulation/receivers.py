@@ -17,7 +17,7 @@ from simulation.health_model import HOUR
 from simulation.mix import HUSH_URL, Mix
 
 TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
-OURS_MAX_MS = 600_000  # Beyond that it is not ours alone.
+SENDER_ERROR_MAX_MS = 600_000  # Beyond that it is not the sender alone.
 _FAILURES = {failure.value: failure for failure in Failure}
 
 
@@ -30,18 +30,18 @@ class Spell:
     part: float  # of the requests that meet it
 
 
-def cut_off(kind: str, hit: Hit, chance: Random) -> Reply:
+def cut_off(kind: str, hit: Hit, rng: Random) -> Reply:
     """What comes of a request while we are cut off."""
-    dialled = chance.random() < 0.5
+    dialled = rng.random() < 0.5
     match kind:
         case "silence":  # Kept connections hang, new ones are never made.
             failure = Failure.CONNECT_TIMEOUT if dialled else Failure.TIMEOUT
             return Reply(None, failure, latency_ms=min(hit.deadline_ms, 2_000), dialled=dialled)
         case "broken":
             failure = Failure.UNREACHABLE if dialled else Failure.RESET
-            return Reply(None, failure, latency_ms=chance.choice((0, 3)), dialled=dialled)
+            return Reply(None, failure, latency_ms=rng.choice((0, 3)), dialled=dialled)
         case _:
-            latency_ms = chance.choice((0, 3, 40))
+            latency_ms = rng.choice((0, 3, 40))
             return Reply(None, Failure(kind), latency_ms=latency_ms, dialled=True)
 
 
@@ -52,17 +52,17 @@ class Asked(Protocol):
 
 
 class Receivers:
-    """Answers every request; ``heal`` ends all trouble."""
+    """Responds to every request; ``heal`` ends all trouble."""
 
     def __init__(
         self,
         mix: Mix,
-        chance: Random,
+        rng: Random,
         *,
         fire: Callable[[str], None],
         asked: Asked,
     ) -> None:
-        self._mix, self._chance = mix, chance
+        self._mix, self._rng = mix, rng
         self._fire, self._asked = fire, asked
         self._diaries: dict[str, list[Spell]] = {}
         self._dials = Random(f"dials {mix.seed}")
@@ -100,32 +100,32 @@ class Receivers:
             if trouble:
                 self._fire("receiver_poisoned")
         if trouble is None:
-            return Reply(code=self._chance.choice((200, 202, 204)), latency_ms=self._latency())
+            return Reply(code=self._rng.choice((200, 202, 204)), latency_ms=self._latency())
         self._fire(f"receiver_{trouble}")
         return self._bad(hit, trouble)
 
     def _latency(self) -> int:
         if self._mix.slow_receivers:
-            return self._chance.choice((0, 40, 900, 4_999))
-        return self._chance.choice((0, 3, 40))
+            return self._rng.choice((0, 40, 900, 4_999))
+        return self._rng.choice((0, 3, 40))
 
     def _trouble(self, url: str, now: int) -> str | None:
         diary = self._diaries.setdefault(url, [])
         while not diary or diary[-1].until <= now:
             diary.append(self._spell(diary[-1].until if diary else 0))
         spell = next(it for it in diary if it.until > now)
-        if spell.trouble is None or self._chance.random() >= spell.part:
+        if spell.trouble is None or self._rng.random() >= spell.part:
             return None
         return spell.trouble
 
     def _spell(self, begin: int) -> Spell:
-        mix, chance = self._mix, self._chance
-        length = int(chance.choice((0.02, 0.1, 0.3, 0.6)) * mix.run_for_ms)
-        bad = chance.random() < mix.bad
-        trouble = chance.choice(mix.troubles) if bad else None
+        mix, rng = self._mix, self._rng
+        length = int(rng.choice((0.02, 0.1, 0.3, 0.6)) * mix.run_for_ms)
+        bad = rng.random() < mix.bad
+        trouble = rng.choice(mix.troubles) if bad else None
         if trouble is not None and trouble.startswith("our_"):
-            length = min(length, OURS_MAX_MS)
-        return Spell(begin + max(length, 1_000), trouble, chance.choice((0.3, 0.8, 1.0, 1.0)))
+            length = min(length, SENDER_ERROR_MAX_MS)
+        return Spell(begin + max(length, 1_000), trouble, rng.choice((0.3, 0.8, 1.0, 1.0)))
 
     def _bad(self, hit: Hit, trouble: str) -> Reply:
         latency = self._latency()
@@ -133,12 +133,12 @@ class Receivers:
             case "500" | "503" | "404" | "302":
                 return Reply(code=int(trouble), latency_ms=latency)
             case "429_retry_after" | "503_retry_after" | "500_retry_after":
-                seconds = self._chance.choice((1, 30, 600, 7_000))
+                seconds = self._rng.choice((1, 30, 600, 7_000))
                 self._asked(hit, hit.at + latency + seconds * 1000)
                 code = int(trouble[:3])
                 return Reply(code=code, latency_ms=latency, retry_after=str(seconds))
             case "retry_after_date":
-                at = (hit.wall // 1000 + self._chance.choice((-5, 20, 500))) * 1000
+                at = (hit.wall // 1000 + self._rng.choice((-5, 20, 500))) * 1000
                 self._asked(hit, at, by_wall=True)
                 date = datetime.fromtimestamp(at // 1000, UTC)
                 return Reply(
@@ -150,7 +150,7 @@ class Receivers:
             case "hang":
                 return Reply(latency_ms=10 * HOUR)
             case "drip":
-                return Reply(latency_ms=hit.deadline_ms + self._chance.choice((-1, 0, 1)))
+                return Reply(latency_ms=hit.deadline_ms + self._rng.choice((-1, 0, 1)))
             case "reset_after_work":
                 return Reply(code=None, failure=Failure.RESET, latency_ms=latency)
             case _:

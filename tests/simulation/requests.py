@@ -12,11 +12,11 @@ import hmac
 import json
 
 from homing.model import read_id
-from homing.ports import Answer
+from homing.ports import Response
 from homing.sim.world import Hit
 from simulation.books import Books, Fact, Flight, Slots, Sub, name
-from simulation.gate_watch import GateWatch, host_of
-from simulation.health_model import HOLD_MOST_MS, DeliveryModel, EndpointModel
+from simulation.health_model import HOLD_MAX_MS, DeliveryModel, EndpointModel
+from simulation.outage_watch import OutageWatch, host_of
 
 
 def body_of(fact: Fact, sub: Sub) -> bytes | None:
@@ -42,13 +42,13 @@ def signature_of(secret: str, hit: Hit) -> str:
 
 
 class Requests:
-    """Every request that starts, and every answer."""
+    """Every request that starts, and every response."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._order: dict[tuple[int, int, int], DeliveryModel] = {}  # the last first attempt
         self._signed: dict[str, str] = {}
-        self.gate: GateWatch
+        self.outage_watch: OutageWatch
 
     def sent(self, hit: Hit) -> None:
         books = self._books
@@ -77,7 +77,7 @@ class Requests:
         else:
             self._ordinary(hit, delivery, endpoint)
             self._slots(endpoint, lane)
-        self.gate.sent(probe=probe)
+        self.outage_watch.sent(probe=probe)
         if lane == "fresh":
             self._in_order(delivery, endpoint)
         books.flights[delivery.id] = Flight(
@@ -174,7 +174,7 @@ class Requests:
     def _after(self, hit: Hit, hold_until: int) -> bool:
         """Past a hold; one by a clock that was ahead is no longer than any other."""
         if self._books.clock_jumped:
-            hold_until = min(hold_until, self._books.life_at + HOLD_MOST_MS)
+            hold_until = min(hold_until, self._books.life_at + HOLD_MAX_MS)
         return hit.at >= hold_until
 
     def _probe(self, endpoint: EndpointModel) -> None:
@@ -216,17 +216,17 @@ class Requests:
             lambda: f"{name(delivery.id)} goes after {name(last.id)}, accepted before it",
         )
 
-    def answered(self, hit: Hit, answer: Answer, asked: int | None) -> None:
+    def responded(self, hit: Hit, response: Response, asked: int | None) -> None:
         books = self._books
         number = read_id("dlv", hit.delivery) or 0
         flight = books.flights.get(number)
-        word = answer.code if answer.code is not None else answer.failure
-        books.say(f"answer {hit.delivery} #{hit.number} {word}")
+        word = response.code if response.code is not None else response.failure
+        books.say(f"response {hit.delivery} #{hit.number} {word}")
         if flight is None or flight.life != hit.life:
             return
         flight.finished_at = books.clock()
-        flight.code = answer.code
-        flight.failure = answer.failure.value if answer.failure is not None else None
+        flight.code = response.code
+        flight.failure = response.failure.value if response.failure is not None else None
         flight.asked = asked
-        dialled = answer.phases.connect_us is not None
-        self.gate.answered(flight, host_of(hit.url), dialled=dialled)
+        dialled = response.phases.connect_us is not None
+        self.outage_watch.responded(flight, host_of(hit.url), dialled=dialled)

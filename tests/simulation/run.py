@@ -27,8 +27,8 @@ KINDS = frozenset(
         *(f"person_{action}" for action in ACTIONS),
         *(f"cut_{kind}" for kind in CUTS),
         "tenant_hangs",
-        "gate_closed",
-        "gate_opened",
+        "outage_began",
+        "outage_ended",
         "tenants_die",
         "store_refused",
         "store_outage",
@@ -144,7 +144,7 @@ def _say(text: str) -> None:
 
 
 def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
-    """The lines of the scoreboard that this run answers."""
+    """The lines of the scoreboard that this run covers."""
     counts, fired = totals.counts, totals.fired
     same = again.seeds - len(totals.differing(again))
     kinds = len(KINDS) - len(totals.never_fired)

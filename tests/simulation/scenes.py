@@ -1,4 +1,4 @@
-"""Builders of small scenarios, and ways to look at what came of them."""
+"""Builders of small scenarios, and functions that read their results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ seed = 7
 run_for = "60h"
 [[endpoints]]
 name = "payroll"
-answers = 503
+responds = 503
 [[traffic]]
 to = "payroll"
 every = "1h"
 until = "1s"
 """
 
-OUR_OUTAGE = 'run_for = "1h"\n' + "".join(
+SENDER_OUTAGE = 'run_for = "1h"\n' + "".join(
     f"""
 [[endpoints]]
 name = "e{n}"

@@ -19,10 +19,10 @@ from simulation.cuts import Cuts
 from simulation.deaths import Deaths
 from simulation.faults import Faults, FaultyWorld
 from simulation.findings import Violation
-from simulation.gate_watch import GateWatch
 from simulation.hanging import Hanging
 from simulation.invariants import SLACK_MS, Balance, Healing
 from simulation.mix import Mix, Rates, draw
+from simulation.outage_watch import OutageWatch
 from simulation.overdue import Overdue
 from simulation.people import People
 from simulation.process import Process
@@ -32,7 +32,7 @@ from simulation.slow_names import ResolvingSender, SlowNames
 
 NO_FAULTS = Rates(*([0] * 10))
 ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
-GATHER_S = 2_000  # in which publishers and people get the answers that they still wait for
+GATHER_S = 2_000  # in which publishers and people get the responses that they still wait for
 
 
 @dataclass(frozen=True)
@@ -69,46 +69,46 @@ class Seed:
         self.books = books = Books(mix=mix, clock=self._now, wall_ahead=self._wall_ahead)
         self.accounts = accounts = Accounts(books)
 
-        def chance(part: str) -> Random:
+        def rng(part: str) -> Random:
             return Random(f"{part} {mix.seed} {mix.deliveries}")
 
         self.mix = mix
-        self.faults = faults = Faults(mix.rates, chance("store"), accounts)
+        self.faults = faults = Faults(mix.rates, rng("store"), accounts)
         self.world = world = FaultyWorld(db, mix.options, accounts)
         world.faults, world.on_life = faults, self._begin_life
         faults.kill = world.die
         self.receivers = Receivers(
             mix,
-            chance("receivers"),
+            rng("receivers"),
             fire=faults.fire,
             asked=accounts.asked,
         )
         world.otherwise = self.receivers.reply
         self.names: SlowNames | None = None
         if mix.slow_names is not None:
-            self.names = SlowNames(mix, chance("names"), books=books, fire=faults.fire)
+            self.names = SlowNames(mix, rng("names"), books=books, fire=faults.fire)
             world.make_sender = partial(ResolvingSender, self.names, world)
-        self.process = Process(world, faults, books, mix, chance("process"))
-        self.people = People(world, mix, chance("people"), accounts, faults.fire)
-        self.publishers = Publishers(world, mix, chance("publishers"), accounts, faults.fire)
+        self.process = Process(world, faults, books, mix, rng("process"))
+        self.people = People(world, mix, rng("people"), accounts, faults.fire)
+        self.publishers = Publishers(world, mix, rng("publishers"), accounts, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
         self.overdue = Overdue(world, books, faults)
-        self.gate = GateWatch(books, faults.fire)
-        accounts.watch_gate(self.gate)
+        self.outage_watch = OutageWatch(books, faults.fire)
+        accounts.watch_outages(self.outage_watch)
         self.cuts = Cuts(
             mix,
-            chance("cuts"),
+            rng("cuts"),
             books=books,
             faults=faults,
             receivers=self.receivers,
             publishers=self.publishers,
-            watch=self.gate,
+            watch=self.outage_watch,
         )
-        self.deaths = self._deaths(chance("deaths"))
+        self.deaths = self._deaths(rng("deaths"))
 
         self.hanging = Hanging(
             mix,
-            chance("hanging"),
+            rng("hanging"),
             world=world,
             books=books,
             faults=faults,
@@ -118,13 +118,13 @@ class Seed:
 
     def _begin_life(self, number: int) -> None:
         self.books.begin_life(number)
-        self.gate.begin_life()
+        self.outage_watch.begin_life()
 
-    def _deaths(self, chance: Random) -> Deaths:
+    def _deaths(self, rng: Random) -> Deaths:
         self.receivers.tenant_of = self._tenant_of
         deaths = Deaths(
             self.mix,
-            chance,
+            rng,
             world=self.world,
             books=self.books,
             faults=self.faults,
@@ -195,7 +195,7 @@ class Seed:
         parts = (self.process, self.people, self.publishers, self.cuts, self.hanging)
         for part in (*parts, self.overdue):
             part.over = True
-        self.gate.end()
+        self.outage_watch.end()
         self.receivers.healed = True
         if self.names is not None:
             self.names.healed = True

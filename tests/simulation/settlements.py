@@ -1,4 +1,4 @@
-"""Looks at every settle: each outcome goes through the model, and the rows written must agree."""
+"""Checks every settle: each outcome goes through the model, and the written rows must agree."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from homing.model import Attempt, Delivery, Endpoint, Finished, Transition
 from homing.ports import NewEvent, SettleBatch
 from simulation.books import SETTLED_WITHIN_MS, Books, Flight, Slots, name
-from simulation.gate_watch import GateWatch
-from simulation.health_model import HOLD_MOST_MS, HOUR, Change, DeliveryModel, EndpointModel
+from simulation.health_model import HOLD_MAX_MS, HOUR, Change, DeliveryModel, EndpointModel
+from simulation.outage_watch import OutageWatch
 
 _CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns"}
-OURS_FIRST_MS = 5_000
+SENDER_ERROR_FIRST_MS = 5_000
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 
 
@@ -22,7 +22,7 @@ class Settlements:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._done: dict[tuple[int, int], frozenset[int]] = {}  # whose rows were gone
-        self.gate: GateWatch
+        self.outage_watch: OutageWatch
 
     def committed(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         books = self._books
@@ -105,10 +105,10 @@ class Settlements:
             case "delivered":
                 delivery.attempts += pending
                 endpoint.succeeded(flight.finished_at)
-            case "ours":
+            case "sender_error":
                 if pending:
                     self._rested(flight, delivery, attempt)
-                    delivery.was_ours(flight.finished_at, probe=flight.probe)
+                    delivery.had_sender_error(flight.finished_at, probe=flight.probe)
             case _:
                 self._failed(flight, delivery, endpoint, exhausted, pending=pending)
 
@@ -116,18 +116,26 @@ class Settlements:
         """What it may be called."""
         if flight.code is not None:
             return {"delivered" if 200 <= flight.code < 300 else "failed"}
-        if flight.surely_ours:
-            return {"ours"}
+        if flight.surely_sender_error:
+            return {"sender_error"}
         if (flight.failure or "").startswith("our_"):
-            return {"ours", "failed"} if flight.maybe_theirs else {"ours"}
+            return {"sender_error", "failed"} if flight.maybe_theirs else {"sender_error"}
         # What waits for a verdict when the process stops has spent nothing.
-        return {"ours", "failed"} if flight.maybe_ours or self._books.stopping else {"failed"}
+        return (
+            {"sender_error", "failed"}
+            if flight.maybe_sender_error or self._books.stopping
+            else {"failed"}
+        )
 
     def _rested(self, flight: Flight, delivery: DeliveryModel, attempt: Attempt) -> None:
-        """What a closed gate let out does not wait longer and longer: the gate paces it."""
+        """Canaries of an outage do not wait longer and longer: the outage paces them."""
         at = flight.finished_at or 0
-        if flight.maybe_closed and not flight.probe and attempt.due_at == at + OURS_FIRST_MS:
-            delivery.ours = 0
+        if (
+            flight.maybe_closed
+            and not flight.probe
+            and attempt.due_at == at + SENDER_ERROR_FIRST_MS
+        ):
+            delivery.sender_errors = 0
 
     def _as_it_was(self, attempt: Attempt, flight: Flight) -> None:
         failure = attempt.failure.value if attempt.failure is not None else None
@@ -168,7 +176,7 @@ class Settlements:
         assert at is not None
         asked = None
         if not flight.probe and flight.code in {429, 503} and (flight.asked or 0) > at:
-            asked = min(flight.asked or 0, at + HOLD_MOST_MS)
+            asked = min(flight.asked or 0, at + HOLD_MAX_MS)
             self._books.counts["retry_after"] += 1
         if flight.probe:
             if pending:
@@ -217,11 +225,11 @@ class Settlements:
                     for it in batch.attempts
                 )
                 books.must(right, "S1", lambda: f"{name(delivery.id)} was not delivered")
-                self._at_its_answer(ended)
+                self._at_its_response(ended)
             case "dropped", "exhausted":
                 right = delivery.id in exhausted or sub.deleted
                 books.must(right, "S1", lambda: f"{name(delivery.id)} has a retry ahead")
-                self._at_its_answer(ended)
+                self._at_its_response(ended)
             case "dropped", "expired":
                 self._expired(ended, delivery)
             case "cancelled", "subscription_deleted":
@@ -234,7 +242,7 @@ class Settlements:
         books.drops[ended.delivery.endpoint_id] += ended.status.value == "dropped"
         books.counts[f"{ended.status.value}_{reason}"] += 1
 
-    def _at_its_answer(self, ended: Finished) -> None:
+    def _at_its_response(self, ended: Finished) -> None:
         flight = self._books.flights.get(ended.delivery.id)
         self._books.must(
             flight is None or ended.finished_at == flight.finished_at,
@@ -255,8 +263,8 @@ class Settlements:
         held = held or books.known[endpoint.id].state != "enabled"
         books.must(held, "S8", lambda: f"{name(delivery.id)} expired, and nothing held it back")
         quiet = max(books.life_at, books.paused_until) + HOUR
-        right = not self.gate.surely_closed
-        books.must(right, "S14", lambda: f"{name(delivery.id)} expired in an outage of our own")
+        right = not self.outage_watch.surely_closed
+        books.must(right, "S14", lambda: f"{name(delivery.id)} expired in a sender outage")
         if books.stepped_at + STEP_SLACK_MS < at:
             quiet = max(quiet, books.stepped_at + HOUR)
         books.must(
@@ -285,25 +293,25 @@ class Settlements:
 
 def compare_delivery(books: Books, row: Delivery, delivery: DeliveryModel) -> bool:
     """A pending row against the model."""
-    stored = (row.t0, row.retry, row.attempts, row.ours, row.expires_at, row.accepted_at)
+    stored = (row.t0, row.retry, row.attempts, row.sender_errors, row.expires_at, row.accepted_at)
     model = (
         delivery.t0,
         delivery.n,
         delivery.attempts,
-        delivery.ours,
+        delivery.sender_errors,
         delivery.expires,
         delivery.accepted_at,
     )
     books.counts["model_steps"] += 1
     in_time = delivery.due <= row.due_at <= delivery.due_latest
-    late = row.t0 is not None and row.ours == 0 and row.due_at > row.expires_at
+    late = row.t0 is not None and row.sender_errors == 0 and row.due_at > row.expires_at
     books.counts["past_window"] += late
     books.must(not late, "S8", lambda: f"{name(row.id)} is due after its window")
     return books.must(
         stored == model and in_time,
         "schedule",
         lambda: (
-            f"{name(row.id)}: (t0, n, attempts, ours, expires, accepted) {stored}, due "
+            f"{name(row.id)}: (t0, n, attempts, sender_errors, expires, accepted) {stored}, due "
             f"{row.due_at}; the model has {model}, due {delivery.due}"
         ),
     )

@@ -4,7 +4,7 @@ The queue, the shares, the deadlines and the memory of look-ups are the real one
 (``net/resolver``), on virtual time: only the system's own look-up is a function here. So is what a
 deadline is called that passes (``net/flight``). Two things are checked beside them: a tenant whose
 names resolve at once never waits for anybody but itself, and a timeout after a wait in our own
-queue is ours.
+queue is the sender's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from homing.model import Failure, Phases
 from homing.net.flight import HELD_UP_S, Flight, Stage, deadline_failure
 from homing.net.resolver import Address, Found, Question, Resolver
 from homing.net.trouble import Trouble
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 from homing.sim.world import Hit, Life, ScriptedSender, World
 from simulation.books import Books
 from simulation.mix import Mix
@@ -28,17 +28,15 @@ NEVER_S = 15.0  # The C library gives up then.
 SLOW_S = (0.2, 1.0, 4.0, 8.0)
 SLACK_S = 0.001
 _FOUND = (Address(2, "192.0.2.1", ("192.0.2.1", 443)),)
-_SILENT = Trouble(Failure.OUR_DNS, "the name servers gave no answer")
+_SILENT = Trouble(Failure.SENDER_DNS, "the name servers gave no response")
 
 
 class SlowNames:
     """Which look-ups take how long; ``healed`` ends all trouble."""
 
-    def __init__(
-        self, mix: Mix, chance: Random, *, books: Books, fire: Callable[[str], None]
-    ) -> None:
+    def __init__(self, mix: Mix, rng: Random, *, books: Books, fire: Callable[[str], None]) -> None:
         assert mix.slow_names is not None
-        self.mix, self.books, self._chance, self._fire = mix, books, chance, fire
+        self.mix, self.books, self._rng, self._fire = mix, books, rng, fire
         self.tenant, self.threads = mix.tenants[0], mix.slow_names.threads
         self._never = mix.slow_names.never
         self.healed = False
@@ -47,11 +45,11 @@ class SlowNames:
         """How long one look-up takes, and what it finds."""
         if tenant != self.tenant or self.healed:
             return QUICK_S, _FOUND
-        if self._chance.random() < self._never:
+        if self._rng.random() < self._never:
             self._fire("look_up_never")
             return NEVER_S, _SILENT
         self._fire("look_up_slow")
-        return self._chance.choice(SLOW_S), _FOUND
+        return self._rng.choice(SLOW_S), _FOUND
 
 
 class _Resolver(Resolver):
@@ -76,7 +74,7 @@ class ResolvingSender(ScriptedSender):
         self._names, self._resolver = names, _Resolver(names)
         self._looking: Counter[str] = Counter()  # look-ups under way, by tenant
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         if not self._life.alive:
             return
         hit = self._hit(request)
@@ -102,10 +100,10 @@ class ResolvingSender(ScriptedSender):
         finally:
             self._looking[tenant] -= 1
         flight.task = None  # The deadline is the receiver's from here on.
-        flight.stage = Stage.ANSWER
+        flight.stage = Stage.RESPONSE
         used_ms = round((loop.time() - begun_at) * 1000)
         if isinstance(found, Trouble):
-            self.land(hit, _no_answer(found.failure, used_ms), flight.done)
+            self.finish(hit, _no_response(found.failure, used_ms), flight.done)
         else:
             self.ask(hit, flight.done, used_ms=used_ms, late=lambda: self._why_late(flight))
 
@@ -114,7 +112,7 @@ class ResolvingSender(ScriptedSender):
         if flight.task is not None:
             flight.task.cancel()
             failure = self._why_late(flight)
-            self.land(hit, _no_answer(failure, hit.deadline_ms), flight.done)
+            self.finish(hit, _no_response(failure, hit.deadline_ms), flight.done)
 
     def _why_late(self, flight: Flight) -> Failure:
         failure = deadline_failure(flight).failure
@@ -136,5 +134,5 @@ class ResolvingSender(ScriptedSender):
         )
 
 
-def _no_answer(failure: Failure, used_ms: int) -> Answer:
-    return Answer(None, failure, "", None, Phases(total_us=used_ms * 1000))
+def _no_response(failure: Failure, used_ms: int) -> Response:
+    return Response(None, failure, "", None, Phases(total_us=used_ms * 1000))

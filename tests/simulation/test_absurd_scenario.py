@@ -1,4 +1,4 @@
-"""What no scenario should hold is refused with line and field, and only for its own fault."""
+"""Absurd values in a scenario are refused with line and field, each only for its own mistake."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from homing.sim.draw_terminal import draw
 from homing.sim.play import Played
 from homing.sim.read import with_policy
 from homing.sim.summary import Summary, summarize
-from simulation.scenes import HOUR, OUR_OUTAGE, played
+from simulation.scenes import HOUR, SENDER_OUTAGE, played
 
 TROUBLE = """
 title = "Trouble <&> more"
@@ -26,7 +26,7 @@ run_for = "8h"
 [[endpoints]]
 name = "payroll <1>"
 latency_ms = 50
-outages = [{ from = "1h", to = "4h", answers = 503 }, { from = "6h", to = "6h10m", hangs = true }]
+outages = [{ from = "1h", to = "4h", responds = 503 }, { from = "6h", to = "6h10m", hangs = true }]
 [[traffic]]
 to = "payroll <1>"
 every = "1m"
@@ -75,7 +75,7 @@ def test_time_is_cut_into_steps_that_add_up() -> None:
         Span(HOUR, 4 * HOUR, "503"),
         Span(6 * HOUR, 6 * HOUR + 600_000, "hangs"),
     ]
-    assert [(span.word, span.to_ms) for span in panel.states][-2:] == [
+    assert [(span.label, span.to_ms) for span in panel.states][-2:] == [
         ("frozen", 5 * HOUR),
         ("enabled", 8 * HOUR),
     ]
@@ -145,11 +145,11 @@ def test_marks_of_people_do_not_overwrite_each_other() -> None:
 
 
 def test_our_own_outage_is_drawn_and_explained() -> None:
-    one = played(OUR_OUTAGE)
+    one = played(SENDER_OUTAGE)
     run_ = (one, summarize(one))
     text, svg, html = drawn(run_), picture([run_]), page([run_])
     assert re.search(r"│ paused +▓+ ", text)
-    assert re.search(r"│ ours +▁|│ ours +[▂▃▄▅▆▇█ ]+", text)
+    assert re.search(r"│ sender +▁|│ sender +[▂▃▄▅▆▇█ ]+", text)
     for told in (re.sub(r"\s+", " ", text.replace("│", "")), svg, html):
         assert "Sending was paused" in told
         assert "7 of 12 endpoints on 7 hosts" in told
@@ -202,7 +202,7 @@ def test_a_comparison_shows_what_is_better() -> None:
 
 def test_of_many_endpoints_the_most_interesting_are_drawn() -> None:
     endpoints = "".join(
-        f'[[endpoints]]\nname = "e{n}"\nanswers = {500 if n == 17 else 200}\n'
+        f'[[endpoints]]\nname = "e{n}"\nresponds = {500 if n == 17 else 200}\n'
         f'[[traffic]]\nto = "e{n}"\nevery = "1h"\n'
         for n in range(20)
     )

@@ -1,4 +1,4 @@
-"""The policy and the second reading of the contract agree, step by step, whatever happens."""
+"""The policy and the reference model agree step by step, on any sequence of events."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ STEPS = 400
 
 
 def outcomes_of(seed: int) -> None:
-    chance, mix = Random(seed), draw(seed, 100)
+    rng, mix = Random(seed), draw(seed, 100)
     tenant = mix.tenants[0]
     rules, numbers = mix.options.rules_of(tenant), mix.numbers[tenant]
-    now, bad = 1_000, chance.choice((0.3, 0.7, 0.95))
+    now, bad = 1_000, rng.choice((0.3, 0.7, 0.95))
     stored = Health(state=State.ENABLED, since=now, enabled_since=now)
     model = EndpointModel(1, tenant, "", numbers, enabled_since=now)
     for _ in range(STEPS):
-        now += chance.choice((1, 1_000, 60_000, 3_600_000))
-        dice = chance.random()
+        now += rng.choice((1, 1_000, 60_000, 3_600_000))
+        dice = rng.random()
         if dice < 0.02:
             verdict = health.enable(stored, now=now)
             model.enabled_by_person(now, "ann")
         elif dice < 0.03:
             verdict = health.freeze(stored, now=now)
             model.frozen_by_person(now, "ann")
-        elif chance.random() < bad:
+        elif rng.random() < bad:
             verdict = health.after_failure(stored, rules, now=now)
             model.failed(now, probe=False, asked=None)
         else:
@@ -63,8 +63,8 @@ def test_health_is_what_the_contract_says_after_every_outcome(seeds: range) -> N
 
 
 def attempts_of(seed: int) -> None:
-    chance, mix = Random(seed), draw(seed, 100)
-    name = chance.choice(sorted(mix.tables))
+    rng, mix = Random(seed), draw(seed, 100)
+    name = rng.choice(sorted(mix.tables))
     schedule, table = mix.options.schedules[name], mix.tables[name]
     now = 1_000_000
     row = Delivery(
@@ -81,18 +81,18 @@ def attempts_of(seed: int) -> None:
     )
     model = DeliveryModel(1, "a", 1, 1, 1, 1, now, table)
     for _ in range(STEPS):
-        now = max(now, row.due_at) + chance.choice((0, 0, 1, 5_000, 600_000))
-        kind = chance.random()
+        now = max(now, row.due_at) + rng.choice((0, 0, 1, 5_000, 600_000))
+        kind = rng.random()
         after: Delivery | None
         if kind < 0.15:
             after = retry.after_probe_failure(row, schedule, now=now)
             model.probe_failed(now)
         elif kind < 0.3:
-            after = retry.after_ours(row, now=now)
-            model.was_ours(now, probe=False)
+            after = retry.after_sender_error(row, now=now)
+            model.had_sender_error(now, probe=False)
         else:
-            asked = chance.choice((None, None, now + 30_000, now + 3_600_000))
-            since = chance.choice((0, now))
+            asked = rng.choice((None, None, now + 30_000, now + 3_600_000))
+            since = rng.choice((0, now))
             after = retry.after_failure(
                 row, schedule, now=now, enabled_since=since, random=0.5, retry_after_at=asked
             )
@@ -102,11 +102,11 @@ def attempts_of(seed: int) -> None:
             return
         row = after
         assert model.due <= row.due_at <= model.due_latest
-        assert (row.t0, row.retry, row.attempts, row.ours, row.expires_at) == (
+        assert (row.t0, row.retry, row.attempts, row.sender_errors, row.expires_at) == (
             model.t0,
             model.n,
             model.attempts,
-            model.ours,
+            model.sender_errors,
             model.expires,
         )
 

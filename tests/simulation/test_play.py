@@ -1,4 +1,4 @@
-"""A scenario is played by the real engine, and its trace says exactly what happened when."""
+"""A scenario is played by the real engine, and its trace shows exactly what happened and when."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from simulation.scenes import (
     HOUR,
     MINUTE,
     ONE,
-    OUR_OUTAGE,
     SECOND,
+    SENDER_OUTAGE,
     as_json,
     attempts,
     finishes,
@@ -70,7 +70,7 @@ def test_the_lines_have_exactly_these_keys() -> None:
 def test_a_change_of_state_names_its_rule_and_numbers() -> None:
     text = scene(
         head="[health]\nconsecutive_disable = 3",
-        endpoint="answers = 500",
+        endpoint="responds = 500",
         more='[[traffic]]\nto = "a"\nevery = "1s"\nuntil = "3s"\n',
     )
     (line,) = [line for line in as_json(played(text)) if line["kind"] == "state"]
@@ -87,7 +87,7 @@ def test_a_change_of_state_names_its_rule_and_numbers() -> None:
 
 def test_a_change_stands_right_behind_the_attempt_that_made_it() -> None:
     text = scene(
-        endpoint='answers = 200\noutages = [{ from = "1s", answers = 500 }]',
+        endpoint='responds = 200\noutages = [{ from = "1s", responds = 500 }]',
         more='[[traffic]]\nto = "a"\nper_second = 40\nuntil = "1s"\n'
         '[[traffic]]\nto = "a"\nfrom = "1s"\nper_second = 10_000\nuntil = "1010ms"\n',
     )
@@ -101,7 +101,7 @@ def test_a_change_stands_right_behind_the_attempt_that_made_it() -> None:
     assert before[-1].at_ms == change.at_ms
 
 
-def test_an_attempt_is_timed_by_its_start_and_an_end_by_its_answer() -> None:
+def test_an_attempt_is_timed_by_its_start_and_an_end_by_its_response() -> None:
     one = played(scene(endpoint="latency_ms = 40"))
     (attempt,), (end,) = attempts(one), finishes(one)
     assert (attempt.at_ms, attempt.code, end.at_ms) == (0, 200, 40)
@@ -196,12 +196,12 @@ def test_what_happens_at_one_moment_stands_in_the_order_of_its_beginning(latency
 @pytest.mark.parametrize(
     ("outage", "code", "ends_ms"),
     [
-        ("answers = 404", 404, 40),
+        ("responds = 404", 404, 40),
         ("hangs = true", None, 5_000),
         ("refuses = true", None, 40),
         ("latency_ms = 5_001", None, 5_000),
         ("fails = 1.0", 500, 40),
-        ("fails = 1.0, answers = 429", 429, 40),
+        ("fails = 1.0, responds = 429", 429, 40),
     ],
 )
 def test_outages_fail_in_their_way(outage: str, code: int | None, ends_ms: int) -> None:
@@ -211,20 +211,20 @@ def test_outages_fail_in_their_way(outage: str, code: int | None, ends_ms: int) 
     assert (second.at_ms, second.outcome) == (ends_ms + 84_800, "delivered")
 
 
-def test_an_answer_just_in_time_counts_and_the_deadline_can_be_set() -> None:
+def test_a_response_just_in_time_counts_and_the_deadline_can_be_set() -> None:
     assert attempts(played(scene(endpoint="latency_ms = 5_000")))[0].outcome == "delivered"
     slow = scene(endpoint='latency_ms = 7_000\ndeadline = "8s"')
     assert attempts(played(slow))[0].outcome == "delivered"
 
 
 def test_of_two_outages_at_once_the_later_listed_counts() -> None:
-    outages = '[{ from = "0s", answers = 500 }, { from = "0s", to = "1s", answers = 502 }]'
+    outages = '[{ from = "0s", responds = 500 }, { from = "0s", to = "1s", responds = 502 }]'
     codes = [line.code for line in attempts(played(scene(endpoint=f"outages = {outages}")))]
     assert codes[:2] == [502, 500]
 
 
 def test_retry_after_is_sent_and_honoured() -> None:
-    outage = '{ from = "0s", to = "1m", answers = 503, retry_after = "10m" }'
+    outage = '{ from = "0s", to = "1m", responds = 503, retry_after = "10m" }'
     times = [line.at_ms for line in attempts(played(scene(endpoint=f"outages = [{outage}]")))]
     assert times == [0, 10 * MINUTE]
 
@@ -233,7 +233,7 @@ def test_a_disabled_endpoint_is_probed_every_ten_minutes_until_it_heals() -> Non
     text = scene(
         run_for="2h",
         head="[health]\nconsecutive_disable = 2",
-        endpoint='outages = [{ from = "0s", to = "25m", answers = 500 }]',
+        endpoint='outages = [{ from = "0s", to = "25m", responds = 500 }]',
         more='[[traffic]]\nto = "a"\nevery = "1s"\nuntil = "2s"\n',
     )
     one = played(text)
@@ -270,7 +270,7 @@ def test_people_enable_and_freeze() -> None:
 def test_what_was_dropped_can_be_replayed_and_gets_new_numbers() -> None:
     text = scene(
         head="policy = { retries = 1 }",
-        endpoint='outages = [{ from = "0s", to = "10m", answers = 500 }]',
+        endpoint='outages = [{ from = "0s", to = "10m", responds = 500 }]',
         more='[[traffic]]\nto = "a"\nevery = "1m"\nuntil = "3m"\n'
         '[[actions]]\nat = "20m"\ndo = "replay_dropped"\nendpoint = "a"\n',
     )
@@ -286,9 +286,9 @@ def test_what_was_dropped_can_be_replayed_and_gets_new_numbers() -> None:
 
 
 def test_what_happens_at_the_last_moment_is_part_of_it() -> None:
-    one = played(scene(run_for="84800ms", endpoint="answers=500"))
+    one = played(scene(run_for="84800ms", endpoint="responds=500"))
     assert [line.at_ms for line in attempts(one)] == [0, 84_800]
-    late = played(scene(run_for="84799ms", endpoint="answers=500"))
+    late = played(scene(run_for="84799ms", endpoint="responds=500"))
     assert [line.at_ms for line in attempts(late)] == [0]
 
 
@@ -315,13 +315,13 @@ def test_a_receiver_that_refuses_connections_sees_no_request() -> None:
 
 
 def test_our_own_outage_is_told() -> None:
-    one = played(OUR_OUTAGE)
+    one = played(SENDER_OUTAGE)
     (pause,) = one.trace.pauses
     assert pause.from_ms == 30 * MINUTE
     assert 35 * MINUTE <= pause.to_ms < 36 * MINUTE
     assert pause.why.startswith("7 of 12 endpoints on 7 hosts that were healthy fail")
     assert states(one) == []
-    assert {line.outcome for line in attempts(one)} == {"delivered", "ours"}
+    assert {line.outcome for line in attempts(one)} == {"delivered", "sender_error"}
 
 
 def test_progress_is_told_to_its_end() -> None:
@@ -332,7 +332,7 @@ def test_progress_is_told_to_its_end() -> None:
 
 
 def test_another_policy_gives_another_schedule() -> None:
-    text = scene(run_for="80h", head='policy = "standard-webhooks"', endpoint="answers = 500")
+    text = scene(run_for="80h", head='policy = "standard-webhooks"', endpoint="responds = 500")
     times = [line.at_ms for line in attempts(played(text))]
     assert times[:4] == [0, 5_000, 305_000, 2_105_000]
     assert len(times) == 10

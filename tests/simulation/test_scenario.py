@@ -1,4 +1,4 @@
-"""A scenario is read as it is meant, and what is wrong is named with its line and field."""
+"""A scenario is read correctly, and every mistake is reported with its line and field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from homing.policy.presets import STANDARD_WEBHOOKS, WORKFRONT
 from homing.policy.retry import Anchor
 from homing.sim.fields import read_duration, show_ms
 from homing.sim.read import read_scenario, with_policy
-from homing.sim.scenario import Action, Do, Outage, Scenario, chance_of
+from homing.sim.scenario import Action, Do, Outage, Scenario, random_fraction_of
 
 HOUR = 3_600_000
 
@@ -20,9 +20,9 @@ policy = "workfront"          # a preset, or a table of overrides
 run_for = "60h"
 [[endpoints]]
 name = "payroll"
-answers = 200                 # default answer
+responds = 200                 # default response
 latency_ms = 40
-outages = [ { from = "2h", to = "9h", answers = 503, retry_after = 30 }, { from = "20h", to = "21h", hangs = true }, { from = "30h", to = "31h", fails = 0.4 } ]
+outages = [ { from = "2h", to = "9h", responds = 503, retry_after = 30 }, { from = "20h", to = "21h", hangs = true }, { from = "30h", to = "31h", fails = 0.4 } ]
 [[traffic]]
 to = "payroll"
 from = "0s"
@@ -54,9 +54,9 @@ def test_a_whole_scenario_is_read_as_it_is_written() -> None:
     scenario = read(WHOLE)
     (receiver,) = scenario.receivers
     assert (scenario.seed, scenario.run_for_ms, scenario.schedule) == (7, 60 * HOUR, WORKFRONT)
-    assert (receiver.name, receiver.answers, receiver.latency_ms) == ("payroll", 200, 40)
+    assert (receiver.name, receiver.responds, receiver.latency_ms) == ("payroll", 200, 40)
     assert receiver.outages == (
-        Outage(2 * HOUR, 9 * HOUR, answers=503, retry_after_s=30),
+        Outage(2 * HOUR, 9 * HOUR, responds=503, retry_after_s=30),
         Outage(20 * HOUR, 21 * HOUR, hangs=True),
         Outage(30 * HOUR, 31 * HOUR, fails=0.4),
     )
@@ -68,7 +68,7 @@ def test_what_is_left_out_has_a_default() -> None:
     scenario = read(LITTLE + '[[traffic]]\nto = "a"\nevery = "10m"\n')
     (receiver,) = scenario.receivers
     (traffic,) = scenario.traffic
-    assert (receiver.answers, receiver.latency_ms, receiver.deadline_ms) == (200, 0, None)
+    assert (receiver.responds, receiver.latency_ms, receiver.deadline_ms) == (200, 0, None)
     assert (traffic.from_ms, traffic.until_ms, traffic.type) == (0, HOUR, "event")
     assert (scenario.seed, scenario.title, scenario.rules) == (0, "x", HealthRules())
 
@@ -122,10 +122,10 @@ def test_the_first_event_is_at_from_and_none_at_until(entry: str, times: list[in
         ("run_for = 5\n[[endpoints]]\nname = 'a'", 1, "run_for must be a duration"),
         ("[[endpoints]]\nname = 'a'", 1, "it needs run_for"),
         ("run_for = '1h'", 1, "it needs 1 to 100,000 [[endpoints]]"),
-        (LITTLE + "colour = 1", 4, "endpoints[0].colour is not known here (known: answers"),
+        (LITTLE + "colour = 1", 4, "endpoints[0].colour is not known here (known: deadline"),
         (LITTLE + "latency = 1", 4, "endpoints[0].latency is not known here (did you mean latency"),
-        (LITTLE + "answers = 'x'", 4, "endpoints[0].answers must be a whole number"),
-        (LITTLE + "answers = true", 4, "endpoints[0].answers must be a whole number"),
+        (LITTLE + "responds = 'x'", 4, "endpoints[0].responds must be a whole number"),
+        (LITTLE + "responds = true", 4, "endpoints[0].responds must be a whole number"),
         (LITTLE + "latency_ms = -1", 4, "from 0 to 3600000, not -1"),
         (LITTLE + "deadline = '31s'", 4, 'endpoints[0].deadline must be 1s to 30s, not "31s"'),
         (LITTLE + "[[endpoints]]\nname = 'a'", 5, "endpoints[1].name is the name of endpoints[0]"),
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_named_with_line_and_field(text: str, line: int, told: 
 
 
 def test_all_that_is_wrong_is_told_at_once_in_the_order_of_lines() -> None:
-    said = wrong(LITTLE + "answers = 1\nlatency_ms = -1\n[[traffic]]\nto = 'a'\n")
+    said = wrong(LITTLE + "responds = 1\nlatency_ms = -1\n[[traffic]]\nto = 'a'\n")
     assert [part.split(":")[0] for part in said.split("line ")[1:]] == ["4", "5", "6"]
 
 
@@ -244,9 +244,9 @@ def test_another_policy_leaves_the_rest_as_it_is() -> None:
     assert other.receivers == scenario.receivers
 
 
-def test_chance_is_drawn_from_the_seed_and_evenly() -> None:
-    draws = [chance_of(7, "a", number, 1) for number in range(2_000)]
-    assert draws == [chance_of(7, "a", number, 1) for number in range(2_000)]
-    assert draws != [chance_of(8, "a", number, 1) for number in range(2_000)]
+def test_random_fractions_are_drawn_from_the_seed_and_evenly() -> None:
+    draws = [random_fraction_of(7, "a", number, 1) for number in range(2_000)]
+    assert draws == [random_fraction_of(7, "a", number, 1) for number in range(2_000)]
+    assert draws != [random_fraction_of(8, "a", number, 1) for number in range(2_000)]
     assert all(0 <= draw < 1 for draw in draws)
     assert 900 < sum(draw < 0.5 for draw in draws) < 1_100

@@ -1,4 +1,4 @@
-"""Fifty seeds and some of all that can go wrong: the invariants hold, every fault has happened."""
+"""Fifty seeds with faults of every kind: the invariants hold, and every kind has happened."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from homing.cli.main import app
 from homing.sim.play import Played, play
 from homing.sim.read import read_scenario
 from homing.sim.summary import Figures, summarize
-from simulation.scenes import ONE, OUR_OUTAGE, states
+from simulation.scenes import ONE, SENDER_OUTAGE, states
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOOK = "import sys; from homing.cli.main import main; sys.argv = ['homing', *sys.argv[1:]]\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"  # noqa: E501
@@ -74,11 +74,11 @@ def test_a_comparison_in_json_is_two_traces_and_every_line_says_whose(scenario: 
 
 def test_a_wrong_scenario_exits_with_2_and_names_line_and_field(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
-    path.write_text(ONE.replace("answers = 503", "answers = 5030"))
+    path.write_text(ONE.replace("responds = 503", "responds = 5030"))
     done = _homing("simulate", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     first = done.stderr.splitlines()[0]
-    assert first.startswith(f"homing: The scenario is wrong. {path}, line 6: endpoints[0].answers")
+    assert first.startswith(f"homing: The scenario is wrong. {path}, line 6: endpoints[0].responds")
 
 
 def test_nothing_is_imported_that_serving_needs(scenario: Path) -> None:
@@ -152,9 +152,9 @@ def test_every_example_is_told_of_here() -> None:
 
 
 def test_what_the_engine_logs_is_not_shown(tmp_path: Path) -> None:
-    file = tmp_path / "ours.toml"
-    file.write_text(OUR_OUTAGE)
+    file = tmp_path / "sender_outage.toml"
+    file.write_text(SENDER_OUTAGE)
     command = [sys.executable, "-m", "homing.cli.main", "simulate", str(file), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert '"outcome":"ours"' in done.stdout
+    assert '"outcome":"sender_error"' in done.stdout

@@ -1,4 +1,4 @@
-"""``homing simulate`` where something is in its way: files, a full disk, an interrupt."""
+"""``homing simulate`` under failures: missing files, a full disk, an interrupt."""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from homing.sim.summary import Late, peak_after, summarize, summary_line
-from homing.sim.tell import ROWS, clock_text, moment_text, span_text
-from simulation.scenes import HOUR, MINUTE, ONE, OUR_OUTAGE, played
+from homing.sim.summary_text import ROWS, clock_text, moment_text, span_text
+from simulation.scenes import HOUR, MINUTE, ONE, SENDER_OUTAGE, played
 
 OUTAGE = """
 run_for = "6h"
 [[endpoints]]
 name = "a"
 latency_ms = 100
-outages = [{ from = "1h", to = "3h", answers = 503 }]
+outages = [{ from = "1h", to = "3h", responds = 503 }]
 [[endpoints]]
 name = "b"
 [[traffic]]
@@ -58,12 +58,15 @@ def test_the_last_line_holds_the_numbers_of_all_and_of_each() -> None:
 
 
 def test_trouble_of_our_own_is_no_failure_of_an_endpoint() -> None:
-    summary = summarize(played(OUR_OUTAGE))
+    summary = summarize(played(SENDER_OUTAGE))
     assert (summary.total.failed, summary.total.delivered) == (0, summary.total.accepted)
-    assert summary.total.ours > 10
+    assert summary.total.sender_errors > 10
     assert 4 * MINUTE < summary.paused_ms < 6 * MINUTE
     line = msgspec.json.decode(summary_line(summary))
-    assert (line["ours"], line["paused_ms"]) == (summary.total.ours, summary.paused_ms)
+    assert (line["sender_errors"], line["paused_ms"]) == (
+        summary.total.sender_errors,
+        summary.paused_ms,
+    )
     assert line["failed"] == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from homing.model import Failure, Status
-from homing.ports import Answer
+from homing.ports import Response
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.world import Crashed, Hit, Reply, Watch, World
 from simulation.requests import signature_of
@@ -21,13 +21,13 @@ URL = "https://a.example/"
 class Hits(Watch):
     def __init__(self) -> None:
         self.hits: list[Hit] = []
-        self.answers: list[Answer] = []
+        self.responses: list[Response] = []
 
     def sent(self, hit: Hit) -> None:
         self.hits.append(hit)
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
-        self.answers.append(answer)
+    def responded(self, hit: Hit, response: Response) -> None:
+        self.responses.append(response)
 
 
 def live(story: Callable[[World, Hits], Awaitable[None]]) -> None:
@@ -49,7 +49,7 @@ def test_a_crash_drops_what_is_in_flight_and_keeps_what_was_accepted() -> None:
 
         assert [hit.number for hit in hits.hits] == [1, 1]
         assert [hit.life for hit in hits.hits] == [1, 2]
-        assert len(hits.answers) == 1
+        assert len(hits.responses) == 1
         (row,) = await world.deliveries()
         assert row.status is Status.DELIVERED
 
@@ -82,14 +82,14 @@ def test_a_clock_may_differ_from_life_to_life() -> None:
     live(story)
 
 
-def test_an_answer_beyond_the_deadline_is_a_timeout() -> None:
+def test_a_response_beyond_the_deadline_is_a_timeout() -> None:
     async def story(world: World, hits: Hits) -> None:
         world.scripts[URL] = lambda _: Reply(latency_ms=5_001)
         await world.subscribe(URL)
         await world.publish()
         await world.wait(6_000)
 
-        assert [answer.failure for answer in hits.answers] == [Failure.TIMEOUT]
+        assert [response.failure for response in hits.responses] == [Failure.TIMEOUT]
 
     live(story)
 

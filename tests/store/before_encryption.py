@@ -1,4 +1,4 @@
-"""Databases as they were before secrets were encrypted, and a search for what they leave on disk.
+"""Databases from before secrets were encrypted, and a search for plain text on disk.
 
 Subscriptions are created, changed and deleted in plain text, so that old text lies in live rows, in
 free pages, in the gaps of pages and in the write-ahead log.
@@ -35,7 +35,7 @@ def connect(place: str) -> Any:
 
 
 def subscription(number: int, word: str = WORD) -> Subscription:
-    """One with a long token, so that it has overflow pages, a secret and a header value."""
+    """A subscription with a long token (for overflow pages), a secret and a header value."""
     make = Maker()
     at = make.endpoint(f"https://{number}.example/")
     return replace(
@@ -91,7 +91,7 @@ async def make(place: str) -> None:
 
 
 def make_and_die(place: str) -> None:
-    """Write it in a process that ends at once: SQLite's log stays beside the file."""
+    """Write the database in a process that is killed, so that SQLite's log stays."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -104,7 +104,7 @@ def make_and_die(place: str) -> None:
 
 
 def found_in(folder: Path) -> list[str]:
-    """The files of a folder in which a planted secret lies."""
+    """The files of a folder that contain a planted secret."""
     return [it.name for it in folder.iterdir() if it.is_file() and WORD.encode() in it.read_bytes()]
 
 

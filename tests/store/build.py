@@ -1,4 +1,4 @@
-"""Builders of rows for store tests: a maker hands out ids in order and fills in what is dull."""
+"""Builders of rows for store tests: ids in order, and defaults for uninteresting fields."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Maker:
             address="192.0.2.7",
             phases=Phases(dns_us=100, connect_us=900, total_us=12_000),
             request_headers=b"webhook-id: x\r\n",
-            answer_headers=b"",
+            response_headers=b"",
             excerpt=b"",
             decided=Decided.RETRY,
             due_at=self.now + 84_800,
@@ -225,7 +225,7 @@ async def put(
 
 
 def _ledger(events: Sequence[NewEvent], finished: Sequence[Finished]) -> list[tuple[object, ...]]:
-    """What the ledger of another process has written about these rows."""
+    """The ledger rows of another process that wrote these events."""
     tenants = sorted({new.event.tenant for new in events})
     node = next(_others)
     return [

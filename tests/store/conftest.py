@@ -1,1 +1,1 @@
-"""What store tests share; the stores themselves are in ``stores.py``."""
+"""Fixtures of the store tests; the stores themselves are in ``stores.py``."""

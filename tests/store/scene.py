@@ -1,11 +1,11 @@
-"""A small world for tests of the hot path: one endpoint with a subscription, and its pending."""
+"""A scene for tests of the hot path: one endpoint with a subscription and pending deliveries."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from homing.model import Delivery, Endpoint, Subscription
-from homing.ports import DueAnswer, DueAsk, NewEvent, Receipt, Refusal
+from homing.ports import DueAsk, DueRows, NewEvent, Receipt, Refusal
 from homing.store import rows
 from homing.store.flow import Flow
 from homing.store.tx import Db, Row, Tx
@@ -34,13 +34,13 @@ class Scene:
         return await self.flow.publish(list(requests), catalog_version=0, number=self.number())
 
     async def deliver(self, count: int = 1) -> list[Delivery]:
-        """So many published deliveries, pending."""
+        """Publish so many deliveries; they are pending."""
         events = [self.make.event(self.sub) for _ in range(count)]
         await self.publish(events)
         return [it for new in events for it in new.deliveries]
 
     async def tried(self, delivery: Delivery, *, due_at: int, t0: int = NOW) -> Delivery:
-        """The same after a failed attempt, written past the settling."""
+        """Publish deliveries as they are after a failed attempt, without settling one."""
         waiting = replace(delivery, due_at=due_at, t0=t0, retry=1, attempts=1)
         await self.rewrite(waiting)
         return waiting
@@ -54,10 +54,10 @@ class Scene:
 
     async def due(
         self, *, fresh: int = 10, retry: int = 10, now: int = NOW, since: int = NOW
-    ) -> DueAnswer:
+    ) -> DueRows:
         ask = DueAsk(self.endpoint.id, since, fresh, retry, self.endpoint.bucket)
-        (answer,) = await self.flow.due([ask], now=now)
-        return answer
+        (reply,) = await self.flow.due([ask], now=now)
+        return reply
 
 
 async def count(db: Db, table: str) -> int:

@@ -41,7 +41,7 @@ async def with_history(db: Db, make: Maker) -> tuple[Subscription, NewEvent]:
 
 
 def again(make: Maker) -> Delivery:
-    """A new delivery as the engine gives it, with places that the store fills in."""
+    """A new delivery as the engine makes it; the store fills in its endpoint and bucket."""
     number = make.id()
     return Delivery(
         id=number,

@@ -110,7 +110,7 @@ async def test_both_are_deleted_in_one_commit(db: Db) -> None:
 
 
 async def test_a_twin_that_another_process_makes_is_not_left_behind(db: Db) -> None:
-    """The version of the subscription is checked: whoever made the twin has raised it."""
+    """The version of the subscription is checked: making a twin raises it."""
     pair = Pair(db)
     seen = await pair.created()
     changed = replace(seen, workfront=Workfront("v1", NOW))

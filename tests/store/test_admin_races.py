@@ -1,4 +1,4 @@
-"""Commands that arrive at the same time: each is done whole, one after the other."""
+"""Commands that arrive at the same time are done one after the other, each as a whole."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def test_of_those_who_cancel_a_delivery_at_once_one_does(db: Db) -> None:
     _, subscription = await subscribed(db, make)
     event = make.event(subscription)
     await put(db, events=[event])
-    answers = await asyncio.gather(
+    replies = await asyncio.gather(
         *(admin.cancel_delivery(event.deliveries[0].id, now=NOW) for _ in range(CROWD)),
         return_exceptions=True,
     )
-    assert [it for it in answers if not isinstance(it, AlreadyFinished)] == [event.deliveries[0]]
+    assert [it for it in replies if not isinstance(it, AlreadyFinished)] == [event.deliveries[0]]
     (ledger,) = await Views(db).ledger(tenant=None)
     assert (ledger.accepted, ledger.cancelled, ledger.pending) == (1, 1, 0)
 
@@ -60,8 +60,8 @@ async def test_a_delivery_settled_and_cancelled_at_once_ends_once(db: Db) -> Non
         for number, it in enumerate(event.deliveries, 1)
     ]
     cancels = [admin.cancel_delivery(it.id, now=NOW) for it in event.deliveries]
-    answers = await asyncio.gather(*settles, *cancels, return_exceptions=True)
-    late = [it for it in answers[CROWD:] if isinstance(it, AlreadyFinished)]
+    replies = await asyncio.gather(*settles, *cancels, return_exceptions=True)
+    late = [it for it in replies[CROWD:] if isinstance(it, AlreadyFinished)]
     (ledger,) = await views.ledger(tenant=None)
     assert (ledger.delivered, ledger.cancelled) == (len(late), CROWD - len(late))
     assert (ledger.pending, ledger.counted) == (0, True)
@@ -74,7 +74,7 @@ async def test_of_those_who_set_an_endpoint_at_once_one_does(db: Db) -> None:
     admin, make = Admin(db), Maker()
     endpoint, _ = await subscribed(db, make)
     frozen = replace(endpoint, health=replace(endpoint.health, state=State.FROZEN))
-    answers = await asyncio.gather(
+    replies = await asyncio.gather(
         *(
             admin.set_endpoint(
                 frozen, seen=endpoint, transition=make.transition(endpoint), notices=[]
@@ -83,7 +83,7 @@ async def test_of_those_who_set_an_endpoint_at_once_one_does(db: Db) -> None:
         ),
         return_exceptions=True,
     )
-    written = [it for it in answers if not isinstance(it, StaleEndpoints)]
+    written = [it for it in replies if not isinstance(it, StaleEndpoints)]
     assert written == [replace(frozen, generation=1)]
     page, _ = await Views(db).transitions(endpoint.id, before_id=None, limit=99)
     assert len(page) == 1
@@ -98,13 +98,13 @@ async def test_of_those_who_take_the_same_step_of_a_replay_one_does(db: Db) -> N
     job = make.job()
     await admin.save_replay_job(job)
     after = replace(job, after_id=job.upto_id, replayed=1, state="done")
-    answers = await asyncio.gather(
+    replies = await asyncio.gather(
         *(
             admin.replay_step(job, after=after, new=[replace(old, id=make.id())])
             for _ in range(CROWD)
         )
     )
-    assert sorted(answers) == [False] * (CROWD - 1) + [True]
+    assert sorted(replies) == [False] * (CROWD - 1) + [True]
     (ledger,) = await Views(db).ledger(tenant=None)
     assert (ledger.accepted, ledger.pending) == (2, 1)
 
@@ -161,10 +161,10 @@ async def test_a_publish_at_the_moment_of_a_deletion_is_refused_or_cancelled(db:
         for number, new in enumerate(events, 1)
     ]
     delete = admin.delete_subscription(subscription.id, now=NOW, cleanup_job_id=make.id())
-    answers = await asyncio.gather(
+    replies = await asyncio.gather(
         *publishes[: CROWD // 2], delete, *publishes[CROWD // 2 :], return_exceptions=True
     )
-    refused = sum(isinstance(it, StaleCatalog) for it in answers)
+    refused = sum(isinstance(it, StaleCatalog) for it in replies)
     for cleanup_job in await admin.cleanup_jobs():
         await admin.run_cleanup_job(
             cleanup_job, target=None, except_ids=frozenset(), now=NOW, limit=99

@@ -1,4 +1,4 @@
-"""Replay jobs: history is walked once, in bounded steps, and no step counts twice."""
+"""Replay jobs read history once, in bounded steps, and no step counts twice."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Scene:
         after = replace(
             job,
             after_id=upto,
-            looked_at=job.looked_at + len(found),
+            scanned=job.scanned + len(found),
             replayed=job.replayed + len(new),
             state="done" if done else "running",
         )

@@ -1,4 +1,4 @@
-"""Subscriptions: what is stored comes back, and every change raises the catalog's version."""
+"""Subscriptions are read as they were stored, and every change raises the catalog's version."""
 
 from __future__ import annotations
 

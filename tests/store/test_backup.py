@@ -1,4 +1,4 @@
-"""Copies of the SQLite file are of one moment, also while it is written to."""
+"""A copy of the SQLite file shows one moment, also while the file is written to."""
 
 from __future__ import annotations
 

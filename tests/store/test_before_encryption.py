@@ -45,7 +45,7 @@ KEY, NEXT_KEY = b"k" * 32, b"n" * 32
 
 
 async def start(place: str, *keys: bytes) -> list[str | None]:
-    """What a start does before anything is read; the tokens that it can then read."""
+    """Do what a start does before it reads anything; returns the tokens that it can read."""
     db = connect(place)
     try:
         await migrate(db)
@@ -89,7 +89,7 @@ async def test_no_file_of_an_upgraded_postgres_holds_an_old_secret(postgres: Ser
 
 
 class Deaths:
-    """Kills its process before each pair of neighbouring statements that nobody died at yet."""
+    """Kills its process before each pair of statements at which no process was killed yet."""
 
     def __init__(self, tombs: Path) -> None:
         self._tombs, self._last = tombs, ""
@@ -138,7 +138,7 @@ def _child(place: str, tombs: Path) -> NoReturn:
 
 
 def _ended_well(place: str, tombs: Path) -> bool:
-    """Whether a start in a process of its own came to its end; False: it was killed."""
+    """Start in another process; True if it finished, False if it was killed."""
     pid = os.fork()
     if pid == 0:
         _child(place, tombs)

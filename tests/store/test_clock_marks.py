@@ -1,4 +1,4 @@
-"""The mark of the clock in every store, and times that are moved in bounded steps."""
+"""The clock mark in every store, and stored times that are moved in bounded steps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_times_from_there_on_are_moved_and_the_others_are_left(db: Db) -> 
     first, tried, before, put_off, held, mixed = (it.deliveries[0] for it in events)
     tried = replace(tried, t0=NOW + 4, due_at=NOW + HOUR, expires_at=NOW + DAY, attempts=1)
     before = replace(before, accepted_at=NOW - 9, t0=NOW - 4, due_at=NOW + HOUR, attempts=1)
-    put_off = replace(put_off, accepted_at=NOW - 9, due_at=NOW + 60, attempts=1, ours=1)
+    put_off = replace(put_off, accepted_at=NOW - 9, due_at=NOW + 60, attempts=1, sender_errors=1)
     held = replace(held, accepted_at=NOW - 9, due_at=NOW - 9)
     mixed = replace(mixed, accepted_at=NOW - 9, t0=NOW + 1, due_at=NOW + 2, attempts=1)
     waiting = [first, tried, before, put_off, held, mixed]

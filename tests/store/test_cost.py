@@ -1,4 +1,4 @@
-"""The hot path costs the same however much is pending: rows and steps, not seconds, are counted."""
+"""The hot path costs the same however much is pending; rows and steps are counted, not seconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.parametrize("store", ["sqlite-memory", "postgres"], ind
 
 
 class Counts(Scene):
-    """One endpoint with half of all that is pending, and forty that share the rest."""
+    """One endpoint with half of all pending deliveries, and forty with the other half."""
 
     async def begin(self) -> Counts:
         await super().begin()
@@ -100,7 +100,7 @@ def sqlite_steps(db: SqliteDb) -> Iterator[Counter[str]]:
 
 @contextmanager
 def postgres_rows(db: PostgresDb, patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Rows that the plans' nodes gave and threw away, by statement."""
+    """Rows that the nodes of the plans returned and filtered out, by statement."""
     spent: Counter[str] = Counter()
     plain = PostgresTx._fetch
 
@@ -129,7 +129,7 @@ def _rows(node: dict[str, Any]) -> int:
 
 
 async def measured(scene: Counts, patch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What each named statement of the hot path spends."""
+    """The cost of each named statement of the hot path."""
     db: Db = scene.db
     if isinstance(db, SqliteDb):
         with sqlite_steps(db) as spent:

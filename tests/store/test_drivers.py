@@ -1,4 +1,4 @@
-"""What both drivers promise to the operations."""
+"""Behaviour that both drivers guarantee to the operations."""
 
 from __future__ import annotations
 

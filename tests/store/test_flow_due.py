@@ -1,11 +1,11 @@
-"""What there is to do: the next rows of many endpoints, lane by lane, and when to come again."""
+"""Due rows: the next rows of many endpoints, lane by lane, and the next due times."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from homing.model import Delivery, Work
-from homing.ports import DueAnswer, DueAsk, EndpointStart
+from homing.ports import DueAsk, DueRows, EndpointStart
 from homing.store.tx import Db
 from store.build import NOW, put
 from store.scene import Scene
@@ -19,13 +19,13 @@ async def test_fresh_rows_come_in_order_of_acceptance(db: Db) -> None:
     scene = await Scene(db).begin()
     deliveries = await scene.deliver(5)
 
-    answer = await scene.due(fresh=3)
+    reply = await scene.due(fresh=3)
 
-    assert ids(answer.fresh) == [it.id for it in deliveries[:3]]
-    assert answer.fresh[0].delivery == deliveries[0]
-    assert answer.more_fresh
-    assert answer.retry == ()
-    assert answer.next_due is None
+    assert ids(reply.fresh) == [it.id for it in deliveries[:3]]
+    assert reply.fresh[0].delivery == deliveries[0]
+    assert reply.more_fresh
+    assert reply.retry == ()
+    assert reply.next_due is None
     assert not (await scene.due(fresh=5)).more_fresh
 
 
@@ -35,10 +35,10 @@ async def test_a_row_held_back_before_the_last_enable_belongs_to_the_retry_lane(
     scene.make.now += 1_000
     new = await scene.deliver(2)
 
-    answer = await scene.due(since=NOW + 500, now=NOW + 2_000)
+    reply = await scene.due(since=NOW + 500, now=NOW + 2_000)
 
-    assert ids(answer.fresh) == [it.id for it in new]
-    assert ids(answer.retry) == [it.id for it in old]
+    assert ids(reply.fresh) == [it.id for it in new]
+    assert ids(reply.retry) == [it.id for it in old]
 
 
 async def test_the_retry_lane_goes_by_due_time_over_all_its_parts(db: Db) -> None:
@@ -55,10 +55,10 @@ async def test_the_retry_lane_goes_by_due_time_over_all_its_parts(db: Db) -> Non
         [[replace(scene.make.event(), deliveries=(replay,))]], catalog_version=0, number=99
     )
 
-    answer = await scene.due(since=NOW + 1, now=NOW + 1_000)
+    reply = await scene.due(since=NOW + 1, now=NOW + 1_000)
 
-    assert ids(answer.retry) == [held.id, soon.id, replay.id, late.id]
-    assert answer.next_due == NOW + 9_000
+    assert ids(reply.retry) == [held.id, soon.id, replay.id, late.id]
+    assert reply.next_due == NOW + 9_000
 
 
 async def test_a_row_beyond_the_limit_tells_its_time(db: Db) -> None:
@@ -66,10 +66,10 @@ async def test_a_row_beyond_the_limit_tells_its_time(db: Db) -> None:
     for number, delivery in enumerate(await scene.deliver(4)):
         await scene.tried(delivery, due_at=NOW + number)
 
-    answer = await scene.due(retry=2, now=NOW + 50)
+    reply = await scene.due(retry=2, now=NOW + 50)
 
-    assert len(answer.retry) == 2
-    assert answer.next_due == NOW + 2
+    assert len(reply.retry) == 2
+    assert reply.next_due == NOW + 2
 
 
 async def test_a_lane_that_wants_nothing_is_still_told_of(db: Db) -> None:
@@ -77,9 +77,9 @@ async def test_a_lane_that_wants_nothing_is_still_told_of(db: Db) -> None:
     first, _ = await scene.deliver(2)
     await scene.tried(first, due_at=NOW + 7)
 
-    answer = await scene.due(fresh=0, retry=0, now=NOW + 50)
+    reply = await scene.due(fresh=0, retry=0, now=NOW + 50)
 
-    assert answer == DueAnswer(scene.endpoint.id, (), (), more_fresh=True, next_due=NOW + 7)
+    assert reply == DueRows(scene.endpoint.id, (), (), more_fresh=True, next_due=NOW + 7)
 
 
 async def test_many_endpoints_are_answered_at_once_in_the_order_asked(db: Db) -> None:
@@ -92,10 +92,10 @@ async def test_many_endpoints_are_answered_at_once_in_the_order_asked(db: Db) ->
     await scene.publish([theirs, mine])
 
     asks = [DueAsk(it.id, NOW, 5, 5, it.bucket) for it in (empty, other, scene.endpoint)]
-    answers = await scene.flow.due(asks, now=NOW)
+    replies = await scene.flow.due(asks, now=NOW)
 
-    assert [it.endpoint_id for it in answers] == [empty.id, other.id, scene.endpoint.id]
-    assert [ids(it.fresh) for it in answers] == [
+    assert [it.endpoint_id for it in replies] == [empty.id, other.id, scene.endpoint.id]
+    assert [ids(it.fresh) for it in replies] == [
         [],
         [theirs.deliveries[0].id],
         [mine.deliveries[0].id],

@@ -1,4 +1,4 @@
-"""Random lives of deliveries, compared with a dict: nothing lost, nothing doubled, sums right."""
+"""Random operations on deliveries, compared with a dict: none is lost or doubled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.scene import Scene, every
 
 
 class Model:
-    """What the store must hold, kept by the simplest means."""
+    """The expected contents of the store, in dicts."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene = scene
@@ -42,9 +42,9 @@ class Model:
             list({new.event.key: new for new in (self.event() for _ in range(3))}.values())
             for _ in range(self.random.randrange(1, 4))
         ]
-        answers = await self.scene.publish(*requests)
-        for request, answer in zip(requests, answers, strict=True):
-            assert answer == self._expected(request)
+        replies = await self.scene.publish(*requests)
+        for request, reply in zip(requests, replies, strict=True):
+            assert reply == self._expected(request)
 
     def _expected(self, request: list[NewEvent]) -> list[bool] | object:
         conflicts = tuple(

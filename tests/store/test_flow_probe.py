@@ -1,4 +1,4 @@
-"""Probes: the oldest delivery never attempted, else one after the other, round and round."""
+"""A probe takes the oldest delivery never attempted, else the next one in a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing: all of a request or nothing of it, one commit, the same id is one event."""
+"""Publishing writes all of a request or nothing, in one commit; the same id is one event."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_an_event_that_matches_nothing_is_kept(db: Db) -> None:
     assert await count(db, "ledger") == 0
 
 
-async def test_an_event_published_again_gets_the_first_answer(db: Db) -> None:
+async def test_an_event_published_again_gets_the_first_response(db: Db) -> None:
     scene = await Scene(db).begin()
     first = scene.make.event(scene.sub, key="a")
     await scene.publish([first])
@@ -58,9 +58,9 @@ async def test_another_event_with_the_same_id_refuses_its_whole_request(db: Db) 
     good, bad = scene.make.event(key="a"), scene.make.event(key="b", data=b"2")
     other = scene.make.event(key="c")
 
-    answers = await scene.publish([good, bad], [other])
+    replies = await scene.publish([good, bad], [other])
 
-    assert answers == [Refusal((1,)), [Receipt("c", 0, new=True)]]
+    assert replies == [Refusal((1,)), [Receipt("c", 0, new=True)]]
     assert [row[1] for row in await every(db, "event_key")] == ["b", "c"]
 
 
@@ -70,9 +70,9 @@ async def test_requests_of_one_group_see_each_other(db: Db) -> None:
     same = scene.make.event(scene.sub, key="a")
     other = scene.make.event(key="a", data=b"2")
 
-    answers = await scene.publish([first], [same], [other])
+    replies = await scene.publish([first], [same], [other])
 
-    assert answers == [
+    assert replies == [
         [Receipt("a", 1, new=True)],
         [Receipt("a", 1, new=False)],
         Refusal((0,)),
@@ -86,18 +86,18 @@ async def test_a_refused_request_does_not_speak_for_a_later_one(db: Db) -> None:
     refused = [scene.make.event(key="a"), scene.make.event(key="b", data=b"2")]
     later = scene.make.event(key="a", data=b"3")
 
-    answers = await scene.publish(refused, [later])
+    replies = await scene.publish(refused, [later])
 
-    assert answers == [Refusal((1,)), [Receipt("a", 0, new=True)]]
+    assert replies == [Refusal((1,)), [Receipt("a", 0, new=True)]]
 
 
 async def test_one_id_in_two_tenants_is_two_events(db: Db) -> None:
     scene = await Scene(db).begin()
     one, other = scene.make.event(key="a"), scene.make.event(key="a", tenant="other", data=b"2")
 
-    answers = await scene.publish([one], [other])
+    replies = await scene.publish([one], [other])
 
-    assert answers == [[Receipt("a", 0, new=True)], [Receipt("a", 0, new=True)]]
+    assert replies == [[Receipt("a", 0, new=True)], [Receipt("a", 0, new=True)]]
 
 
 async def test_a_publish_on_old_subscriptions_is_refused(db: Db) -> None:
@@ -131,9 +131,9 @@ async def test_data_comes_back_byte_for_byte(db: Db) -> None:
     data = '{"a" : "\\u0000\u00e9\U0001f600", "b":1.0}'.encode() + b" "
     await scene.publish([scene.make.event(scene.sub, data=data)])
 
-    answer = await scene.due()
+    reply = await scene.due()
 
-    assert answer.fresh[0].event.data == data
+    assert reply.fresh[0].event.data == data
 
 
 async def test_a_group_of_duplicates_writes_nothing(db: Db) -> None:
@@ -158,12 +158,12 @@ async def test_of_two_processes_with_one_id_one_writes_it(db: Db) -> None:
             replace(new, event=replace(new.event, id=maker.id()), deliveries=())
             for new in reversed(mine)
         ]
-        answers = await asyncio.gather(
+        replies = await asyncio.gather(
             scene.publish(mine),
             other.publish([theirs], catalog_version=0, number=turn),
         )
         told = []
-        for (receipts,) in answers:
+        for (receipts,) in replies:
             assert isinstance(receipts, list)
             told += [it.new for it in receipts]
         assert sorted(told) == [False] * 20 + [True] * 20

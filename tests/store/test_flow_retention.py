@@ -1,4 +1,4 @@
-"""Retention: what is old goes in bounded steps, what is needed stays."""
+"""Retention removes old rows in bounded steps and keeps those that are needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATER = NOW + 40 * DAY_MS
 
 
 async def sweep(flow: Flow, *, before: int, limit: int = 100) -> int:
-    """Until a call removes nothing."""
+    """Call retention until it removes nothing."""
     removed = 0
     for _ in range(100):
         step = await flow.remove_history(before=before, limit=limit)
@@ -106,9 +106,9 @@ async def test_an_id_becomes_free_with_its_event(db: Db) -> None:
     await scene.publish([scene.make.event(key="a")])
     await sweep(scene.flow, before=LATER)
 
-    answers = await scene.publish([scene.make.event(key="a", data=b"2")])
+    replies = await scene.publish([scene.make.event(key="a", data=b"2")])
 
-    assert answers == [[Receipt("a", 0, new=True)]]
+    assert replies == [[Receipt("a", 0, new=True)]]
 
 
 async def test_test_sends_and_transitions_go_too(db: Db) -> None:

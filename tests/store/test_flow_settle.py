@@ -1,4 +1,4 @@
-"""Settling: what a batch of outcomes changes, written whole or not at all."""
+"""Settling writes all changes of a batch of outcomes, or none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_waiting_delivery_replaces_its_row(db: Db) -> None:
     other = scene.make.endpoint("https://b.example/")
     await put(db, endpoints=[other])
     (delivery,) = await scene.deliver(1)
-    moved = replace(waiting(delivery), endpoint_id=other.id, bucket=other.bucket, ours=2)
+    moved = replace(waiting(delivery), endpoint_id=other.id, bucket=other.bucket, sender_errors=2)
 
     assert await scene.flow.settle(SettleBatch(number=1, waiting=(moved,))) == frozenset()
 

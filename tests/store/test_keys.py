@@ -1,4 +1,4 @@
-"""Keys in every store: what is kept, what raises the version, who comes first."""
+"""API keys in every store: their fields, the version that changes raise, their order."""
 
 from __future__ import annotations
 

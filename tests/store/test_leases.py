@@ -25,7 +25,7 @@ LEASE = 10_000
 
 
 class Time:
-    """The database's clock, moved by hand."""
+    """The database's clock, which the test moves."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -87,10 +87,10 @@ async def test_what_is_free_is_taken_once(leases: Leases) -> None:
     assert [it.id for it in standing.members] == [one.id, two.id]
     assert [it.bucket for it in standing.leases] == list(range(256))
     seen = {it.bucket: it.epoch for it in standing.leases}
-    answers = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
-    taken = [bucket for answer in answers for bucket in answer]
+    replies = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
+    taken = [bucket for reply in replies for bucket in reply]
     assert sorted(taken) == list(range(256))
-    assert {epoch for answer in answers for epoch in answer.values()} == {1}
+    assert {epoch for reply in replies for epoch in reply.values()} == {1}
 
 
 async def test_a_bucket_is_taken_over_when_its_owner_falls_silent_and_not_before(
@@ -197,7 +197,7 @@ async def test_a_late_probe_a_late_cleanup_job_and_late_retention_are_refused(
 async def test_a_takeover_waits_for_no_settle_and_a_settle_for_no_takeover(
     db: Db, leases: Leases
 ) -> None:
-    """Of a settle and a takeover at once exactly one comes first, whichever."""
+    """Of a concurrent settle and takeover exactly one is first, whichever it is."""
     one, two = await joined(leases), await joined(leases, "b:1")
     epochs = await everything(leases, one)
     for round_ in range(20):
@@ -345,7 +345,7 @@ async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
 async def test_a_lease_given_by_a_clock_that_ran_ahead_ends_like_any_other(
     leases: Leases, time: Time
 ) -> None:
-    """The database's clock is set back by a day: nobody waits a day for the dead."""
+    """After the database's clock is set back by a day, no process waits a day for ended ones."""
     time.now += 24 * 3_600_000
     dead, living = await joined(leases, "dead:1"), await joined(leases, "living:1")
     assert await everything(leases, dead)
@@ -370,7 +370,7 @@ async def test_a_heartbeat_that_comes_after_the_leave_does_not_bring_a_process_b
 
 
 async def test_buckets_that_are_taken_after_the_leave_stay_free(leases: Leases) -> None:
-    """A heartbeat was answered before its process left, and takes what it saw as free."""
+    """A heartbeat had its reply before its process left, and takes buckets that it saw as free."""
     one, other = await joined(leases), await joined(leases, "b:2")
     standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
     assert standing is not None

@@ -1,4 +1,4 @@
-"""Migrations: interrupted anywhere, begun by two at once, the schema ends up whole."""
+"""Migrations give a complete schema, interrupted anywhere or run by two processes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class PowerCut(Exception):
-    """The process ends here."""
+    """Raised instead of the end of the process."""
 
 
 class Interrupted:

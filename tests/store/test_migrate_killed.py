@@ -1,4 +1,4 @@
-"""Migrations by a process that is killed before each of their statements: no database is stuck."""
+"""Migrations whose process is killed before each statement: every database recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WELL = 0
 
 
 class Deadly:
-    """A database whose process kills itself before the first statement that nobody died at yet."""
+    """A database whose process is killed before the first statement not yet tried."""
 
     def __init__(self, db: RawSql, tombs: Path) -> None:
         self.dialect = db.dialect
@@ -65,7 +65,7 @@ def _child(place: str, tombs: Path) -> NoReturn:
 
 
 def _migrated(place: str, tombs: Path) -> bool:
-    """In a process of its own; False: it was killed."""
+    """Migrate in another process; False if it was killed."""
     pid = os.fork()
     if pid == 0:
         _child(place, tombs)

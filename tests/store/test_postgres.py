@@ -1,4 +1,4 @@
-"""PostgreSQL under trouble: restarts, killed sessions, and a COMMIT whose reply was lost."""
+"""PostgreSQL under failures: restarts, killed sessions, and a COMMIT whose reply was lost."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_commit_still_under_way_is_waited_for(pg: PostgresDb, postgres: 
     late: list[asyncio.Task[None]] = []
 
     async def commit_late(connection: Any) -> None:
-        """The server goes on with the COMMIT after we have lost it, until someone waits for it."""
+        """The server commits after the connection is lost, once another session waits."""
         async with pg._views.take() as watcher:
             while not await watcher.fetch("SELECT 1 FROM pg_locks WHERE NOT granted"):
                 await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_a_commit_still_under_way_is_waited_for(pg: PostgresDb, postgres: 
 
     class Held(Cut):
         def terminate(self) -> None:
-            """It is gone for us, not for the server."""
+            """The connection is lost for the client, not for the server."""
 
         def is_in_transaction(self) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""The PostgreSQL writer process writes what the store does; its death loses and repeats nothing."""
+"""The PostgreSQL writer process does what the store does; its death loses or repeats nothing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Office:
         )
 
     async def waits(self, kind: str) -> None:
-        """Until somebody waits for a lock of this kind."""
+        """Wait until a session waits for a lock of this kind."""
         text = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = $1"
         async with asyncio.timeout(30):
             while not await self.watcher.fetch(text, kind):
@@ -102,7 +102,7 @@ async def office(postgres: Server) -> AsyncIterator[Office]:
 
 
 async def _a_life(scene: Scene) -> None:
-    """Of every kind of row at least one, in one batch and in many."""
+    """At least one row of every kind, in one batch and in many."""
     make = scene.make
     twice = make.event(scene.sub, key="twice")
     await scene.publish([twice], [twice, make.event()], [make.event(scene.sub, scene.sub)])
@@ -253,7 +253,7 @@ async def _until_it_can(call: Callable[[], Awaitable[frozenset[int]]]) -> frozen
 async def test_killed_after_the_commit_the_batch_is_known(office: Office) -> None:
     batch = await office.batch()
     await office.flow.settle(batch)
-    office.kill()  # Its answer might have been lost just as well.
+    office.kill()  # Its response might have been lost just as well.
 
     assert await _until_it_can(lambda: office.flow.settle(batch)) == frozenset()
     await office.settled_once()
@@ -295,7 +295,7 @@ async def test_what_was_asked_is_done_before_it_ends(office: Office) -> None:
 
 
 def _state(pid: int) -> str:
-    """Of a process, as the kernel has it; empty: it is gone."""
+    """The state of a process in ``/proc``; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -341,7 +341,7 @@ async def test_it_ends_with_its_parent_however_that_ends(stopped: bool) -> None:
 
 
 def _words(pid: int) -> bytes:
-    """All that the list of processes shows of one."""
+    """Everything that the process list shows of one process."""
     place = Path("/proc") / str(pid)
     return (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
 

@@ -48,7 +48,13 @@ async def test_a_settle_counts_for_the_endpoint_the_tenant_and_all(db: Db) -> No
     await settled(scene)
     views, tenant = Views(db), scene.endpoint.tenant
     (own,) = await views.rollups(endpoint_id=scene.endpoint.id, tenant=None, since=MINUTE, until=TO)
-    assert (own.at, own.delivered, own.failed, own.ours, own.dropped) == (MINUTE, 6, 4, 0, 2)
+    assert (own.at, own.delivered, own.failed, own.sender_errors, own.dropped) == (
+        MINUTE,
+        6,
+        4,
+        0,
+        2,
+    )
     assert (own.took[1], own.took[7], sum(own.took)) == (8, 2, 10)
     for whose in (tenant, None):
         (all_,) = await views.rollups(endpoint_id=None, tenant=whose, since=MINUTE, until=TO)
@@ -105,11 +111,11 @@ async def test_the_minutes_of_many_endpoints_are_read_together(db: Db) -> None:
 
 
 def test_our_own_trouble_has_its_tenant_too() -> None:
-    """It touches no endpoint: the delivery that waits names the tenant."""
+    """Such a batch changes no endpoint: the waiting delivery names the tenant."""
     make = Scene.__new__(Scene)
     Scene.__init__(make, None)  # type: ignore[arg-type]
     new = make.make.event(make.sub)
-    attempt = replace(make.make.attempt(new.deliveries[0]), outcome=Outcome.OURS)
+    attempt = replace(make.make.attempt(new.deliveries[0]), outcome=Outcome.SENDER_ERROR)
     counts = gather(SettleBatch(number=1, waiting=new.deliveries, attempts=(attempt,)), frozenset())
     minute = attempt.finished_at - attempt.finished_at % MINUTE_MS
     assert counts[minute, 0, make.endpoint.tenant][2] == 1

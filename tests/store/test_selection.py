@@ -21,7 +21,7 @@ def job_filter(conditions: DeliveryFilter, *, as_of: int | None = None) -> Repla
 
 
 async def taken(scene: Scene, conditions: ReplayFilter, *, limit: int) -> list[int]:
-    """The ids of what a job takes, step by step."""
+    """The ids of the deliveries that a job takes, step by step."""
     admin: Admin = scene.admin
     job, ids = scene.make.job(conditions), list[int]()
     while True:
@@ -37,7 +37,7 @@ async def taken(scene: Scene, conditions: ReplayFilter, *, limit: int) -> list[i
 
 
 async def finished(scene: Scene, conditions: DeliveryFilter) -> list[int]:
-    """The ids of the finished ones that the list shows, oldest first."""
+    """The ids of the finished deliveries that the list shows, oldest first."""
     rows = await scene.walk(conditions, limit=50)
     return [row.delivery.id for row in rows if row.status is not Status.PENDING][::-1]
 
@@ -46,7 +46,7 @@ async def finished(scene: Scene, conditions: DeliveryFilter) -> list[int]:
 async def test_the_job_of_many_pairs_of_conditions_takes_what_its_list_shows(
     db: Db, limit: int, every: int
 ) -> None:
-    """Each condition alone, and every so many of their pairs."""
+    """Each condition alone, and some pairs of them."""
     scene = await Scene(db).build()
     wanted = [it for it in all_conditions(scene) if it.expires_before is None]
     seen = 0

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard in every store: what is kept, what ends, what raises the version."""
+"""Sessions of the dashboard in every store: opening, ending, and the version that ending raises."""
 
 from __future__ import annotations
 

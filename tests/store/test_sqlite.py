@@ -1,4 +1,4 @@
-"""SQLite under trouble: a full disk, failing writes, a second process, and then all is well."""
+"""SQLite under failures: a full disk, failing writes, a second process, and the recovery."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from store.scene import Scene, count
 
 
 class Faults:
-    """Which calls of the file system fail now."""
+    """The calls of the file system that fail now."""
 
     def __init__(self) -> None:
         self.failing: set[str] = set()

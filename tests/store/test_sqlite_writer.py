@@ -1,4 +1,4 @@
-"""The SQLite writer process does what the store does; its death loses and repeats nothing."""
+"""The SQLite writer process does what the store does; if it dies, nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_errors_survive_the_way_between_processes_word_for_word() -> None:
         assert again.__dict__ == error.__dict__
 
 
-async def test_a_call_that_cannot_be_written_leaves_the_others_their_answers(
+async def test_a_call_that_cannot_be_written_leaves_the_others_their_responses(
     tmp_path: Path,
 ) -> None:
     writer, flow, _ = await opened(tmp_path / "homing.db")
@@ -158,7 +158,7 @@ async def test_where_no_process_can_be_started_the_store_is_unavailable(
     await writer.close()
 
 
-async def test_a_batch_that_was_settled_without_an_answer_is_not_settled_twice(
+async def test_a_batch_that_was_settled_without_a_response_is_not_settled_twice(
     tmp_path: Path,
 ) -> None:
     writer, flow, admin = await opened(tmp_path / "homing.db")
@@ -173,7 +173,7 @@ async def test_a_batch_that_was_settled_without_an_answer_is_not_settled_twice(
         number=7, finished=(Finished(delivery, Status.DELIVERED, None, delivery.due_at),)
     )
     await flow.settle(batch)
-    kill(writer)  # Its answer might have been lost just as well.
+    kill(writer)  # Its response might have been lost just as well.
     with pytest.raises(StoreUnavailable):
         await flow.settle(batch)
     assert await flow.settle(batch) == frozenset()
@@ -294,7 +294,7 @@ async def test_calls_larger_than_the_line_arrive_whole_and_in_order(tmp_path: Pa
     make = Maker()
     events = [make.event(data=b"x" * size) for size in (9_000_000, 10, 9_000_000, 10)]
     calls = [published(flow, event, number, 0) for number, event in enumerate(events, 1)]
-    answers = await asyncio.gather(*calls)
-    assert answers == [Receipt(it.event.key, 0, new=True) for it in events]
+    replies = await asyncio.gather(*calls)
+    assert replies == [Receipt(it.event.key, 0, new=True) for it in events]
     assert await flow.last_id() == events[-1].event.id
     await writer.close()

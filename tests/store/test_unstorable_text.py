@@ -1,4 +1,4 @@
-"""Text that a database cannot hold is an error of the tree which names its column."""
+"""Text that a database cannot hold raises an error of the tree that names its column."""
 
 from __future__ import annotations
 

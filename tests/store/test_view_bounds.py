@@ -1,4 +1,4 @@
-"""However much there is, a page costs the same: steps of SQLite's machine, counted."""
+"""A page costs the same number of SQLite's machine steps, however many rows there are."""
 
 from __future__ import annotations
 

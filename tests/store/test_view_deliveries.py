@@ -1,4 +1,4 @@
-"""Lists of deliveries: every condition, every page, and nothing missed or doubled on the way."""
+"""Lists of deliveries: every condition and every page, without missing or doubled rows."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Scene:
 
 
 def matches(row: DeliveryRow, conditions: DeliveryFilter) -> bool:
-    """The conditions once more, in plain words."""
+    """The conditions once more, written in Python."""
     it, kind = row.delivery, conditions.type
     if kind is not None and kind.endswith("*"):
         fits = row.event_type.startswith(kind[:-1])
@@ -158,7 +158,7 @@ def all_conditions(scene: Scene) -> list[DeliveryFilter]:
 async def test_every_pair_of_conditions_shows_exactly_what_fits(
     db: Db, limit: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a bound so small that pages end before they are full; by endpoints, and without."""
+    """A scan limit so small that pages end before they are full; with and without endpoints."""
     monkeypatch.setattr(lists, "SCAN_MAX", 10)
     monkeypatch.setattr(lists, "ENDPOINTS_MAX", few)
     scene = await Scene(db).build()
@@ -215,21 +215,19 @@ async def test_a_single_delivery_is_shown_wherever_it_is(db: Db) -> None:
 
 
 class Traffic:
-    """Settles pending rows, near the walker's place first, and publishes new ones."""
+    """Settle pending rows, first those near the reader's position, and publish new ones."""
 
     def __init__(self, scene: Scene, rows: list[DeliveryRow]) -> None:
         self._scene, self._flow = scene, Flow(scene.db)
         self._pending = [row.delivery for row in rows]
-        self._chance = random.Random(7)
+        self._rng = random.Random(7)
         self._number = 0
         self.moved = 0
         self.over = False
 
     async def settle_some(self) -> None:
         count = min(len(self._pending), 40)
-        taken = [
-            self._pending.pop(self._chance.randrange(len(self._pending))) for _ in range(count)
-        ]
+        taken = [self._pending.pop(self._rng.randrange(len(self._pending))) for _ in range(count)]
         self._number += 1
         finished = tuple(self._scene.make.finished(it) for it in taken)
         await self._flow.settle(SettleBatch(number=self._number, finished=finished))
@@ -245,7 +243,7 @@ class Traffic:
 
 
 async def counts(db: Db, events: int) -> tuple[Scene, list[DeliveryRow]]:
-    """Many pending deliveries; those of one endpoint are the ones to be walked over."""
+    """Many pending deliveries, of which those of one endpoint are excluded."""
     scene = await Scene(db).build(events=0)
     one, two, _ = scene.subscriptions
     scene.events = [scene.make.event(one, two) for _ in range(events)]

@@ -220,7 +220,7 @@ async def test_attempts_are_listed_in_order(db: Db) -> None:
 
 
 async def books(db: Db) -> None:
-    """Two tenants, written down by two processes."""
+    """Two tenants, written by two processes."""
     make = Maker()
     for _ in range(2):
         for tenant, ends in (

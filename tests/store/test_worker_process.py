@@ -44,16 +44,16 @@ def sqlite(ends: list[socket.socket], folder: Path) -> tuple[Calls, Other]:
 
 
 def _pair(ends: list[socket.socket]) -> socket.socket:
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    ends.append(theirs)
-    return ours
+    server_end, worker_end = socket.socketpair()
+    server_end.setblocking(False)
+    ends.append(worker_end)
+    return server_end
 
 
 async def _numbers(
     make: Callable[..., tuple[Calls, Any]], folder: Path, *, another: bool
 ) -> list[int]:
-    """Of publishes, one in each turn of the loop, in the order in which a worker gets them."""
+    """Publish once in each turn of the loop; returns the order in which a worker gets them."""
     ends: list[socket.socket] = []
     publish, other = make(ends, folder)
     tasks: list[asyncio.Task[Any]] = []
@@ -130,8 +130,8 @@ async def test_a_worker_that_cannot_start_fails_every_call_that_waits(
     connection, end = connected
     waiting = [connection.call("flow", "last_id", (), {}) for _ in range(3)]
     end.sendall(encode_error(START, DataInUse("Process 7 holds it.")))
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(it) for it in answers] == [DataInUse] * 3
+    replies = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(it) for it in replies] == [DataInUse] * 3
 
 
 async def test_the_number_of_waiting_calls_is_limited(

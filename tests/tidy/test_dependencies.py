@@ -108,7 +108,7 @@ def test_the_build_group_is_what_the_build_system_requires() -> None:
 
 
 def fake(place: Path, name: str, version: str, *, able: bool = True) -> None:
-    """A program that answers as a Python of this version would."""
+    """A program that behaves like a Python of this version."""
     word = "able" if able else "unable"
     script = place / name
     script.write_text(f"#!/bin/sh\necho {version} {word} {script}\n")

@@ -77,7 +77,7 @@ def test_only_the_queue_of_an_endpoint_assigns_its_attributes(path: Path) -> Non
         "queue.more_fresh = True",
         "queue.more_fresh, x = True, 1",
         "queue.expire_at: int = 0",
-        "queue.flying[lane] += 1",
+        "queue.slots_taken[lane] += 1",
         "queue.in_flight[1] = lane",
         "del queue.in_flight[1]",
         "for queue.ramp in ():\n    pass",

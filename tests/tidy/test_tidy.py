@@ -50,10 +50,10 @@ def test_a_module_opens_with_a_sentence_and_has_a_name_of_its_own(path: Path) ->
             "engine/operate.py engine/keys.py store/postgres.py store/encryption.py cli/"
             " server/admin_key.py server/encryption_key.py server/wiring.py"
             " client/time_and_random.py",
-            "chance is an argument",
+            "random is an argument",
         ),
     ],
-    ids=["environment", "time", "sql", "chance"],
+    ids=["environment", "time", "sql", "random"],
 )
 def test_each_part_of_the_world_has_one_door(pattern: str, home: str, reason: str) -> None:
     for path in SOURCES:

@@ -1,4 +1,4 @@
-"""A client that calls the ASGI app in process and checks every answer against the table."""
+"""A client that calls the ASGI app in process and checks every response against the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = "hk_a-key-for-tests-only"
 
 @dataclass
 class Got:
-    """An answer."""
+    """A response."""
 
     status: int
     headers: dict[str, str]

@@ -38,11 +38,11 @@ class Browser:
 
     async def send(self, path: str, *more: tuple[str, str], **fields: str) -> Got:
         kind = ("content-type", "application/x-www-form-urlencoded")
-        ours = () if any(name == "origin" for name, _ in more) else self._ours()
+        same_origin = () if any(name == "origin" for name, _ in more) else self._same_origin()
         body = urlencode(fields).encode()
-        return await self.call("POST", path, body=body, headers=(kind, *ours, *more))
+        return await self.call("POST", path, body=body, headers=(kind, *same_origin, *more))
 
-    def _ours(self) -> tuple[tuple[str, str], ...]:
+    def _same_origin(self) -> tuple[tuple[str, str], ...]:
         return (("origin", f"http://{self.host}"), ("sec-fetch-site", "same-origin"))
 
     async def call(

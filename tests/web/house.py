@@ -9,7 +9,7 @@ from engine.world import World
 from engine.world import live as live_world
 from homing.app.app import App
 from homing.app.options import AppOptions
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.engine.options import EngineOptions
 from homing.policy.reach import Reach
 from homing.store.keys import Keys
@@ -19,13 +19,13 @@ from web.asgi import KEY, Client
 URL = "https://receiver.example/hook"
 
 
-def use_cases(world: World, ring: KeyRing | None = None, **options: Any) -> App:
+def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> App:
     """The use cases on this world; without options nothing is limited or refused."""
     given: dict[str, Any] = {"policies": frozenset(), "refuses": lambda _: False, **options}
     return App(
         world.engine,
         world.views,
-        ring or KeyRing(Keys(world.db), world.clock),
+        api_keys or ApiKeys(Keys(world.db), world.clock),
         AppOptions(admin_key=KEY, now=world.clock.now, **given),
     )
 
@@ -35,10 +35,10 @@ class House:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.ring = KeyRing(Keys(world.db), world.clock)
+        self.api_keys = ApiKeys(Keys(world.db), world.clock)
         self.use_cases = use_cases(
             world,
-            self.ring,
+            self.api_keys,
             policies=frozenset(world.options.schedules),
             refuses=Reach().refuses,
         )
@@ -49,8 +49,8 @@ class House:
         """A subscription, as its creation was answered."""
         got = await self.client.post("/v1/subscriptions", {"url": url, "types": ["*"], **more})
         assert got.status == 201, got.body
-        answer: dict[str, Any] = got.json
-        return answer
+        response: dict[str, Any] = got.json
+        return response
 
     async def publish(self, **more: Any) -> str:
         """The id of an event."""

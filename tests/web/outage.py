@@ -1,4 +1,4 @@
-"""An outage of our own, made with real receivers that all go away at once."""
+"""A sender outage, made with real receivers that all go away at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def receivers() -> Iterator[list[str]]:
             server.server_close()
 
 
-def close_gate(server: HomingServer, until: Callable[[], bool]) -> None:
+def begin_outage(server: HomingServer, until: Callable[[], bool]) -> None:
     """Ten endpoints on five hosts are healthy, and then gone; it judges for some seconds."""
     with receivers() as urls:
         for url in urls:
@@ -55,4 +55,4 @@ def close_gate(server: HomingServer, until: Callable[[], bool]) -> None:
         if until():
             return
         sleep(0.1)
-    raise AssertionError("the gate does not close")
+    raise AssertionError("no outage begins")

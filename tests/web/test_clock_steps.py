@@ -12,7 +12,7 @@ from homing.web.clock import clock_detail
 from web.asgi import Client
 from web.browse import Browser
 from web.house import House, live
-from web.test_whole import numbers
+from web.test_monitoring import numbers
 
 
 def test_a_step_is_told_by_readyz_status_and_metrics_for_an_hour() -> None:
@@ -44,7 +44,9 @@ def test_a_wall_clock_that_stays_away_is_told_until_it_comes_back() -> None:
         await house.world.wait(2 * HOUR)
         told = (await house.client.get("/readyz")).json["clock"]
         assert told["ahead_ms"] == DAY
-        assert "are 24 h behind the wall clock; a restart brings them together" in told["detail"]
+        assert (
+            "are 24 h behind the wall clock; restart the server to correct this" in told["detail"]
+        )
         found = numbers((await house.client.get("/metrics")).body.decode())
         assert found["homing_clock_ahead_seconds"] == 86_400
 
@@ -58,7 +60,7 @@ def test_the_dashboard_tells_of_a_step() -> None:
         assert b"The wall clock was" not in (await person.get("/")).body
         house.world.clock.step(10 * MINUTE)
         assert b"set forward by 10 min" in (await person.get("/")).body
-        assert b"away from schedules" in (await person.get("/system")).body
+        assert b"differs from schedule time" in (await person.get("/system")).body
 
     live(story)
 

@@ -16,15 +16,15 @@ from homing.server.settings import Settings
 from homing.web.connections import ConnectionLimit, source_of
 from security.framing import HOST, KEY
 
-MOST = 64
+CONNECTIONS_MAX = 64
 
 
 @dataclass
 class Transport:
     """One end of a real pair of sockets, which counts how often it is looked at."""
 
-    ours: socket.socket
-    theirs: socket.socket
+    server_end: socket.socket
+    client_end: socket.socket
     closed: bool = False
     unsent: int = 0
 
@@ -38,7 +38,7 @@ class Transport:
         return self.unsent
 
     def get_extra_info(self, _name: str) -> socket.socket:
-        return self.ours
+        return self.server_end
 
 
 @dataclass
@@ -69,9 +69,9 @@ class Crowd:
         self, source: str = "a", *, asked: bool | None = None, said: bytes = b""
     ) -> Connection:
         """``asked``: None is nothing yet, False a request in progress, True one answered."""
-        ours, theirs = (self.stack.enter_context(one) for one in socket.socketpair())
-        theirs.sendall(said)
-        one = Connection(Transport(ours, theirs), self.connections, source, self.now)
+        server_end, client_end = (self.stack.enter_context(one) for one in socket.socketpair())
+        client_end.sendall(said)
+        one = Connection(Transport(server_end, client_end), self.connections, source, self.now)
         one.cycle = None if asked is None else Cycle(response_complete=asked)
         self.now += 1
         self.connections.add(one)
@@ -111,7 +111,7 @@ def test_a_new_connection_has_the_longest_time_to_ask_something(crowd: Crowd) ->
     assert crowd.closed == [kept], "it has been idle the longest"
 
 
-def test_an_answer_that_is_not_taken_yet_goes_last(crowd: Crowd) -> None:
+def test_a_response_that_is_not_taken_yet_goes_last(crowd: Crowd) -> None:
     slow = crowd.come(asked=True)
     slow.transport.unsent = 1
     next_idle = crowd.come()
@@ -198,7 +198,7 @@ def test_an_ipv6_network_is_one_source(client: tuple[str, int] | None, source: s
 
 
 async def test_a_caller_who_opens_many_closes_its_own_and_others_keep_theirs() -> None:
-    settings = Settings.of(listen="127.0.0.1:0", connections_max=MOST)
+    settings = Settings.of(listen="127.0.0.1:0", connections_max=CONNECTIONS_MAX)
     async with serving(settings, admin_key=KEY, in_memory=True) as (address, _):
         port = int(address.rpartition(":")[2])
         reader, writer = await asyncio.open_connection(
@@ -207,7 +207,9 @@ async def test_a_caller_who_opens_many_closes_its_own_and_others_keep_theirs() -
         ask = b"GET /v1/ledger HTTP/1.1\r\n" + HOST + b"\r\n"
         writer.write(ask)
         await reader.readuntil(b"200")
-        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * MOST)]
+        crowd = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * CONNECTIONS_MAX)
+        ]
         await crowd[0][0].read(1)  # the idlest is closed
         writer.write(ask)
         assert b"200" in await reader.readuntil(b"200"), "the other address kept its connection"

@@ -9,13 +9,13 @@ import pytest
 
 from homing.policy.keys import Role
 from homing.web.operation import Operation
-from homing.web.routes import OPERATIONS as OURS
+from homing.web.routes import OPERATIONS as API_OPERATIONS
 from homing.web.workfront.api import BASE
 from homing.web.workfront.api import OPERATIONS as DOOR
 from web.asgi import KEY, Client, Got
 from web.house import House, live
 
-OPERATIONS = (*OURS, *DOOR)
+OPERATIONS = (*API_OPERATIONS, *DOOR)
 OWN, OTHER = "acme", "zenith"
 HOUR_MS = 3_600_000
 
@@ -30,8 +30,8 @@ class Row(NamedTuple):
     path: str
     body: Any = None
     good: int = 200
-    # To another tenant's key: "absent" is the answer for an id that is not there, "refused" is 403
-    # for a tenant that is named, "empty" is a list without what is not its own, "own" is what
+    # To another tenant's key: "absent" is the response for an id that does not exist, "refused" is
+    # 403 for a tenant that is named, "empty" is a list without what is not its own, "own" is what
     # cannot name another tenant at all.
     other: str = "absent"
 
@@ -262,7 +262,7 @@ def test_to_name_another_tenant_is_to_name_one_that_is_not_there(tenant: str) ->
     async def story(scene: Scene) -> None:
         own = Client(scene.house.app, key=scene.keys[OTHER, MANAGER])
         publisher = Client(scene.house.app, key=scene.keys[OTHER, PUBLISHER])
-        answers = [
+        responses = [
             await own.get(f"/v1/events/{scene.ids['event']}?tenant={tenant}"),
             await own.post("/v1/subscriptions", {**SUBSCRIPTION, "tenant": tenant}),
             await own.post("/v1/replays", {"filter": {"tenant": tenant}, "dry_run": True}),
@@ -272,8 +272,8 @@ def test_to_name_another_tenant_is_to_name_one_that_is_not_there(tenant: str) ->
                 [{"type": "a", "data": 1}, {"type": "a", "data": 1, "tenant": tenant}],
             ),
         ]
-        assert [got.status for got in answers] == [404, 403, 403, 403, 403]
-        told = b"".join(got.body for got in answers)
+        assert [got.status for got in responses] == [404, 403, 403, 403, 403]
+        told = b"".join(got.body for got in responses)
         assert tenant.encode() not in told.replace(b"zenith", b"")
         assert (await Client(scene.house.app).get(f"/v1/events?tenant={OTHER}")).json["items"] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.world import always
 from homing.model import Health, State, Transition
-from homing.ports import Lease, Member, Standing
+from homing.ports import FleetState, Lease, Member
 from homing.ports.views import Rollup
 from homing.web.dashboard.figures import percentile_ms, steps
 from homing.web.dashboard.pages.endpoints import bands
@@ -42,7 +42,7 @@ def test_an_empty_house_says_what_to_do_next() -> None:
         browser = await entered(house)
         assert "homing publish invoice.paid" in text(await browser.get("/"))
         assert "homing subscribe" in text(await browser.get("/endpoints"))
-        assert "Nothing has been accepted yet" in text(await browser.get("/system"))
+        assert "No deliveries yet" in text(await browser.get("/system"))
 
     live(story)
 
@@ -56,7 +56,7 @@ def test_the_overview_counts_and_names_what_needs_a_person() -> None:
         await house.settled()
         page = text(await browser.get("/"))
         assert "delivered 3 3 in the last hour" in page
-        assert "Nothing needs you" in page
+        assert "No action needed" in page
         await house.client.post(f"/v1/endpoints/{endpoint}/freeze")
         page = text(await browser.get("/"))
         assert "a person must enable it" in page
@@ -101,7 +101,7 @@ def test_an_endpoint_shows_its_counters_beside_the_rules() -> None:
         await house.settled()
         page = text(await browser.get(f"/endpoints/{endpoint}"))
         assert "Failure rate 100 % of 3" in page
-        assert "disabled over 70 %, once there are more than 100 attempts" in page
+        assert "disabled above 70 %, counted after more than 100 attempts" in page
         assert "3 of 2,000" in page
         assert "3 deliveries" in page
         numbers = (await browser.get(f"/endpoints/{endpoint}/chart.json")).json
@@ -143,7 +143,7 @@ def test_a_test_event_and_a_replay_of_what_was_dropped() -> None:
         count = await browser.get(f"{page}/replay-count?since=24h", HTMX)
         assert "nothing to replay" in text(count)
         got = await browser.send(f"{page}/replay", HTMX, at, csrf=token, since="24h")
-        assert "The replay has begun" in got.headers["hx-trigger"]
+        assert "Replay started" in got.headers["hx-trigger"]
         assert (await browser.send(f"{page}/replay", HTMX, csrf=token, since="x")).status == 422
 
     live(story)
@@ -271,7 +271,7 @@ def _but(found: Any, health: Health) -> list[Any]:
 def test_the_map_of_a_fleet_names_who_holds_what() -> None:
     members = tuple(Member(n, n, f"host-{n}", "both", True, 0, 9) for n in (7, 8))
     leases = tuple(Lease(n, (7, 8, None, 99)[n % 4], 1) for n in range(256))
-    processes, cells = fleet_of(Standing(0, members, leases))
+    processes, cells = fleet_of(FleetState(0, members, leases))
     assert [(it.mark, it.buckets) for it in processes] == [("A", 64), ("B", 64)]
     assert [it.mark for it in cells[:4]] == ["A", "B", "", ""]
     assert fleet_of(None) == ([], [])

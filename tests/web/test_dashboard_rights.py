@@ -99,7 +99,10 @@ def test_the_dashboard_publishes_within_the_rate_of_the_tenant() -> None:
 def test_the_dashboard_tells_a_repeated_id_apart() -> None:
     async def story(house: House) -> None:
         browser = await Limited(house, Quota()).sign_in()
-        for said in ("Published: 0 deliveries.", "Published before: nothing new is sent."):
+        for said in (
+            "Published: 0 deliveries.",
+            "This id was published before: nothing new is sent.",
+        ):
             got = await browser.form("/events", "/events", type="a.b", data="1", id="by-hand-1")
             assert (got.status, got.headers["location"]) == (303, "/events/default/by-hand-1")
             assert said.encode().hex() in got.headers["set-cookie"]

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message
 
 from homing.app.sessions import SESSION_LIFE_MS as LIFE_MS
 from homing.engine.keys import LIFE_MS as KEYS_LIFE_MS
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.store.keys import Keys
 from homing.web.asgi import asgi_app
 from web.asgi import KEY
@@ -138,8 +138,8 @@ def test_a_target_that_is_no_text_is_refused() -> None:
 def another_process(house: House) -> ASGIApp:
     """A second server of the fleet, or the first after a restart: the same database."""
     world = house.world
-    ring = KeyRing(Keys(world.db), world.clock, node=1, life_ms=KEYS_LIFE_MS)
-    return asgi_app(use_cases(world, ring))
+    api_keys = ApiKeys(Keys(world.db), world.clock, node=1, life_ms=KEYS_LIFE_MS)
+    return asgi_app(use_cases(world, api_keys))
 
 
 def with_cookies_of(browser: Browser, app: ASGIApp | None = None) -> Browser:
@@ -151,8 +151,8 @@ def with_cookies_of(browser: Browser, app: ASGIApp | None = None) -> Browser:
 
 async def made(house: House, **more: Any) -> dict[str, Any]:
     given = {"name": "the customer", "role": "viewer", "tenant": "acme", **more}
-    answer: dict[str, Any] = (await house.client.post("/v1/keys", given)).json
-    return answer
+    response: dict[str, Any] = (await house.client.post("/v1/keys", given)).json
+    return response
 
 
 def test_a_copied_cookie_opens_nothing_after_the_sign_out() -> None:

@@ -36,7 +36,7 @@ def test_every_operation_but_two_needs_the_key(method: str, path: str) -> None:
 
 def test_the_scheme_is_bearer_in_any_case() -> None:
     async def story(house: House) -> None:
-        keys = Authenticator(KEY, house.ring, house.world.clock.now)
+        keys = Authenticator(KEY, house.api_keys, house.world.clock.now)
         for text in (f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY}"):
             assert await keys.caller_of(text.encode(), "") == Caller(
                 "the admin key", Role.ADMIN, None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from homing.engine.publish import Publisher, Told
+from homing.engine.publish import Publisher, PublishResult
 from homing.errors import TooLarge
 from homing.testing import KEY, HomingServer, running_server
 from homing.web.api.publish import Plain
@@ -41,13 +41,13 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def agains(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of the requests on a connection with a remembered head: whether it was that head."""
     seen: list[bool] = []
-    again = FastPublishProtocol._again
+    again = FastPublishProtocol._publish_again
 
     def watched(self: FastPublishProtocol, data: bytes, head: _Head) -> bool:
         seen.append(again(self, data, head))
         return seen[-1]
 
-    monkeypatch.setattr(FastPublishProtocol, "_again", watched)
+    monkeypatch.setattr(FastPublishProtocol, "_publish_again", watched)
     return seen
 
 
@@ -62,7 +62,7 @@ def connect(server: HomingServer) -> socket.socket:
 
 
 def read_one(line: socket.socket) -> bytes:
-    """One answer with a content-length."""
+    """One response with a content-length."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _some(line)
@@ -79,7 +79,7 @@ def _some(line: socket.socket) -> bytes:
     return data
 
 
-def answer(server: HomingServer, request: bytes) -> bytes:
+def response(server: HomingServer, request: bytes) -> bytes:
     with connect(server) as line:
         line.sendall(request)
         return read_one(line)
@@ -100,12 +100,12 @@ def answer(server: HomingServer, request: bytes) -> bytes:
 def test_both_ways_give_the_same_bytes(
     server: HomingServer, fast: list[bool], body: str, key: str, status: int, is_fast: bool
 ) -> None:
-    answer(server, post(GOOD))
+    response(server, post(GOOD))
     fast.clear()
-    went = answer(server, post(body, key=key))
+    went = response(server, post(body, key=key))
     assert fast == [is_fast]
     assert went.startswith(b"HTTP/1.1 %d " % status)
-    assert went == answer(server, post(body, key=key, more=LONG))
+    assert went == response(server, post(body, key=key, more=LONG))
 
 
 @pytest.mark.parametrize("more", ["", LONG])
@@ -113,8 +113,8 @@ def test_both_ways_tell_a_repeated_id_apart(
     server: HomingServer, fast: list[bool], more: str
 ) -> None:
     request = post(GOOD.replace("one", f"twice{len(more)}"), more=more)
-    assert answer(server, request).endswith(b'"deliveries":0,"duplicate":false}]}')
-    assert answer(server, request).endswith(b'"deliveries":0,"duplicate":true}]}')
+    assert response(server, request).endswith(b'"deliveries":0,"duplicate":false}]}')
+    assert response(server, request).endswith(b'"deliveries":0,"duplicate":true}]}')
     assert fast == ([] if more else [True, True])
 
 
@@ -122,8 +122,8 @@ def test_a_request_that_comes_in_pieces_goes_the_normal_path(
     server: HomingServer, fast: list[bool]
 ) -> None:
     request = post(GOOD)
-    answer(server, request)
-    whole = answer(server, request)
+    response(server, request)
+    whole = response(server, request)
     fast.clear()
     for cut in (5, 20, len(request) - len(GOOD), len(request) - 1):
         with connect(server) as line:
@@ -138,7 +138,7 @@ def test_a_request_that_comes_in_pieces_goes_the_normal_path(
 
 def _until_read(server: HomingServer) -> None:
     """What was written on another connection before this has been read when this is answered."""
-    answer(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+    response(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
 
 
 def test_requests_behind_each_other_are_answered_in_order(server: HomingServer) -> None:
@@ -147,14 +147,14 @@ def test_requests_behind_each_other_are_answered_in_order(server: HomingServer) 
     requests.insert(4, b"GET /v1/nothing HTTP/1.1\r\nhost: x\r\n\r\n")
     with connect(server) as line:
         line.sendall(b"".join(requests))
-        answers = [read_one(line) for _ in requests]
-    assert answers.pop(4).startswith(b"HTTP/1.1 404 ")
-    for it, got in zip(ids, answers, strict=True):
+        responses = [read_one(line) for _ in requests]
+    assert responses.pop(4).startswith(b"HTTP/1.1 404 ")
+    for it, got in zip(ids, responses, strict=True):
         assert f'"{it}"'.encode() in got
 
 
 @pytest.mark.parametrize("more", ["", LONG])
-def test_a_connection_that_shall_close_is_closed_after_the_answer(
+def test_a_connection_that_shall_close_is_closed_after_the_response(
     server: HomingServer, more: str
 ) -> None:
     with connect(server) as line:
@@ -168,7 +168,7 @@ def test_a_connection_that_shall_close_is_closed_after_the_answer(
 def test_a_refusal_that_ends_the_connection_ends_it_on_both_ways(
     server: HomingServer, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    def refuse(_self: Publisher, _drafts: object, tell: Callable[[Told], None]) -> None:
+    def refuse(_self: Publisher, _drafts: object, tell: Callable[[PublishResult], None]) -> None:
         tell(TooLarge("It would make too many deliveries."))
 
     monkeypatch.setattr(Publisher, "publish_then", refuse)
@@ -188,12 +188,12 @@ def test_the_same_connection_serves_again_and_again(server: HomingServer, fast: 
     assert fast == [True] * 20
 
 
-def test_who_hangs_up_before_the_answer_harms_nobody(server: HomingServer) -> None:
+def test_who_hangs_up_before_the_response_harms_nobody(server: HomingServer) -> None:
     for number in range(10):
         line = connect(server)
         line.sendall(post(GOOD.replace("one", f"gone{number}")))
         line.close()
-    assert answer(server, post(GOOD)).startswith(b"HTTP/1.1 202 ")
+    assert response(server, post(GOOD)).startswith(b"HTTP/1.1 202 ")
 
 
 def test_a_malformed_second_request_is_refused_and_closed(server: HomingServer) -> None:
@@ -209,9 +209,9 @@ def test_the_same_head_again_is_not_read_again(server: HomingServer, agains: lis
     bodies = [GOOD.replace("one", name) for name in ("a", "bb" * 40, "c")]
     with connect(server) as line:
         for body in bodies:
-            answer(server, post(body))
+            response(server, post(body))
             line.sendall(post(body))
-            assert read_one(line) == answer(server, post(body))
+            assert read_one(line) == response(server, post(body))
     assert agains == [True, True]
 
 
@@ -233,7 +233,7 @@ def test_after_a_remembered_head_all_is_answered_as_on_a_new_connection(
     server: HomingServer, request_: bytes, status: int
 ) -> None:
     assert len(GOOD) == 40
-    answer(server, post(GOOD))
+    response(server, post(GOOD))
     with connect(server) as line:
         for _ in range(2):
             line.sendall(post(GOOD))
@@ -241,7 +241,7 @@ def test_after_a_remembered_head_all_is_answered_as_on_a_new_connection(
         line.sendall(request_)
         got = read_one(line)
         assert got.startswith(b"HTTP/1.1 %d " % status)
-        assert got == answer(server, request_)
+        assert got == response(server, request_)
 
 
 def test_requests_behind_a_remembered_head_are_all_answered(server: HomingServer) -> None:
@@ -274,4 +274,4 @@ def test_a_body_that_looks_like_a_request_is_a_body(
             assert not read_one(line).startswith(b"HTTP/1.1 202 ")
             assert True not in agains
     asked = f"GET /v1/events/smuggled HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
-    assert answer(server, asked.encode()).startswith(b"HTTP/1.1 404 ")
+    assert response(server, asked.encode()).startswith(b"HTTP/1.1 404 ")

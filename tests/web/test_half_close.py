@@ -1,4 +1,4 @@
-"""A client that has said all it has to say may close its side, and still gets its answers."""
+"""A client that has said all it has to say may close its side, and still gets its responses."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def _get(path: bytes) -> bytes:
     ],
     ids=["publish", "two publishes", "read", "open route", "three at once", "refusal", "HTTP/1.0"],
 )
-async def test_a_client_that_half_closes_gets_its_answer(said: bytes, codes: list[bytes]) -> None:
+async def test_a_client_that_half_closes_gets_its_response(said: bytes, codes: list[bytes]) -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(said)
         writer.write_eof()
         got, ended = await until_end(reader)
         assert [part[:3] for part in got.split(b"HTTP/1.1 ")[1:]] == codes
-        assert ended, "the connection ends after the last answer"
+        assert ended, "the connection ends after the last response"
 
 
-async def test_a_large_answer_is_sent_whole() -> None:
+async def test_a_large_response_is_sent_whole() -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(_get(b"/openapi.json"))
         writer.write_eof()
@@ -70,7 +70,7 @@ async def test_a_client_that_closes_before_its_request_is_whole_is_let_go(said: 
                 await asyncio.sleep(0.001)
 
 
-async def test_a_connection_kept_after_an_answer_ends_with_the_client() -> None:
+async def test_a_connection_kept_after_a_response_ends_with_the_client() -> None:
     async with served() as at, at.line() as (reader, writer):
         writer.write(_get(b"/healthz"))
         await reader.readuntil(b"200")

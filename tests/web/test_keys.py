@@ -11,7 +11,7 @@ import pytest
 
 from homing.app.auth import Authenticator
 from homing.app.throttle import SOURCES_MAX, Throttle, network_of
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.errors import NotAuthorized, TooMany
 from homing.policy.keys import Role
 from homing.store.keys import Keys as KeyTable
@@ -25,8 +25,8 @@ async def made(house: House, **more: Any) -> dict[str, Any]:
     body = {"name": "shop", "role": "viewer", "tenant": "acme", **more}
     got = await house.client.post("/v1/keys", body)
     assert got.status == 201, got.body
-    answer: dict[str, Any] = got.json
-    return answer
+    response: dict[str, Any] = got.json
+    return response
 
 
 async def status(house: House, key: str, path: str = "/v1/events") -> int:
@@ -114,7 +114,7 @@ def test_a_revoked_key_opens_nothing_at_once_and_stays_in_the_list() -> None:
 def test_what_another_process_revokes_is_known_here_within_a_second() -> None:
     async def story(house: House) -> None:
         store, clock = KeyTable(house.world.db), house.world.clock
-        here, there = KeyRing(store, clock, life_ms=500), KeyRing(store, clock, node=1, life_ms=500)
+        here, there = ApiKeys(store, clock, life_ms=500), ApiKeys(store, clock, node=1, life_ms=500)
         door = Authenticator(KEY, here, clock.now)
         key, text = await there.create("n", Role.VIEWER, "acme", None)
         header = f"Bearer {text}".encode()
@@ -134,7 +134,7 @@ def test_what_another_process_revokes_is_known_here_within_a_second() -> None:
 def test_a_key_that_was_found_good_is_let_in_without_a_statement() -> None:
     async def story(house: House) -> None:
         key = await made(house)
-        door = Authenticator(KEY, house.ring, house.world.clock.now)
+        door = Authenticator(KEY, house.api_keys, house.world.clock.now)
         header = f"Bearer {key['key']}".encode()
         assert door.known(header) is None
         caller = await door.caller_of(header, "")
@@ -154,7 +154,7 @@ def test_when_a_key_was_used_is_written_at_most_once_a_minute() -> None:
     async def story(house: House) -> None:
         key = await made(house)
         written: list[int] = []
-        store = house.ring._store
+        store = house.api_keys._store
         plain = store.keys_used
 
         async def counted(used: Any) -> None:
@@ -195,7 +195,7 @@ def test_lists_of_keys_come_in_pages_and_by_tenant() -> None:
 def test_wrong_keys_are_slowed_down_per_source_and_right_ones_never_wait() -> None:
     async def story(house: House) -> None:
         clock = house.world.clock
-        door = Authenticator(KEY, house.ring, clock.now)
+        door = Authenticator(KEY, house.api_keys, clock.now)
         began = clock.now()
 
         async def wrong(source: str) -> int:
@@ -212,8 +212,8 @@ def test_wrong_keys_are_slowed_down_per_source_and_right_ones_never_wait() -> No
         await asyncio.sleep(0)
         assert (await door.caller_of(b"Bearer " + KEY.encode(), "192.0.2.1")).role is Role.ADMIN
         assert clock.now() - began == 1_000
-        answers = await asyncio.gather(*held, return_exceptions=True)
-        assert {type(one) for one in answers} == {NotAuthorized, TooMany}
+        responses = await asyncio.gather(*held, return_exceptions=True)
+        assert {type(one) for one in responses} == {NotAuthorized, TooMany}
         assert clock.now() - began <= 12_000
         began += 3_600_000
         await house.world.wait(3_600_000)
@@ -225,8 +225,8 @@ def test_wrong_keys_are_slowed_down_per_source_and_right_ones_never_wait() -> No
 def test_too_many_wrong_keys_are_a_429_with_retry_after() -> None:
     async def story(house: House) -> None:
         wrong = Client(house.app, key="wrong")
-        answers = await asyncio.gather(*(wrong.get("/v1/events") for _ in range(40)))
-        last = answers[-1]
+        responses = await asyncio.gather(*(wrong.get("/v1/events") for _ in range(40)))
+        last = responses[-1]
         assert (last.status, last.problem.code) == (429, "too_many")
         assert int(last.headers["retry-after"]) == 6
         assert await status(house, KEY) == 200

@@ -71,18 +71,18 @@ def test_metadata_goes_through_the_dashboard_and_the_client() -> None:
         assert "customer: 4711" in person.see(at)
         assert "customer: 4711" in person.see(f"{at}/edit")
         metadata = "customer: 4711\r\nteam: billing"
-        answer, _ = person.do(
+        response, _ = person.do(
             f"{at}/edit", at, url=made.url, types="*", metadata=metadata, active="on"
         )
-        assert answer.status == 303
+        assert response.status == 303
         assert server.client.subscription(made.id).metadata == {
             "customer": "4711",
             "team": "billing",
         }
-        answer, page = person.do(
+        response, page = person.do(
             f"{at}/edit", at, url=made.url, types="*", metadata="a: " + "x" * 501
         )
-        assert answer.status == 422
+        assert response.status == 422
         assert "a must be at most 500 characters" in page
         changed = server.client.change_subscription(made.id, metadata={"team": None})
         assert changed.metadata == {"customer": "4711"}

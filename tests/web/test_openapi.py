@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from homing.web.openapi import openapi
-from homing.web.routes import OPERATIONS as OURS
+from homing.web.routes import OPERATIONS as API_OPERATIONS
 from homing.web.workfront.api import OPERATIONS as DOOR
 from web.house import House, live
 
-OPERATIONS = (*OURS, *DOOR)
+OPERATIONS = (*API_OPERATIONS, *DOOR)
 DOCUMENT = openapi(OPERATIONS)
 
 

@@ -1,4 +1,4 @@
-"""``homing serve`` as a process: it greets, answers, refuses a second one, and stops cleanly."""
+"""``homing serve`` as a process: it greets, responds, refuses a second one, and stops cleanly."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ask(address: str, path: str, key: str) -> int:
     return status
 
 
-def test_it_answers_and_a_sigterm_ends_it_with_0(
+def test_it_responds_and_a_sigterm_ends_it_with_0(
     served: tuple[subprocess.Popen[str], str, str],
 ) -> None:
     process, address, key = served

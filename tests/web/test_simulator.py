@@ -51,11 +51,14 @@ def address(**fields: str) -> str:
 
 def test_two_policies_meet_the_same_outage(server: HomingServer) -> None:
     person = Person(server)
-    assert "Nothing is played yet" in person.see("/simulator")
+    assert "No simulation yet" in person.see("/simulator")
     outage = {"run_for": "4h", "from": "10m", "to": "1h", "every": "1m"}
     page = person.see(address(compare="standard-webhooks", **outage))
     images = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)"', page)
-    assert [told.partition(":")[0] for _, told in images] == ["workfront", "standard-webhooks"]
+    assert [summary.partition(":")[0] for _, summary in images] == [
+        "workfront",
+        "standard-webhooks",
+    ]
     assert all(base64.b64decode(it).startswith(b"<svg") for it, _ in images)
     assert "240 of 240 delivered" in page
     sentences = [
@@ -75,7 +78,7 @@ def test_two_policies_meet_the_same_outage(server: HomingServer) -> None:
         ("run_for", "15d", "Must be 1m to 14d."),
         ("every", "1s", "That would be 86,400 events; at most 10,000"),
         ("every", "0s", "Must be 1s to 14d."),
-        ("to", "1h", "Must lie after the beginning."),
+        ("to", "1h", 'Must be later than "Down from".'),
         ("does", "sings", "Must be one of"),
         ("percent", "0", "Must be a whole number from 1 to 100."),
         ("percent", "٣", "Must be a whole number"),
@@ -142,9 +145,9 @@ def test_tenants_take_turns_however_often_one_of_them_asks() -> None:
         ]
         ended: list[tuple[str, type]] = []
 
-        async def wait(tenant: str, answer: Any) -> None:
+        async def wait(tenant: str, response: Any) -> None:
             with pytest.raises((Unavailable, TooMany)) as caught:
-                await answer
+                await response
             ended.append((tenant, caught.type))
 
         await asyncio.gather(*(wait(*one) for one in asked))

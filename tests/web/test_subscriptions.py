@@ -55,7 +55,7 @@ def test_without_a_secret_one_is_made() -> None:
     live(story)
 
 
-def test_no_answer_but_the_first_ever_shows_a_secret() -> None:
+def test_no_response_but_the_first_ever_shows_a_secret() -> None:
     async def story(house: House) -> None:
         house.world.sender.scripts["https://receiver.example/hook?a=%20"] = always(500)
         made = await house.subscribe(**{**FULL, "active": True, "types": ["*"]})

@@ -107,8 +107,8 @@ async def test_the_dashboard_names_the_field_of_a_form(app: ASGIApp) -> None:
 async def _asked(browser: Browser, entry: Entry, path: str, form: str) -> Got:
     if entry.method == "GET":
         return await browser.get(path)
-    ours = (("origin", f"http://{browser.host}"), ("sec-fetch-site", "same-origin"))
-    return await browser.call(entry.method, path, body=form.encode(), headers=ours)
+    same_origin = (("origin", f"http://{browser.host}"), ("sec-fetch-site", "same-origin"))
+    return await browser.call(entry.method, path, body=form.encode(), headers=same_origin)
 
 
 def _names(got: Got, entry: Entry) -> bool:

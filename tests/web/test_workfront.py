@@ -1,4 +1,4 @@
-"""The Workfront door: documented requests and answers, word for word, and what we chose."""
+"""The Workfront door: documented requests and responses, word for word, and what we chose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def create(house: House, **more: Any) -> str:
     return str(got.json["id"])
 
 
-def test_create_answers_with_id_version_and_the_absolute_location() -> None:
+def test_create_responds_with_id_version_and_the_absolute_location() -> None:
     async def story(house: House) -> None:
         got = await house.client.post(BASE, PROJECT, headers=[("host", "homing.example:8000")])
         assert got.status == 201
@@ -198,7 +198,7 @@ def test_the_deprecated_list_is_a_bare_array_in_snake_case() -> None:
     live(story)
 
 
-def test_delete_answers_200_with_nothing_and_then_404() -> None:
+def test_delete_responds_with_200_with_nothing_and_then_404() -> None:
     async def story(house: House) -> None:
         made = await create(house)
         got = await house.client.delete(f"{BASE}/{made}")
@@ -235,8 +235,8 @@ def test_a_key_comes_in_any_of_the_three_headers(
         if status == 401:
             message = "The apiKey provided was empty or deemed invalid."
             assert got.json["error"]["message"] == message
-        ours = await Client(house.app, key=None).get("/v1/events", headers=[("sessionid", KEY)])
-        assert ours.status == 401
+        got = await Client(house.app, key=None).get("/v1/events", headers=[("sessionid", KEY)])
+        assert got.status == 401
 
     live(story)
 

@@ -1,4 +1,4 @@
-"""Callers: which role and tenant each has, and which roles a use case is open to."""
+"""Callers with their role and tenant, and the roles that may call each use case."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class Caller(Struct, frozen=True):
             raise Forbidden(f"A key with the role {self.role} may not do this.")
 
     def must_write(self, tenant: str) -> None:
-        """Raises Forbidden for every tenant but the caller's own, whether it exists or not."""
+        """Raises Forbidden for a tenant other than the caller's own, whether it exists or not."""
         if not self.sees(tenant):
-            raise Forbidden(f"This key is of the tenant {self.tenant}.")
+            raise Forbidden(f"This key may only write to the tenant {self.tenant}.")
 
     def sees(self, tenant: str) -> bool:
-        """Whether objects of this tenant exist for this caller."""
+        """Whether the caller may see objects of this tenant."""
         return self.tenant is None or self.tenant == tenant
 
     def scope(self, tenant: str | None) -> str | None:
         """The tenant that a query is limited to; None: all tenants.
 
-        For a caller of one tenant, every other tenant is like one that does not exist.
+        To a caller of one tenant, every other tenant looks like one that does not exist.
         """
         if self.tenant is None:
             return tenant
         return self.tenant if tenant in {None, self.tenant} else NO_TENANT
 
     def scope_one(self, tenant: str | None) -> str:
-        """The same where exactly one tenant is needed: by default the caller's, or `default`."""
+        """Like ``scope``, but always one tenant: by default the caller's, else `default`."""
         return self.scope(tenant) or DEFAULT_TENANT
 
     def tenant_or_default(self, tenant: str | None) -> str:
@@ -67,7 +67,7 @@ class Caller(Struct, frozen=True):
         return tenant if tenant is not None else self.tenant or DEFAULT_TENANT
 
 
-STRANGER = Caller("", Role.VIEWER, "")  # the caller of operations that need no key
+ANONYMOUS = Caller("", Role.VIEWER, "")  # the caller of operations that need no key
 
 
 # Every use case by its qualified name, like ``Subscriptions.create``, with its roles.
@@ -79,7 +79,7 @@ def use_case(
 ) -> Callable[
     [Callable[Concatenate[_S, Caller, _P], _R]], Callable[Concatenate[_S, Caller, _P], _R]
 ]:
-    """Makes a method a use case: it raises Forbidden for a caller of any other role."""
+    """Decorates a use case, which then raises Forbidden for callers with any other role."""
 
     def mark(
         method: Callable[Concatenate[_S, Caller, _P], _R],
@@ -96,5 +96,5 @@ def use_case(
 
 
 def roles_of(*use_cases: Callable[..., Any]) -> frozenset[Role]:
-    """The roles that all of these use cases are open to."""
+    """The roles that may call all of these use cases."""
     return frozenset.intersection(*(USE_CASES[one.__qualname__] for one in use_cases))

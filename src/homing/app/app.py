@@ -1,4 +1,4 @@
-"""``App``: all use cases of one process, put together. Transports hold this object."""
+"""``App``: all use cases of one process. Every transport gets this object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from homing.app.status import Status
 from homing.app.subscriptions import Subscriptions
 from homing.app.workfront import WorkfrontSubscriptions
 from homing.engine.engine import Engine
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.ports import ViewStore
 
 
@@ -26,12 +26,12 @@ class App:
     """The use cases on an engine and its store."""
 
     def __init__(
-        self, engine: Engine, views: ViewStore, ring: KeyRing, options: AppOptions
+        self, engine: Engine, views: ViewStore, api_keys: ApiKeys, options: AppOptions
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
-        self.authenticator = Authenticator(options.admin_key, ring, options.now)
-        self.sessions = Sessions(self.authenticator, ring, options.admin_key, options.now)
+        self.authenticator = Authenticator(options.admin_key, api_keys, options.now)
+        self.sessions = Sessions(self.authenticator, api_keys, options.admin_key, options.now)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.subscriptions = Subscriptions(engine, views, quotas, options)
@@ -39,7 +39,7 @@ class App:
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)
         self.replays = Replays(engine, views, quotas)
-        self.keys = Keys(ring)
+        self.keys = Keys(api_keys)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
         self.simulations = Simulations(options.simulate)

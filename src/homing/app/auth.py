@@ -1,10 +1,10 @@
 """Authentication: which caller an ``Authorization`` header belongs to.
 
-The admin key of the settings opens everything; all other keys are kept as hashes (``policy.keys``).
-A key that was found good once is found again with one lookup in a dictionary, until it expires, is
-revoked, or the key ring's knowledge is too old. The dictionary is asked with the whole header: a
-key's place in it depends on a hash that is seeded with random bytes at every start, so the time of
-a lookup reveals nothing about the keys in it; everything else is compared in constant time.
+The admin key from the settings allows everything; of all other keys only hashes are stored
+(``policy.keys``). The headers of valid keys are cached in a dictionary until the key expires, is
+revoked, or ``ApiKeys`` has to read it again. The dictionary is keyed by the whole header: Python
+seeds its hashes with random bytes at every start, so the time of a lookup reveals nothing about the
+cached keys. Everything else is compared in constant time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hmac import compare_digest
 
 from homing.app.access import Caller
 from homing.app.throttle import Throttle
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.errors import NotAuthorized
 from homing.policy.keys import Role, read_key
 
@@ -24,7 +24,7 @@ _CANONICAL = b"Bearer "
 
 
 class _Known:
-    """A header that was found good, and until when (None: until the keys change)."""
+    """A header with a valid key; ``until`` is when to check it again (None: when keys change)."""
 
     __slots__ = ("caller", "expires_at", "key_id", "noted", "until")
 
@@ -41,15 +41,15 @@ class _Known:
 
 
 class Authenticator:
-    """Finds the callers of keys, and slows down whoever tries wrong ones."""
+    """Finds the caller of a key, and slows down clients that try wrong keys."""
 
-    def __init__(self, admin_key: str, ring: KeyRing, now: Callable[[], int]) -> None:
-        assert admin_key, "an empty key would let everyone in"
+    def __init__(self, admin_key: str, api_keys: ApiKeys, now: Callable[[], int]) -> None:
+        assert admin_key, "an empty admin key would admit everyone"
         self._admin = admin_key.encode()
-        self._ring, self._now = ring, now
+        self._api_keys, self._now = api_keys, now
         self._throttle = Throttle(now)
         self._known: dict[bytes | None, _Known] = {}
-        ring.on_change = self._forget
+        api_keys.on_change = self._forget
         self._forget()
 
     def _forget(self) -> None:
@@ -57,43 +57,43 @@ class Authenticator:
         self._known[_CANONICAL + self._admin] = _Known(ADMIN_CALLER, None, until=None)
 
     def known(self, authorization: bytes | None) -> Caller | None:
-        """The caller, if this header was found good before and still is."""
+        """The caller of a cached header; None if it is not cached or must be checked again."""
         found = self._known.get(authorization)
         if found is None:
             return None
         if found.until is not None and self._now() >= found.until:
             return None
-        if found.expires_at is not None and self._ring.wall() >= found.expires_at:
+        if found.expires_at is not None and self._api_keys.wall() >= found.expires_at:
             return None
         if not found.noted and found.key_id is not None:
             found.noted = True
-            self._ring.used(found.key_id)
+            self._api_keys.used(found.key_id)
         return found.caller
 
     async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
-        """Raises NotAuthorized; TooMany where too many wrong keys came from this source."""
+        """The caller of a header; raises NotAuthorized, or TooMany after too many wrong keys."""
         caller = self.known(authorization)
         if caller is not None:
             return caller
         if authorization is None:
-            raise NotAuthorized("Give it as Authorization: Bearer <key>.")
+            raise NotAuthorized("Send a key as Authorization: Bearer <key>.")
         if authorization[:7].lower() != _SCHEME:
-            raise NotAuthorized("The scheme must be Bearer.")
+            raise NotAuthorized("The scheme of the Authorization header must be Bearer.")
         caller = await self._find(authorization[7:].strip())
         if caller is None:
             await self._throttle.wrong(source)
-            raise NotAuthorized("This key is not known here.")
+            raise NotAuthorized("This key is wrong, expired or revoked.")
         return caller
 
     async def _find(self, text: bytes) -> Caller | None:
         if compare_digest(text, self._admin):
             return ADMIN_CALLER
         given = read_key(text)
-        key = None if given is None else await self._ring.find(given)
+        key = None if given is None else await self._api_keys.find(given)
         if key is None:
             return None
         caller = Caller(key.name, key.role, key.tenant)
-        until, expires_at = self._ring.fresh_until, key.expires_at
+        until, expires_at = self._api_keys.fresh_until, key.expires_at
         self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)
         return caller

@@ -1,4 +1,4 @@
-"""Deliveries: find them, say why each is where it is, replay or cancel; the latest attempts."""
+"""Deliveries: search, explain, replay, cancel; and the latest attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_MAX = 200
 
 
 class Described(Struct, frozen=True):
-    """A delivery with its explanation, its attempts and the retries ahead."""
+    """A delivery with its explanation, its attempts and its scheduled retries."""
 
     row: DeliveryRow
     explanation: str
@@ -34,8 +34,8 @@ class RecentAttempts(Struct, frozen=True):
     """Attempts in the order they were settled, each with its delivery."""
 
     attempts: list[tuple[Attempt, DeliveryRow]]
-    last: int  # ask for the attempts after this
-    missed: int  # attempts that were asked for and are no longer kept
+    last: int  # the number of the last attempt: the next call asks for later ones
+    missed: int  # attempts after the given number that are no longer in memory
 
 
 class Deliveries:
@@ -58,7 +58,7 @@ class Deliveries:
     ) -> tuple[list[DeliveryRow], int | None]:
         """A page, newest first, and the next ``before_id``.
 
-        ``event`` is the id of an event of one tenant: the one of the conditions, else the caller's.
+        ``event`` is the id of an event of the tenant in the conditions, by default the caller's.
         """
         if event is not None:
             tenant = caller.scope_one(conditions.tenant)
@@ -71,7 +71,7 @@ class Deliveries:
 
     @use_case(READERS)
     async def get(self, caller: Caller, delivery_id: int) -> Described:
-        """Raises NotFound."""
+        """The delivery with its explanation; raises NotFound."""
         row = await self._visible(caller, delivery_id)
         delivery = row.delivery
         attempts = await self._views.attempts(delivery.id)
@@ -102,7 +102,7 @@ class Deliveries:
 
     @use_case(MANAGERS)
     async def replay(self, caller: Caller, delivery_id: int) -> Delivery:
-        """Makes a new delivery from a finished one.
+        """Replays a finished delivery and returns the new one.
 
         Raises NotFound, StillPending, SubscriptionGone, Gone, or TooMany by the tenant's quota.
         """
@@ -120,7 +120,7 @@ class Deliveries:
     async def cancel_some(
         self, caller: Caller, conditions: DeliveryFilter, *, limit: int
     ) -> tuple[int, bool]:
-        """Cancels pending deliveries that fit, at most so many; how many, and if more may fit."""
+        """Cancels at most ``limit`` matching deliveries: how many, and whether more may match."""
         conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
         rows, after = await self._views.deliveries(conditions, before_id=None, limit=limit)
         cancelled = 0
@@ -134,7 +134,7 @@ class Deliveries:
 
     @use_case(MANAGERS)
     async def count_pending(self, caller: Caller, conditions: DeliveryFilter, *, limit: int) -> int:
-        """How many pending deliveries fit, counted until there are more than ``limit``."""
+        """The number of matching pending deliveries; counting stops above ``limit``."""
         if conditions.status not in {None, Status.PENDING}:
             return 0
         conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
@@ -161,7 +161,7 @@ class Deliveries:
     ) -> RecentAttempts:
         """The latest attempts of this process, or those after this number.
 
-        Conditions leave attempts out after the page was cut, so that ``last`` always moves on.
+        Conditions are applied after ``limit``, so that ``last`` always advances.
         """
         tenant = caller.scope(tenant)
         seen = self._engine.recent(after, limit=limit)
@@ -193,7 +193,7 @@ class Deliveries:
 async def visible_endpoint_id(
     views: ViewStore, caller: Caller, endpoint_id: int | None
 ) -> int | None:
-    """The same id; for an endpoint of another tenant, one that does not exist."""
+    """The same id; 0, which no endpoint has, for an endpoint of another tenant."""
     if endpoint_id is None or caller.tenant is None:
         return endpoint_id
     endpoint = await views.endpoint(endpoint_id)

@@ -1,4 +1,4 @@
-"""Endpoints: their health, the deliveries that wait for them, and what a person may do."""
+"""Endpoints: their health and waiting deliveries; enable, freeze, send a test event."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 from homing.ports.views import HOUR_MS, EndpointSort, Rollup
 
-SUBSCRIPTIONS_MAX = 200  # the newest of the tenant, among which an endpoint's are looked for
+SUBSCRIPTIONS_MAX = 200  # the newest of a tenant, which are searched for an endpoint's
 
 
 class EndpointSummary(Struct, frozen=True):
-    """An endpoint with its pending deliveries and the minutes of its last hour."""
+    """An endpoint with its number of pending deliveries and rollups of the last hour."""
 
     endpoint: Endpoint
     waiting: int
@@ -26,7 +26,7 @@ class EndpointSummary(Struct, frozen=True):
 
 
 class EndpointDescribed(Struct, frozen=True):
-    """An endpoint with the rules of its health, its newest changes and its pending deliveries."""
+    """An endpoint with its health rules, newest state changes and pending deliveries."""
 
     endpoint: Endpoint
     rules: HealthRules
@@ -91,7 +91,7 @@ class Endpoints:
 
     @use_case(READERS)
     async def get(self, caller: Caller, endpoint_id: int) -> Endpoint:
-        """Raises NotFound."""
+        """The endpoint; raises NotFound."""
         return await self._visible(caller, endpoint_id)
 
     @use_case(READERS)
@@ -104,7 +104,7 @@ class Endpoints:
         waiting_max: int,
         deliveries_max: int = 0,
     ) -> EndpointDescribed:
-        """The endpoint with its newest changes and pending deliveries; raises NotFound."""
+        """The endpoint with its newest state changes and pending deliveries; raises NotFound."""
         endpoint = await self._visible(caller, endpoint_id)
         changes, _ = await self._views.transitions(
             endpoint_id, before_id=None, limit=transitions_max
@@ -125,28 +125,28 @@ class Endpoints:
 
     @use_case(READERS)
     async def subscriptions(self, caller: Caller, endpoint_id: int) -> list[Subscription]:
-        """The subscriptions to it, among the newest of its tenant."""
+        """The subscriptions to this endpoint, among the newest of its tenant."""
         found = await self._visible(caller, endpoint_id)
         return await self._subscriptions(found)
 
     @use_case(MANAGERS)
     async def enable(self, caller: Caller, endpoint_id: int) -> Endpoint:
-        """Enables it from any state; its counters start again. Raises NotFound."""
+        """Enables the endpoint in any state and resets its counters; raises NotFound."""
         await self._visible(caller, endpoint_id)
         return await self._engine.enable(endpoint_id, by=caller.name)
 
     @use_case(MANAGERS)
     async def freeze(self, caller: Caller, endpoint_id: int) -> Endpoint:
-        """Freezes it: no attempt is made until it is enabled. Raises NotFound."""
+        """Freezes the endpoint: no attempt is made until it is enabled. Raises NotFound."""
         await self._visible(caller, endpoint_id)
         return await self._engine.freeze(endpoint_id, by=caller.name)
 
     @use_case(MANAGERS)
     async def test(self, caller: Caller, endpoint_id: int, subscription_id: int) -> Attempt:
-        """Makes one signed attempt by a subscription to it; raises NotFound."""
+        """Sends a test event with the secrets of one of its subscriptions; raises NotFound."""
         found = await self._visible(caller, endpoint_id)
         if subscription_id not in {it.id for it in await self._subscriptions(found)}:
-            raise NotFound("There is no such subscription at this endpoint.")
+            raise NotFound("This endpoint has no such subscription.")
         return await self._engine.test_send(subscription_id)
 
     async def _visible(self, caller: Caller, endpoint_id: int) -> Endpoint:

@@ -1,4 +1,4 @@
-"""Events: find them, say where each went and why it went nowhere else; try filters on them."""
+"""Events: search, show the deliveries of one, explain missing ones, try filters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from homing.policy.wants import why_unmatched
 from homing.ports import DeliveryRow, EventRow, ViewStore
 
 DELIVERIES_MAX = 200  # of one event that are shown
-SUBSCRIPTIONS_MAX = 200  # that are asked why they do not get an event
+SUBSCRIPTIONS_MAX = 200  # for which a missing delivery is explained
 _ITS_OWN_ENDPOINT = (
-    "The event is about the endpoint of this subscription: such an event is never sent there."
+    "The event is about the endpoint of this subscription, so it is not sent to that endpoint."
 )
 
 
 class EventFound(Struct, frozen=True):
-    """An event, its deliveries, and why other subscriptions do not get it."""
+    """An event, its deliveries, and why it is not sent to other subscriptions."""
 
     event: Event
     deliveries: list[DeliveryRow]  # the first DELIVERIES_MAX
@@ -64,7 +64,7 @@ class Events:
 
     @use_case(READERS)
     async def get(self, caller: Caller, key: str, *, tenant: str | None) -> EventFound:
-        """Raises NotFound."""
+        """The event with its deliveries; raises NotFound."""
         tenant = caller.scope_one(tenant)
         row = await self._views.event(key, tenant=tenant) if is_key(key) else None
         if row is None:
@@ -77,9 +77,9 @@ class Events:
     async def _unmatched(
         self, event: Event, rows: list[DeliveryRow]
     ) -> tuple[list[tuple[Subscription, str]], bool]:
-        """Why the newest subscriptions of its tenant do not get this event; if there are more.
+        """Why the event is not sent to other subscriptions of its tenant; whether there are more.
 
-        ``rows`` are its deliveries, more than DELIVERIES_MAX of them where some are left out.
+        ``rows`` are its first deliveries; more than DELIVERIES_MAX means that some are missing.
         """
         found, after = await self._views.subscriptions(
             tenant=event.tenant, before_id=None, limit=SUBSCRIPTIONS_MAX
@@ -94,7 +94,7 @@ class Events:
             ask = partial(why_unmatched, one, event, reading, now=now)
             reason = await self._slices.ask(reading, ask)
             if reason is None and len(rows) > DELIVERIES_MAX:
-                continue  # It is among the deliveries that are not shown.
+                continue  # Its delivery may be one of those that are missing.
             reasons.append((one, reason or _ITS_OWN_ENDPOINT))
         return reasons, after is not None
 
@@ -112,7 +112,7 @@ class Events:
         key: str | None = None,
         event_type: str | None = None,
     ) -> tuple[Verdict, Event | None]:
-        """Whether filters match the data, the event, or the newest event (of this type).
+        """Whether the filters match the data, the event, or the newest event (of this type).
 
         Raises Invalid or NotFound.
         """
@@ -120,7 +120,7 @@ class Events:
         kinds = [name for name, value in given.items() if value is not None]
         parsed = read_affordable(filters, connector)
         if len(kinds) > 1:
-            reason = f"must not be given beside {kinds[0]}"
+            reason = f"must not be given together with {kinds[0]}"
             raise Invalid(problems=tuple(FieldProblem(name, reason) for name in kinds[1:]))
         if data is not None:
             return await self._slices.run(parsed, data), None
@@ -139,7 +139,7 @@ class Events:
             tenant=tenant, event_type=event_type, before_id=None, limit=1
         )
         if not rows:
-            raise NotFound(f"Tenant {tenant} has no such event among its latest: give data.")
+            raise NotFound(f"Tenant {tenant} has no such event recently: give data instead.")
         return rows[0].event
 
     @use_case(MANAGERS)
@@ -152,7 +152,7 @@ class Events:
         tenant: str | None,
         limit: int,
     ) -> list[tuple[Event, Verdict]]:
-        """Whether filters match each of the latest events; raises Invalid."""
+        """The latest events, and whether the filters match each; raises Invalid."""
         parsed = read_affordable(filters, connector)
         rows, _ = await self._views.events(
             tenant=caller.scope_one(tenant), event_type=None, before_id=None, limit=limit

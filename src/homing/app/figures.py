@@ -1,4 +1,4 @@
-"""Figures: the ledger of tenants, and the numbers of the dashboard's charts and first page."""
+"""Figures: the ledger, and the numbers of the dashboard's charts and overview."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXPIRING_MAX = 2_000
 
 
 class Overview(Struct, frozen=True):
-    """The numbers of the first page of the dashboard."""
+    """The numbers of the dashboard's overview page."""
 
     hour: list[Rollup]  # the minutes of the last hour
     frozen: list[Endpoint]
@@ -44,7 +44,7 @@ class Figures:
     async def rollups(
         self, caller: Caller, *, tenant: str | None, endpoint_id: int | None, span_ms: int
     ) -> list[Rollup]:
-        """The minutes or hours of this span, of one endpoint or of all; raises NotFound."""
+        """Rollups per minute or hour, of one endpoint or of all; raises NotFound."""
         tenant, now = caller.scope(tenant), self._now()
         if endpoint_id is not None:
             endpoint = await self._views.endpoint(endpoint_id)
@@ -57,7 +57,7 @@ class Figures:
 
     @use_case(READERS)
     async def overview(self, caller: Caller, *, tenant: str | None) -> Overview:
-        """Of one tenant, or of all that the caller sees."""
+        """The overview of one tenant, or of all tenants that the caller may see."""
         views, now, tenant = self._views, self._now(), caller.scope(tenant)
         hour = await views.rollups(
             endpoint_id=None, tenant=tenant, since=now - HOUR_MS, until=now + 1

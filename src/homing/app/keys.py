@@ -1,9 +1,9 @@
-"""Keys of the API: make one, list them, revoke one."""
+"""API keys: create, list and revoke."""
 
 from __future__ import annotations
 
 from homing.app.access import ADMINS, Caller, use_case
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
 from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
@@ -13,37 +13,37 @@ from homing.policy.moments import TIME_MAX, read_duration
 class Keys:
     """The keys of all tenants."""
 
-    def __init__(self, ring: KeyRing) -> None:
-        self._ring = ring
+    def __init__(self, api_keys: ApiKeys) -> None:
+        self._api_keys = api_keys
 
     @use_case(ADMINS)
     async def create(
         self, _caller: Caller, name: str, role: Role, *, tenant: str | None, expires: str | None
     ) -> tuple[ApiKey, str]:
-        """A new key and its text, which is kept nowhere; raises Invalid or Conflict."""
+        """A new key and its text, which is not stored; raises Invalid or Conflict."""
         problems: list[FieldProblem] = []
         if not (1 <= len(name) <= NAME_LENGTH_MAX and name.isprintable()):
             reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
             problems.append(FieldProblem("name", reason))
         if tenant is not None:
             if role is Role.ADMIN:
-                reason = "must not be given: an admin has all tenants"
+                reason = "must not be given: an admin key is for all tenants"
                 problems.append(FieldProblem("tenant", reason))
             problems.extend(tenant_problem(tenant))
         expires_at = None
         if expires is not None:
             expires_at = self._expiry(expires)
             if expires_at is None:
-                reason = "must be a time ahead after RFC 3339, or a duration from now like 90d"
+                reason = "must be a future RFC 3339 time, or a duration from now like 90d"
                 problems.append(FieldProblem("expires", reason))
         if problems:
             raise Invalid(problems=tuple(problems))
-        whose = None if role is Role.ADMIN else tenant or DEFAULT_TENANT
-        return await self._ring.create(name, role, whose, expires_at)
+        owner = None if role is Role.ADMIN else tenant or DEFAULT_TENANT
+        return await self._api_keys.create(name, role, owner, expires_at)
 
     def _expiry(self, text: str) -> int | None:
-        """By the wall clock, because people set this time and read it on their own clocks."""
-        now, ahead = self._ring.wall(), read_duration(text)
+        """The time by the wall clock, which is the clock of the person who sets it; or None."""
+        now, ahead = self._api_keys.wall(), read_duration(text)
         at = read_time(text) if ahead is None else now + ahead
         return at if at is not None and now < at <= TIME_MAX else None
 
@@ -51,10 +51,12 @@ class Keys:
     async def page(
         self, caller: Caller, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[ApiKey], int | None]:
-        """A page, newest first, with the revoked ones, and the next ``before_id``."""
-        return await self._ring.page(tenant=caller.scope(tenant), before_id=before_id, limit=limit)
+        """A page, newest first, including revoked keys, and the next ``before_id``."""
+        return await self._api_keys.page(
+            tenant=caller.scope(tenant), before_id=before_id, limit=limit
+        )
 
     @use_case(ADMINS)
     async def revoke(self, _caller: Caller, key_id: int) -> None:
-        """The key opens nothing any more when this returns; raises NotFound."""
-        await self._ring.revoke(key_id)
+        """Revokes a key; it no longer works when this returns. Raises NotFound."""
+        await self._api_keys.revoke(key_id)

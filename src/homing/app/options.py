@@ -1,4 +1,4 @@
-"""What the use cases are told at start."""
+"""The options of the use cases, set at start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from homing.policy.quota import Quota
 
 
 class SettingShown(Struct, frozen=True):
-    """A setting in force: its value as text, never a secret, and its source."""
+    """A setting with its value as text, never a secret, and its source."""
 
     name: str
     value: str
@@ -22,15 +22,15 @@ class SettingShown(Struct, frozen=True):
 
 
 class AppOptions(Struct, frozen=True):
-    """The admin key, the time, the quotas, and the names that a subscription may give."""
+    """The admin key, the clock, the policies, the quotas and the settings to show."""
 
     admin_key: str
-    now: Callable[[], int]  # Unix milliseconds, of the engine's clock
-    policies: frozenset[str]  # names that a subscription may give
-    refuses: Callable[[Target], bool]  # whether this target may not be sent to
-    quota: Quota = Quota()  # of a tenant without one of its own
+    now: Callable[[], int]  # Unix milliseconds, by the engine's clock
+    policies: frozenset[str]  # names that a subscription may use
+    refuses: Callable[[Target], bool]  # whether sending to this target is forbidden
+    quota: Quota = Quota()  # of a tenant without its own quota
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
-    settings: tuple[SettingShown, ...] = ()  # in force, for the system page
+    settings: tuple[SettingShown, ...] = ()  # for the system page
     simulate: Simulate | None = None  # None: this process has no simulator
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
-"""Publishing: the checks before an event is accepted, for every transport that takes events.
+"""Publishing: the checks before an event is accepted, for every transport that accepts events.
 
-``publish`` waits for the commit. The fast publish path of the API has no task to wait in: it calls
-``check`` and then ``publish_then``, unless ``is_limited`` says that a quota has to be read first.
+``publish`` waits for the commit. The fast publish path of the API has no task that could wait: it
+calls ``check`` and then ``publish_then``, unless ``is_limited`` says that a quota must be read
+first.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Sequence
 from homing.app.access import PUBLISHERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
-from homing.errors import HomingError
+from homing.engine.publish import PublishResult
 from homing.policy.admission import EventDraft, check_events
 from homing.policy.keys import Role
 from homing.ports import Receipt
 
-PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
+__all__ = ["RELAY", "PublishResult", "Publishing"]
+
 RELAY = Caller("the outbox relay", Role.PUBLISHER, None)
 
 
@@ -25,8 +27,8 @@ class Publishing:
 
     def __init__(self, engine: Engine, quotas: Quotas) -> None:
         self._engine, self._quotas = engine, quotas
-        # Without a task: the callback gets the result in a later turn of the event loop. It is the
-        # engine's own method, so that the fast publish path has no call in between.
+        # Needs no task: the callback gets the result in a later turn of the event loop. It is the
+        # engine's method itself, which saves the fast publish path a call.
         self.publish_then = engine.publish_then
         self.is_limited = quotas.limits_publishing  # for any tenant
 
@@ -46,9 +48,9 @@ class Publishing:
         return receipts
 
     async def publish_rows(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
-        """Accepts rows of the outbox, which is the operator's own.
+        """Accepts rows of the operator's outbox.
 
-        No quota is asked: a row of one tenant that had to wait would hold up the rows of all.
+        Quotas do not apply: a row that had to wait would delay the rows of all tenants.
         """
         self.check(RELAY, drafts)
         return await self._engine.publish(drafts)

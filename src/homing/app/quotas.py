@@ -1,10 +1,11 @@
-"""Quotas of tenants: 429 with ``Retry-After`` where one is used up.
+"""Quotas of tenants: 429 with ``Retry-After`` when one is used up.
 
-The rate is counted in this process: a fleet lets through as many times as much as it has
-processes. The number of pending deliveries is the difference of the ledger's sums, which the
-commits keep exact; it is read at most once a second per tenant, and what was published here since
-is added. So a tenant goes over it by what it publishes elsewhere within that second, and by the
-deliveries of one batch. Tenants without a limit cost one look at a flag.
+The publish rate is counted per process: in a fleet of n processes a tenant may publish n times as
+much. The number of pending deliveries is calculated from the ledger, which every commit keeps
+exact. It is read at most once a second per tenant, and deliveries that were published here since
+then are added. So a tenant can exceed this quota by what it publishes through other processes
+within that second, and by the deliveries of one batch. Without any limit, a publish costs one check
+of a flag.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 _V = TypeVar("_V")
 
-LOOK_EVERY_MS = 1_000
+READ_EVERY_MS = 1_000
 PENDING_AGAIN_MS = 5_000
 SUBSCRIPTIONS_AGAIN_MS = 60_000
 TENANTS_MAX = 10_000  # remembered at a time
 
 
 class Quotas:
-    """What tenants may have, and what they have used."""
+    """The quotas of tenants and their current use."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class Quotas:
         everyone = (default, *self._tenants.values())
         self.limits_publishing = any(it.publish_per_second or it.pending_max for it in everyone)
         self._rates: OrderedDict[str, int] = OrderedDict()
-        self._pending: OrderedDict[str, tuple[int, int]] = OrderedDict()  # looked at, how many
+        self._pending: OrderedDict[str, tuple[int, int]] = OrderedDict()  # read at, count
 
     def of(self, tenant: str) -> Quota:
         return self._tenants.get(tenant, self._default)
 
     async def publish(self, drafts: Sequence[EventDraft]) -> None:
-        """Raises TooMany, and then nothing is counted, if a tenant of the batch is over."""
+        """Counts the events; raises TooMany, and counts none, if a tenant of the batch is over."""
         counts: dict[str, int] = {}
         for draft in drafts:
             counts[draft.tenant] = counts.get(draft.tenant, 0) + 1
@@ -63,38 +64,38 @@ class Quotas:
                 continue
             use = use_rate(self._rates.get(tenant, 0), count, rate, now=now)
             if use.wait_ms:
-                detail = f"The tenant {tenant} may publish {rate:,} events a second."
+                detail = f"The tenant {tenant} may publish {rate:,} events per second."
                 raise TooMany(detail, after_ms=use.wait_ms)
             used[tenant] = use.until
         for tenant, until in used.items():
             _remember(self._rates, tenant, until)
 
     def published(self, drafts: Sequence[EventDraft], receipts: Sequence[Receipt]) -> None:
-        """So many more are pending; an event that was there before counts until the next look."""
+        """Adds deliveries to the pending count; repeated events count too until the next read."""
         for draft, receipt in zip(drafts, receipts, strict=True):
             known = self._pending.get(draft.tenant)
             if known is not None:
                 self._pending[draft.tenant] = (known[0], known[1] + receipt.deliveries)
 
     async def pending(self, tenant: str) -> None:
-        """Raises TooMany if a tenant has as many pending deliveries as it may."""
-        most = self.of(tenant).pending_max
-        if not most:
+        """Raises TooMany if a tenant has used up its quota of pending deliveries."""
+        limit = self.of(tenant).pending_max
+        if not limit:
             return
         known = self._pending.get(tenant)
-        if known is None or self._now() >= known[0] + LOOK_EVERY_MS:
+        if known is None or self._now() >= known[0] + READ_EVERY_MS:
             at = self._now()
             known = (at, await self._views.pending_of(tenant))
             _remember(self._pending, tenant, known)
-        if known[1] >= most:
-            detail = f"The tenant {tenant} may have {most:,} pending deliveries."
+        if known[1] >= limit:
+            detail = f"The tenant {tenant} may have at most {limit:,} pending deliveries."
             raise TooMany(detail, after_ms=PENDING_AGAIN_MS)
 
     async def subscription(self, tenant: str) -> None:
-        """Raises TooMany if a tenant has as many subscriptions as it may."""
-        most = self.of(tenant).subscriptions_max
-        if most and await self._views.subscriptions_of(tenant, limit=most) >= most:
-            detail = f"The tenant {tenant} may have {most:,} subscriptions."
+        """Raises TooMany if a tenant has used up its quota of subscriptions."""
+        limit = self.of(tenant).subscriptions_max
+        if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:
+            detail = f"The tenant {tenant} may have at most {limit:,} subscriptions."
             raise TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
 
 

@@ -1,4 +1,4 @@
-"""Bulk replays: count the deliveries that fit, start a job, watch it, stop it."""
+"""Bulk replays: count the matching deliveries, start a job, show its progress, stop it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Replays:
     async def count(
         self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
     ) -> tuple[int, bool]:
-        """How many deliveries a job would take; False: at least so many. Raises Forbidden."""
+        """How many deliveries a job would replay, and whether that is exact; raises Forbidden."""
         return await self._engine.count_replay(await self._scoped(caller, conditions, event))
 
     @use_case(MANAGERS)
@@ -41,17 +41,17 @@ class Replays:
 
     @use_case(READERS)
     async def get(self, caller: Caller, job_id: int) -> ReplayJob:
-        """Raises NotFound."""
+        """The job; raises NotFound."""
         return await self._visible(caller, job_id)
 
     @use_case(MANAGERS)
     async def cancel(self, caller: Caller, job_id: int) -> ReplayJob:
-        """Stops a job; the deliveries that it has made stay. Raises NotFound."""
+        """Stops a job; the deliveries that it has created are kept. Raises NotFound."""
         await self._visible(caller, job_id)
         return await self._engine.cancel_replay(job_id)
 
     async def _visible(self, caller: Caller, job_id: int) -> ReplayJob:
-        """A job over all tenants exists only for callers of all tenants."""
+        """The job, if the caller may see it: jobs over all tenants need a caller of all tenants."""
         job = await self._engine.replay_job(job_id)
         if caller.tenant not in {None, job.filter.tenant}:
             raise NotFound
@@ -60,7 +60,7 @@ class Replays:
     async def _scoped(
         self, caller: Caller, conditions: ReplayFilter, event: str | None
     ) -> ReplayFilter:
-        """The conditions within the caller's tenant; ``event`` is the id of an event of it."""
+        """The conditions limited to the caller's tenant, which is also the tenant of ``event``."""
         if conditions.status is Status.PENDING:
             raise Invalid(problems=(FieldProblem("filter.status", ONLY_FINISHED),))
         if caller.tenant is not None:

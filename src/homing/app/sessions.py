@@ -1,7 +1,7 @@
-"""Sessions of the dashboard: a key signs in once, and its session stands for it.
+"""Sessions of the dashboard: signing in with a key opens a session.
 
-A session and its key are looked up at every request: after a sign-out the session opens nothing,
-and a key that is revoked is refused at once.
+The session and its key are checked at every request: after a sign-out the session no longer works,
+and a revoked key is refused at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from homing.app.access import READERS, Caller, use_case
 from homing.app.auth import ADMIN_CALLER, Authenticator
-from homing.engine.keys import KeyRing
+from homing.engine.keys import ApiKeys
 from homing.engine.sessions import SESSION_LIFE_MS
 from homing.errors import Forbidden, NotAuthorized
 from homing.policy.keys import read_key
@@ -19,49 +19,53 @@ from homing.ports import KeySession
 
 __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
-ADMIN_HOLDER = "admin"  # longer or shorter than every prefix of a key
+ADMIN_HOLDER = "admin"  # differs in length from every key prefix
 
 
 class Sessions:
     """Opens and ends sessions, and finds their callers."""
 
     def __init__(
-        self, authenticator: Authenticator, ring: KeyRing, admin_key: str, now: Callable[[], int]
+        self,
+        authenticator: Authenticator,
+        api_keys: ApiKeys,
+        admin_key: str,
+        now: Callable[[], int],
     ) -> None:
-        self._authenticator, self._ring, self._now = authenticator, ring, now
+        self._authenticator, self._api_keys, self._now = authenticator, api_keys, now
         self._admin_key = admin_key.encode()
-        # Signs the cookies of sessions: with another admin key all sessions end.
+        # Signs session cookies; changing the admin key therefore ends all sessions.
         self.cookie_key = hmac.digest(self._admin_key, b"homing dashboard sessions", "sha256")
 
     async def sign_in(self, key: bytes, source: str) -> KeySession:
-        """A new session; raises NotAuthorized, TooMany, or Forbidden for a key that only writes."""
+        """Opens a session; raises NotAuthorized, TooMany, or Forbidden for a publisher key."""
         caller = await self._authenticator.caller_of(b"Bearer " + key, source)
         if caller.role not in READERS:
-            raise Forbidden(f"A key with the role {caller.role} opens no page.")
+            raise Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
         given = read_key(key)
         is_admin = hmac.compare_digest(key, self._admin_key)
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
-        return await self._ring.sessions.open(holder)
+        return await self._api_keys.sessions.open(holder)
 
     @use_case(READERS)
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:
-        """The session opens nothing any more, in no process."""
-        await self._ring.sessions.end(session.id)
+        """Ends the session in all processes."""
+        await self._api_keys.sessions.end(session.id)
 
     async def caller_of(self, session: KeySession | None) -> Caller:
-        """Raises NotAuthorized without a session, or where it or its key no longer works."""
+        """The caller of a session; raises NotAuthorized if it or its key is not valid any more."""
         if session is None or not is_young(session, now=self._now()):
             raise NotAuthorized("Sign in with a key.")
-        if not await self._ring.session_lives(session.id):
+        if not await self._api_keys.session_lives(session.id):
             raise NotAuthorized("This session has ended.")
         if session.holder == ADMIN_HOLDER:
             return ADMIN_CALLER
-        key = await self._ring.named(session.holder)
+        key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized("The key no longer works.")
         return Caller(key.name, key.role, key.tenant)
 
 
 def is_young(session: KeySession, *, now: int) -> bool:
-    """Whether the life of a session is not over."""
+    """Whether the session has not reached its maximum age."""
     return session.since <= now < session.since + SESSION_LIFE_MS

@@ -1,4 +1,4 @@
-"""Simulations: the questions of the simulator page and their results."""
+"""Simulations: the requests of the simulator page and their results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SimulationAsked(Struct, frozen=True):
     run_for_ms: int
     from_ms: int
     to_ms: int
-    does: str  # what it does in the outage: a status as digits, "hangs" or "refuses"
-    percent: int  # of the requests that the outage hits
+    does: str  # during the outage: a status as digits, "hangs" or "refuses"
+    percent: int  # of requests that fail during the outage
     every_ms: int  # between two events
     seed: int
 
@@ -31,7 +31,7 @@ class SimulationAsked(Struct, frozen=True):
 
 
 class Lateness(Struct, frozen=True):
-    """How many came late, and how late."""
+    """How many deliveries were late, and by how much."""
 
     count: int
     p50_ms: int | None
@@ -40,7 +40,7 @@ class Lateness(Struct, frozen=True):
 
 
 class SimulationFigures(Struct, frozen=True):
-    """What it came to."""
+    """The results of a simulation in numbers."""
 
     accepted: int
     delivered: int
@@ -56,7 +56,7 @@ class SimulationFigures(Struct, frozen=True):
 
 
 class StateChanged(Struct, frozen=True, rename={"before": "from", "after": "to"}):
-    """A change of the endpoint's state: by which rule, with which numbers."""
+    """A change of the endpoint's state, with its rule and the numbers of the rule."""
 
     at_ms: int
     before: str
@@ -66,20 +66,20 @@ class StateChanged(Struct, frozen=True, rename={"before": "from", "after": "to"}
 
 
 class SimulationShown(Struct, frozen=True):
-    """What happened: drawn, in numbers, and change by change."""
+    """The result of a simulation: a drawing, numbers, and all state changes."""
 
     svg: str
     figures: SimulationFigures
     changes: tuple[StateChanged, ...]
 
 
-# For a caller of this tenant, or of all. Raises TooMany while the tenant has another question or
-# too many wait, Unavailable where it fails or takes too long.
+# Runs simulations for a caller of this tenant (None: all). Raises TooMany while the tenant runs
+# another one or too many wait, and Unavailable if it fails or takes too long.
 Simulate = Callable[[Sequence[SimulationAsked], str | None], Awaitable[list[SimulationShown]]]
 
 
 class Simulations:
-    """Runs simulations, where this process has a simulator."""
+    """Runs simulations, if this process has a simulator."""
 
     def __init__(self, simulate: Simulate | None) -> None:
         self._simulate = simulate
@@ -90,7 +90,7 @@ class Simulations:
 
     @use_case(MANAGERS)
     async def run(self, caller: Caller, asked: Sequence[SimulationAsked]) -> list[SimulationShown]:
-        """A result for each question; raises NotFound, TooMany or Unavailable."""
+        """A result for each request; raises NotFound, TooMany or Unavailable."""
         if self._simulate is None:
             raise NotFound("This process has no simulator.")
         return await self._simulate(asked, caller.tenant)

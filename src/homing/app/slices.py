@@ -1,4 +1,4 @@
-"""Explaining filters in slices: one slice per turn of the event loop, whoever asks."""
+"""Explains filters in slices: at most one slice per turn of the event loop, over all requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _T = TypeVar("_T")
 
 
 class Slices:
-    """Takes turns between all requests that ask why filters match or do not."""
+    """Takes turns between all requests that evaluate or explain filters."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def read(self, data: bytes) -> Reading:
-        """An event's data, ready to be asked."""
+        """The data of an event, decoded in slices."""
         slices = decoding(data, SLICE_STEPS)
         step = partial(next, slices)
         while True:
@@ -35,7 +35,7 @@ class Slices:
                 await asyncio.sleep(0)
 
     async def ask(self, reading: Reading, question: Callable[[], _T]) -> _T:
-        """The answer, however many slices it takes; the question may raise OutOfSteps."""
+        """The result of ``question``, which is called again while it raises OutOfSteps."""
         while True:
             async with self._turn:
                 reading.left = SLICE_STEPS
@@ -45,6 +45,6 @@ class Slices:
                     await asyncio.sleep(0)
 
     async def run(self, filters: Filters, data: bytes) -> Verdict:
-        """Whether this data matches, and what decided."""
+        """Whether the data matches the filters, with the reasons."""
         reading = await self.read(data)
         return await self.ask(reading, lambda: run(filters, reading.data, reading))

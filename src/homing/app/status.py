@@ -1,4 +1,4 @@
-"""Status: how this process, its database and its fleet are."""
+"""The status of this process, its database and its fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from homing.engine.outage.detection import OutageView
 from homing.engine.relay import RelayPulse
 from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
 from homing.policy.explain import span_text
-from homing.ports import ClockState, Ledger, Standing, ViewStore
+from homing.ports import ClockState, FleetState, Ledger, ViewStore
 
 __all__ = ["FleetPulse", "Notices", "OutageView", "Pulse", "RelayPulse", "Status", "SystemView"]
 
@@ -24,7 +24,7 @@ LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
 
 class Notices(Struct, frozen=True):
-    """What a caller has to know about the process itself."""
+    """Problems of the process itself, which callers should know."""
 
     outage: OutageView
     clock: ClockState
@@ -40,11 +40,11 @@ class SystemView(Struct, frozen=True):
     store_bytes: int
     ledgers: list[Ledger]
     started_at: int
-    fleet: Standing | None  # None where one process has all buckets
+    fleet: FleetState | None  # None if one process owns all buckets
 
 
 class Status:
-    """Of this process; each process of a fleet has its own."""
+    """The status of this process; each process of a fleet has its own."""
 
     def __init__(self, engine: Engine, views: ViewStore, options: AppOptions) -> None:
         self._engine, self._views, self._now = engine, views, options.now
@@ -58,13 +58,13 @@ class Status:
 
     @use_case(READERS)
     def notices(self, _caller: Caller) -> Notices:
-        """An outage, a clock that was stepped, a store that does not commit, a stop."""
+        """A sender outage, a stepped clock, a database without writes, or a shutdown."""
         pulse = self._engine.pulse()
         return Notices(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
 
     @use_case(ADMINS)
     async def system(self, _caller: Caller) -> SystemView:
-        """Everything about the installation that an operator looks at."""
+        """The values of the system page."""
         fleet = self._engine.fleet
         return SystemView(
             pulse=self._engine.pulse(),
@@ -78,7 +78,7 @@ class Status:
     # --- without a key -----------------------------------------------------------------------
 
     def health(self) -> Notices:
-        """Raises Unavailable where a delivery is due, a slot is free, and a minute has passed."""
+        """Raises Unavailable if a delivery has been due for a minute although a slot is free."""
         pulse, now = self._engine.pulse(), self._now()
         if pulse.due_since is not None and now - pulse.due_since >= STUCK_AFTER_MS:
             late = span_text(now - pulse.due_since)
@@ -88,23 +88,23 @@ class Status:
     async def ready(self) -> Notices:
         """Raises ShuttingDown or StoreUnavailable while events cannot be accepted.
 
-        A sender outage or a stepped clock is reported and is no reason to refuse: events that are
-        published meanwhile are kept, signed with the true time and sent by their schedule; and a
-        clock is often stepped on all machines at once, which would then all be unready.
+        A sender outage or a stepped clock is reported, but the process stays ready: events that
+        are published meanwhile are stored, signed with the correct time and sent on schedule.
+        Also, a clock is often stepped on all machines at once; all of them would be unready.
         """
         pulse = self._engine.pulse()
         if pulse.draining:
             raise ShuttingDown
         if pulse.silent_since is not None:
             since = span_text(self._now() - pulse.silent_since)
-            raise StoreUnavailable(f"A commit has had no response for {since}.")
+            raise StoreUnavailable(f"The database has not responded to a commit for {since}.")
         if not pulse.store_ok:
             raise StoreUnavailable("The last commit failed.")
         await self._ping()
         return Notices(pulse.outage, pulse.clock)
 
     def fingerprint(self) -> int:
-        """A number that differs when a page of the dashboard may have changed."""
+        """A number that changes when a page of the dashboard may have changed."""
         pulse = self._engine.pulse()
         return hash(
             (
@@ -122,9 +122,10 @@ class Status:
 
 
 class _StorePing:
-    """Asks the store whether it responds: once for all requests that wait at that moment.
+    """Checks whether the database responds: one query for all requests that wait for it.
 
-    Readiness is asked without a key. However many ask, they hold one connection to the store.
+    The readiness check needs no key. However many clients call it, it uses one connection to the
+    database.
     """
 
     def __init__(self, views: ViewStore) -> None:
@@ -132,7 +133,7 @@ class _StorePing:
         self._asking: asyncio.Task[HomingError | None] | None = None
 
     async def __call__(self) -> None:
-        """Returns once the store has responded; raises StoreUnavailable."""
+        """Returns when the database has responded; raises StoreUnavailable."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         if (problem := await asyncio.shield(self._asking)) is not None:
@@ -143,7 +144,7 @@ class _StorePing:
             async with asyncio.timeout(PING_WITHIN_S):
                 await self._views.ping()
         except TimeoutError:
-            return StoreUnavailable("It does not respond.")
+            return StoreUnavailable(f"The database did not respond within {PING_WITHIN_S:.0f} s.")
         except HomingError as error:
             return error
         return None

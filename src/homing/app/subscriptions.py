@@ -1,4 +1,4 @@
-"""Subscriptions: create, change, delete, rotate the secret, send a test."""
+"""Subscriptions: create, change, delete, rotate the secret, send a test event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from homing.ports import ViewStore
 
 
 class Drafted(NamedTuple):
-    """A subscription as a request asks for it, and the fields that could not be read."""
+    """A subscription as a request describes it, and the problems of unreadable fields."""
 
     draft: SubscriptionDraft
     problems: tuple[FieldProblem, ...] = ()
@@ -37,12 +37,12 @@ class Subscriptions:
     ) -> None:
         self._engine, self._views, self._quotas = engine, views, quotas
         self._policies, self._refuses = options.policies, options.refuses
-        # Held from reading how many there are, or whether an equal one is there, until the write.
+        # Held from the check of the quota, or for an equal subscription, until the write.
         self.creating = asyncio.Lock()
 
     @use_case(MANAGERS)
     async def create(self, caller: Caller, drafted: Drafted) -> Subscription:
-        """Raises Invalid, Forbidden, or TooMany where the tenant's quota is used up."""
+        """Creates a subscription; raises Invalid, Forbidden, or TooMany by the tenant's quota."""
         return await self.add(caller, drafted)
 
     async def add(
@@ -52,7 +52,7 @@ class Subscriptions:
         *,
         condition: Callable[[SubscriptionDraft], Awaitable[None]] = _no_condition,
     ) -> Subscription:
-        """Creates it unless ``condition`` raises; no other one is created meanwhile."""
+        """Creates a subscription unless ``condition`` raises; no other is created meanwhile."""
         caller.must_write(drafted.draft.tenant)
         draft = self._checked(drafted)
         async with self.creating:
@@ -71,7 +71,7 @@ class Subscriptions:
 
     @use_case(READERS)
     async def get(self, caller: Caller, subscription_id: int) -> Subscription:
-        """Raises NotFound."""
+        """The subscription; raises NotFound."""
         return await self._visible(caller, subscription_id)
 
     @use_case(MANAGERS)
@@ -83,7 +83,7 @@ class Subscriptions:
     ) -> Subscription:
         """Replaces the fields; raises NotFound or Invalid.
 
-        ``drafted`` gets the stored subscription, and is called again if it changed meanwhile.
+        ``drafted`` gets the stored subscription, and is called again if that changed meanwhile.
         """
         await self._visible(caller, subscription_id)
 
@@ -99,7 +99,7 @@ class Subscriptions:
         subscription_id: int | None,
         drafted: Callable[[Subscription | None], Drafted],
     ) -> tuple[FieldProblem, ...]:
-        """The problems that creating (without an id) or changing it would raise."""
+        """The problems that creating (without an id) or changing a subscription would raise."""
         before = None if subscription_id is None else await self._visible(caller, subscription_id)
         try:
             self._checked(drafted(before), before=before)
@@ -109,7 +109,7 @@ class Subscriptions:
 
     @use_case(MANAGERS)
     async def delete(self, caller: Caller, subscription_id: int) -> None:
-        """Deletes it and its twin; no attempt starts after this returns. Raises NotFound."""
+        """Deletes a subscription and its twin; no attempt starts afterwards. Raises NotFound."""
         await self._visible(caller, subscription_id)
         await self._engine.unsubscribe(subscription_id)
 
@@ -122,7 +122,7 @@ class Subscriptions:
         *,
         overlap_ms: int = OVERLAP_MS,
     ) -> Subscription:
-        """Signs with this secret, or a new one; the old ones sign too for the overlap."""
+        """Signs with this secret or a new one, and during the overlap also with the old ones."""
         if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
             reason = f"must be 0 to {OVERLAP_MS_MAX}"
             raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
@@ -133,7 +133,7 @@ class Subscriptions:
 
     @use_case(MANAGERS)
     async def test(self, caller: Caller, subscription_id: int) -> Attempt:
-        """Makes one signed attempt now, in every state; it is logged and not counted."""
+        """Sends a test event now, in any state of the endpoint; its health is not affected."""
         await self._visible(caller, subscription_id)
         return await self._engine.test_send(subscription_id)
 
@@ -146,7 +146,7 @@ class Subscriptions:
     def _checked(
         self, drafted: Drafted, *, before: Subscription | None = None
     ) -> SubscriptionDraft:
-        """The draft in its normal form; a URL that stays the same is not refused anew."""
+        """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
         draft, problems = drafted
         same_url = before is not None and before.url == draft.url
         try:

@@ -1,9 +1,9 @@
-"""Wrong keys are slowed down per source address; a right key never waits.
+"""Slows down wrong keys per source address; a valid key never waits.
 
-Each source has ten wrong keys for free, and gets one more every six seconds. Beyond that the
-answers come one a second, and when too many wait, there is a 429 instead. Who comes through a
-proxy shares its source, which is why only wrong keys wait. Memory is bounded: the source that was
-quiet the longest is forgotten first.
+Each source may send ten wrong keys without delay, and one more every six seconds. Beyond that it
+gets one response per second, and a 429 if too many responses are waiting. All clients behind a
+proxy share one source, so only wrong keys wait. Memory is bounded: the source without wrong keys
+for the longest time is forgotten first.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from homing.errors import TooMany
 FREE = 10
 REGAIN_MS = 6_000
 STEP_MS = 1_000
-WAITING_MAX = 10  # answers held per source
-HELD_MAX = 1_000  # answers held in all
+WAITING_MAX = 10  # delayed responses per source
+HELD_MAX = 1_000  # delayed responses in total
 SOURCES_MAX = 10_000
 
 
 class Throttle:
-    """How many wrong keys came from where."""
+    """Counts wrong keys by source."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        # Per source: until when its free ones are used up; each wrong key moves it on.
+        # Per source: when all its wrong keys are forgotten; each wrong key adds REGAIN_MS.
         self._busy_until: OrderedDict[str, int] = OrderedDict()
         self._held = 0
 
     async def wrong(self, source: str) -> None:
-        """One more wrong key from there: returns when it may be answered; raises TooMany."""
+        """Counts a wrong key; returns when the response may be sent. Raises TooMany."""
         now = self._now()
         source = network_of(source)
         used_until = max(self._busy_until.pop(source, now), now)
@@ -44,7 +44,7 @@ class Throttle:
         waiting = (over_ms + REGAIN_MS - 1) // REGAIN_MS
         if waiting > WAITING_MAX or self._held >= HELD_MAX:
             self._keep(source, used_until)
-            raise TooMany("Too many wrong keys came from this address.", after_ms=REGAIN_MS)
+            raise TooMany("Too many wrong keys were sent from this address.", after_ms=REGAIN_MS)
         self._keep(source, used_until + REGAIN_MS)
         self._held += 1
         try:
@@ -62,7 +62,7 @@ class Throttle:
 
 
 def network_of(source: str) -> str:
-    """An IPv6 customer has a /64 full of addresses: they count as one source."""
+    """The source to count: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         address = ipaddress.ip_address(source)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Subscriptions that were made through the Workfront-compatible API, which shows no others.
+"""Subscriptions that were created through the Workfront-compatible API, which shows no others.
 
-When a version changes, a second subscription, the twin, goes on sending the old version for five
-minutes (``policy.workfront``). It has the id of the first in what it sends, every change of the
-first is made to it in the same commit, and it is deleted together with the first.
+When a version changes, a second subscription, the twin, keeps sending the old version for five
+minutes (``policy.workfront``). Its requests carry the id of the first. Every change of the first is
+also made to the twin in the same commit, and both are deleted together.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PROBLEMS_MAX = 100
 
 
 class WorkfrontSubscriptions:
-    """Each is a subscription like any other, with a version."""
+    """Subscriptions with a version and otherwise like all others."""
 
     def __init__(self, engine: Engine, views: ViewStore, subscriptions: Subscriptions) -> None:
         self._engine, self._views, self._subscriptions = engine, views, subscriptions
 
     @use_case(MANAGERS)
     async def create(self, caller: Caller, draft: SubscriptionDraft) -> Subscription:
-        """Raises DuplicateSubscription where an equal one exists, and what creating raises."""
+        """Creates a subscription; raises DuplicateSubscription if an equal one exists."""
 
         async def no_equal_one(wanted: SubscriptionDraft) -> None:
             others = [draft_of(it) for it in await self._of_tenant(wanted.tenant)]
@@ -43,12 +43,12 @@ class WorkfrontSubscriptions:
 
     @use_case(READERS)
     async def of_tenant(self, caller: Caller, *, tenant: str | None) -> list[Subscription]:
-        """All of one tenant, oldest first."""
+        """All subscriptions of one tenant, oldest first."""
         return await self._of_tenant(caller.scope_one(tenant))
 
     @use_case(READERS)
     async def get(self, caller: Caller, subscription_id: int) -> Subscription:
-        """Raises NotFound."""
+        """The subscription; raises NotFound."""
         return await self._visible(caller, subscription_id)
 
     @use_case(READERS)
@@ -66,13 +66,13 @@ class WorkfrontSubscriptions:
 
     @use_case(MANAGERS)
     async def delete(self, caller: Caller, subscription_id: int) -> None:
-        """Deletes it and its twin; raises NotFound."""
+        """Deletes a subscription and its twin; raises NotFound."""
         await self._visible(caller, subscription_id)
         await self._engine.unsubscribe(subscription_id)
 
     @use_case(MANAGERS)
     async def change_version(self, caller: Caller, subscription_id: int, version: str) -> None:
-        """Sends another version from now on, and for five minutes the old one as well."""
+        """Sends another version from now on, and the old one as well for five minutes."""
         _check_version(version)
         async with self._subscriptions.creating:
             await self._visible(caller, subscription_id)
@@ -87,7 +87,7 @@ class WorkfrontSubscriptions:
         tenant: str | None,
         ids: Sequence[int | None] | None,
     ) -> list[Subscription]:
-        """The same for these subscriptions, each of which must exist, or for all of the tenant."""
+        """The same for these subscriptions, which must exist, or for all of the tenant."""
         _check_version(version)
         async with self._subscriptions.creating:
             found = await self._of_tenant(caller.scope_one(tenant))
@@ -118,7 +118,7 @@ class WorkfrontSubscriptions:
         return found
 
     async def _of_tenant(self, tenant: str) -> list[Subscription]:
-        """Without the twins, oldest first."""
+        """All subscriptions of one tenant without twins, oldest first."""
         found: list[Subscription] = []
         before: int | None = None
         while True:

@@ -21,7 +21,7 @@ from homing.client import Homing, HomingClientError, NotAuthorized
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
 from homing.policy.encryption_keys import key_id, read_keys
-from homing.ports import OutboxLook
+from homing.ports import OutboxStats
 from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
 from homing.store.inspect import (
     FleetFacts,
@@ -248,8 +248,8 @@ def check_fleet(settings: Settings) -> list[Check]:
 
 
 def _leases(facts: FleetFacts) -> Check:
-    alive = [it for it in facts.crew if it.alive]
-    orphaned = facts.free + sum(it.buckets for it in facts.crew if not it.alive)
+    alive = [it for it in facts.processes if it.alive]
+    orphaned = facts.free + sum(it.buckets for it in facts.processes if not it.alive)
     listed = ", ".join(f"{it.name} ({it.role}) {it.buckets}" for it in alive)
     if not alive:
         return Check("fleet", UNKNOWN, "No process is running.", "`homing serve` starts one.")
@@ -307,31 +307,33 @@ def check_outbox(settings: Settings) -> list[Check]:
     if not settings.outbox.url:
         return []
     try:
-        look = asyncio.run(_look_at_outbox(settings.outbox.url))
+        stats = asyncio.run(_outbox_stats(settings.outbox.url))
     except HomingError as error:
         advice = "Is the address right, is the database up, was `homing outbox install` run?"
         return [Check("outbox", ERROR, f"The outbox cannot be read: {error}", advice)]
-    return [_outbox(look)]
+    return [_outbox(stats)]
 
 
-async def _look_at_outbox(address: str) -> OutboxLook:
+async def _outbox_stats(address: str) -> OutboxStats:
     store = open_outbox(address)
     try:
-        return await store.look()
+        return await store.stats()
     finally:
         await store.close()
 
 
-def _outbox(look: OutboxLook) -> Check:
-    waiting = f"{counted(look.waiting, 'row')} waiting, the oldest for {span(look.oldest_ms)}"
-    if look.refused:
-        sentence = f"{counted(look.refused, 'row')} refused permanently; {look.waiting:,} waiting."
+def _outbox(stats: OutboxStats) -> Check:
+    waiting = f"{counted(stats.waiting, 'row')} waiting, the oldest for {span(stats.oldest_ms)}"
+    if stats.refused:
+        sentence = (
+            f"{counted(stats.refused, 'row')} refused permanently; {stats.waiting:,} waiting."
+        )
         advice = "`homing outbox status` shows why; repair it, then run `homing outbox retry`."
         return Check("outbox", WARNING, sentence, advice)
-    if look.oldest_ms > OUTBOX_LATE_MS:
+    if stats.oldest_ms > OUTBOX_LATE_MS:
         advice = "Is a server with outbox_url, or `homing relay`, running?"
         return Check("outbox", WARNING, f"{waiting}: no relay publishes them.", advice)
-    return Check("outbox", OK, f"{waiting}." if look.waiting else "No rows are waiting.")
+    return Check("outbox", OK, f"{waiting}." if stats.waiting else "No rows are waiting.")
 
 
 # --- a running server -----------------------------------------------------------------------
@@ -402,17 +404,18 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
 
 
 def _outage(client: Homing) -> Check:
-    gate = client.status().gate
-    if gate.state == "closed":
+    outage = client.status().outage
+    if outage.state == "confirmed":
         return Check(
             "outage",
             ERROR,
-            f"Sender outage since {gate.since}: {gate.why}.",
+            f"Sender outage since {outage.since}: {outage.why}.",
             "Check this machine's network and name servers. Sending resumes by itself; nothing is "
             "lost.",
         )
-    if gate.state == "judging":
-        return Check("outage", WARNING, f"Possible sender outage since {gate.since}: {gate.why}.")
+    if outage.state == "suspected":
+        sentence = f"Possible sender outage since {outage.since}: {outage.why}."
+        return Check("outage", WARNING, sentence)
     return Check("outage", OK, "No sender outage: requests leave this machine.")
 
 

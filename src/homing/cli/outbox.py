@@ -13,7 +13,7 @@ from homing.cli.output import console, counted, print_json, print_list, span
 from homing.server.settings import load_settings
 
 if TYPE_CHECKING:
-    from homing.ports import OutboxLook, OutboxStore, RefusedRow
+    from homing.ports import OutboxStats, OutboxStore, RefusedRow
 
 T = TypeVar("T")
 
@@ -77,21 +77,23 @@ def status(
 ) -> None:
     """Show how many rows wait and for how long, and which rows were refused and why."""
 
-    async def ask(store: OutboxStore) -> tuple[OutboxLook, list[RefusedRow]]:
-        return await store.look(), await store.refused(limit=REFUSED_SHOWN)
+    async def ask(store: OutboxStore) -> tuple[OutboxStats, list[RefusedRow]]:
+        return await store.stats(), await store.refused(limit=REFUSED_SHOWN)
 
-    look, refused = _with_outbox(outbox_address(database, config), ask)
+    stats, refused = _with_outbox(outbox_address(database, config), ask)
     if json:
-        print_json({"outbox": look, "refused": refused})
+        print_json({"outbox": stats, "refused": refused})
         return
     out = console()
-    if look.waiting:
-        out.print(f"{counted(look.waiting, 'row')} waiting, the oldest for {span(look.oldest_ms)}.")
+    if stats.waiting:
+        out.print(
+            f"{counted(stats.waiting, 'row')} waiting, the oldest for {span(stats.oldest_ms)}."
+        )
     else:
         out.print("No rows are waiting.")
     if not refused:
         return
-    out.print(f"{counted(look.refused, 'row')} refused permanently; the oldest:", style="red")
+    out.print(f"{counted(stats.refused, 'row')} refused permanently; the oldest:", style="red")
     print_list(
         refused,
         columns=("event", "tenant", "type", "reason"),

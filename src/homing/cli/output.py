@@ -37,7 +37,7 @@ STYLES = {
     "dropped": "red",
     "cancelled": "dim",
     "failed": "red",
-    "ours": "magenta",
+    "sender_error": "magenta",
     "retry": "yellow",
     "unchanged": "yellow",
     "wait": "magenta",

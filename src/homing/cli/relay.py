@@ -58,7 +58,7 @@ def run_relay(
     async def run() -> None:
         async with _relay(address, target, options) as (outbox, relay):
             with contextlib.suppress(*(() if until_empty else (StoreUnavailable,))):
-                await outbox.look()  # A missing outbox is an error now; an outage may pass.
+                await outbox.stats()  # A missing outbox is an error now; an outage may pass.
             with _metrics_at(metrics_port, relay):
                 if until_empty:
                     await _relay_all(relay)

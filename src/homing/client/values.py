@@ -189,7 +189,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     address: str | None
     phases: Phases
     request_headers: tuple[str, ...]
-    answer_headers: tuple[str, ...]
+    response_headers: tuple[str, ...]
     excerpt: str
     decided: str
     retry: int | None = None
@@ -320,7 +320,7 @@ class ReplayJob(Struct, frozen=True, kw_only=True):
     state: str
     filter: ReplayFilter
     created_at: str
-    looked_at: int
+    scanned: int
     replayed: int
     skipped: int
 
@@ -425,22 +425,22 @@ class Ledger(Struct, frozen=True, kw_only=True):
     balanced: bool
 
 
-class Gate(Struct, frozen=True, kw_only=True):
-    """Sender-outage detection: while it is ``closed``, the server sends only canary attempts."""
+class Outage(Struct, frozen=True, kw_only=True):
+    """Sender-outage detection: while it is ``confirmed``, the server sends only canaries."""
 
-    state: str  # open, judging or closed
+    state: str  # none, suspected or confirmed
     since: str | None = None
     why: str = ""
     waiting: int = 0
     canaries: int = 0
-    closings: int = 0
+    outages: int = 0
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
     """The current state of the process that responded."""
 
     version: str
-    gate: Gate
+    outage: Outage
     draining: bool
     store_ok: bool
     late_ms: int

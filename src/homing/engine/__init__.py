@@ -1,1 +1,1 @@
-"""The flow: publish, dispatch, attempt, settle, and what stands beside it."""
+"""The flow: publish, dispatch, attempt, settle; and probes, maintenance, replays and commands."""

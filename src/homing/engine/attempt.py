@@ -1,8 +1,8 @@
 """One attempt: its request, written from the subscription as it is now, and its outcome.
 
-All that does not change from one attempt to the next (address, header lines, HMAC states) is
-prepared once per version of a subscription. A second block of header lines with the secrets
-masked is built beside the first: it is what the log shows.
+Everything that does not change from one attempt to the next (address, header lines, HMAC states)
+is prepared once per version of a subscription. A second block of header lines, with the secrets
+masked, is built for the log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from homing.policy.formats import body
 from homing.policy.signature import Signer
 from homing.policy.url import parse_url
 from homing.policy.workfront import frame_of
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 _MASKED = b"****"
 _LINES = b"".join(
@@ -35,36 +35,37 @@ class CompletedAttempt(Struct, frozen=True, gc=False):
     """An attempt that has its response, or failed, and waits to be settled."""
 
     work: Work
-    endpoint_id: int  # it was sent to; the subscription may have moved on since
+    endpoint_id: int  # where it was sent; the subscription may have another by now
     lane: Lane
     number: int
     started_at: int
     finished_at: int
     header_lines: bytes
-    answer: Answer
+    response: Response
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
-    rank: int = 0  # of its endpoint when it took its slot
-    wall_ahead_ms: int = 0  # of steady time when the answer came, where it has a Retry-After
+    rank: int = 0  # of its endpoint when the attempt took its slot
+    wall_ahead_ms: int = 0  # of steady time; read only with a Retry-After
 
 
 def rested(attempt: CompletedAttempt) -> CompletedAttempt:
-    """Forget earlier sender-side failures of its delivery: they make it wait no longer.
+    """The attempt without its delivery's earlier sender-side failures, so that it waits only 5 s.
 
-    A probe's delivery keeps its time, and with it the failures from which that was counted.
+    The delivery of a probe keeps them, because its due time was counted from them.
     """
-    if attempt.lane is Lane.PROBE or not attempt.work.delivery.ours:
+    if attempt.lane is Lane.PROBE or not attempt.work.delivery.sender_errors:
         return attempt
-    work = replace(attempt.work, delivery=replace(attempt.work.delivery, ours=0))
+    work = replace(attempt.work, delivery=replace(attempt.work.delivery, sender_errors=0))
     return replace(attempt, work=work)
 
 
 def as_sender_error(attempt: CompletedAttempt) -> CompletedAttempt:
-    """Turn a failure into a sender-side one, whatever it looks like."""
+    """The attempt with the outcome of a sender-side failure."""
     if attempt.outcome is not Outcome.FAILED:
         return attempt
-    detail = f"seen in an outage of our own: {attempt.answer.detail}".rstrip(": ")
-    return replace(attempt, outcome=Outcome.OURS, answer=replace(attempt.answer, detail=detail))
+    detail = f"seen in a sender outage: {attempt.response.detail}".rstrip(": ")
+    response = replace(attempt.response, detail=detail)
+    return replace(attempt, outcome=Outcome.SENDER_ERROR, response=response)
 
 
 class RequestTemplate:

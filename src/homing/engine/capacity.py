@@ -1,4 +1,4 @@
-"""What may start now, and what may be read: slots by lane, attempts in flight, and memory."""
+"""The limits of a dispatcher: slots by lane, attempts in flight, and memory for queues."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from homing.model import Lane
 from homing.policy.queued import Queued
 from homing.policy.slots import LaneSlots
 
-UNSETTLED_MAX = 4_000  # so many outcomes may wait to be written before nothing new starts
+UNSETTLED_MAX = 4_000  # outcomes that wait to be written: with more, nothing new starts
 
 
 class Capacity:
     """The limits of one dispatcher, and how much of them is used."""
 
     def __init__(self, options: EngineOptions) -> None:
-        # For queues: half of the memory. The other half is for what can go at once.
-        # So a slow endpoint's queue of large events keeps nobody else from being read.
+        # Queues get half of the memory. The other half is for deliveries that can start at once,
+        # so that a slow endpoint's queue of large events does not stop reads for other endpoints.
         self.memory = Queued(count_max=options.ready_max, bytes_max=options.ready_bytes_max // 2)
         self._count_max, self._bytes_max = options.ready_max, options.ready_bytes_max
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
@@ -41,7 +41,7 @@ class Capacity:
             self._drained.set()
 
     async def drained(self) -> None:
-        """Wait until nothing is in flight; for a dispatcher that starts nothing new."""
+        """Wait until no attempt is in flight; for a dispatcher that starts nothing new."""
         while self.in_flight:
             self._drained.clear()
             await self._drained.wait()

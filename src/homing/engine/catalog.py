@@ -1,7 +1,7 @@
-"""The subscriptions in memory: what publishing matches against and attempts are addressed by.
+"""All subscriptions in memory: publishing matches events against them, attempts use their settings.
 
-The store counts a version up with every change. Publishing names the version it matched against,
-and its transaction refuses an older one: a subscription just created is never missed.
+The store raises a version with every change. A publish names the version that it was matched with,
+and its transaction refuses an older one: a subscription that was just created is never missed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
-        self._at_endpoint: Counter[int] = Counter()  # how many there are, by endpoint
-        self._twins: dict[int, int] = {}  # of a subscription, the one that sends its old version
-        self._wants: dict[str, TenantWants] = {}  # per tenant: of those that want not all
-        self._changed: dict[str, int] = {}  # per tenant: the version of its last change
+        self._at_endpoint: Counter[int] = Counter()  # number of subscriptions by endpoint
+        self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
+        self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
+        self._changed: dict[str, int] = {}  # by tenant: the version of its last change
         self.version = 0
         self._reading = asyncio.Lock()
 
@@ -41,7 +41,7 @@ class Catalog:
         return self._by_id.get(subscription_id)
 
     def twin(self, subscription_id: int) -> Subscription | None:
-        """What sends the old version of this one, if there is such a subscription."""
+        """The subscription that sends the old version of this one, if there is one."""
         twin_id = self._twins.get(subscription_id)
         return None if twin_id is None else self._by_id.get(twin_id)
 
@@ -50,7 +50,7 @@ class Catalog:
         return subscription.rate_per_second if subscription is not None else None
 
     def is_alone_at(self, endpoint_id: int) -> bool:
-        """Whether no two subscriptions have this endpoint."""
+        """Whether at most one subscription has this endpoint."""
         return self._at_endpoint[endpoint_id] <= 1
 
     def match(
@@ -62,9 +62,10 @@ class Catalog:
         now: int,
         not_to_endpoint: int | None = None,
     ) -> list[Subscription]:
-        """The subscriptions an event goes to; raises OutOfSteps where that takes long.
+        """The subscriptions that an event goes to; raises OutOfSteps if matching takes long.
 
-        What Homing itself tells of an endpoint is short and never goes there.
+        A notice about an endpoint (``not_to_endpoint``) never goes to that endpoint, and is short
+        enough to be matched at once.
         """
         found = self._index.match(tenant, event_type, not_to_endpoint=not_to_endpoint)
         wants = self._wants.get(tenant)
@@ -79,16 +80,16 @@ class Catalog:
         return self._index.match(tenant, event_type)
 
     def wants(self, tenant: str) -> TenantWants | None:
-        """What the subscriptions of a tenant want beyond their types; None if all want all."""
+        """The conditions of a tenant's subscriptions beyond event types; None if there are none."""
         return self._wants.get(tenant)
 
     @property
     def filters(self) -> bool:
-        """Whether any subscription wants less than all of its types."""
+        """Whether any subscription has conditions beyond its event types."""
         return bool(self._wants)
 
     def steps(self, draft: EventDraft) -> int:
-        """About how many steps it takes to match this event at once; 0 where nobody filters."""
+        """About how many steps it takes to match this event; 0 if its tenant has no conditions."""
         wants = self._wants.get(draft.tenant)
         if wants is None:
             return 0
@@ -99,12 +100,12 @@ class Catalog:
         return self._changed.get(tenant, 0)
 
     async def refresh(self) -> None:
-        """Read what has changed since; one at a time, so that nothing old comes after the new."""
+        """Read the changes since ``version``; one call at a time, so that no old state is kept."""
         async with self._reading:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        # The version first: a change in between is read too, and only read again.
+        # The version is read first: a change in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
         for subscription in await self._admin.subscriptions_since(self.version):
             self._index.remove(subscription.id)
@@ -126,7 +127,7 @@ class Catalog:
         self.version = version
 
     def _pair(self, subscription: Subscription) -> None:
-        """Remember which subscription it is the twin of, or forget it."""
+        """Add or remove the entry of a twin."""
         own = subscription.workfront
         if own is None or own.twin_of is None:
             return
@@ -136,7 +137,7 @@ class Catalog:
             del self._twins[own.twin_of]
 
     def _want(self, subscription: Subscription) -> None:
-        """Compile its filters, or forget them."""
+        """Compile the conditions of a subscription, or remove them."""
         tenant = subscription.tenant
         wants = wants_of(subscription) if subscription.deleted_at is None else None
         if wants is not None:

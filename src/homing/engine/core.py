@@ -1,4 +1,4 @@
-"""What every part of the engine stands on: stores, sender, clock, options, ids, subscriptions."""
+"""The objects that all parts of an engine share: stores, sender, clock, options, ids, catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from homing.ports import AdminStore, Clock, FlowStore, Sender, ViewStore
 
 
 class Core(Struct, frozen=True):
-    """Made once per engine."""
+    """The shared objects of one engine."""
 
     flow: FlowStore
     admin: AdminStore

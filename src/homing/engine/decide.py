@@ -1,7 +1,7 @@
 """Decides a batch of outcomes: read from memory, ask pure policy, collect the rows to be written.
 
 Nothing in memory changes until the batch is committed. When an endpoint turns out to have changed
-meanwhile, it is read again and the whole batch is decided anew, which is cheap: policy is pure.
+meanwhile, it is read again and the whole batch is decided again, which is cheap: policy is pure.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from homing.ports import NewEvent, SettleBatch
 
 REPORT_EVERY_MS = 60_000
 
-# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+# Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _ARRIVED, _DELIVERED = Outcome.DELIVERED, Status.DELIVERED
 _DONE, _DROPPED = Decided.DELIVERED, Status.DROPPED
 
 
 class Terminated(Struct, frozen=True, gc=False):
-    """A delivery that ends without an attempt: expired, or its subscription is gone."""
+    """A delivery that ends without an attempt: it expired, or its subscription was deleted."""
 
     delivery: Delivery
     status: Status
     reason: Reason
     epoch: int = 1  # of the lease under which it was found
-    written: Callable[[], None] | None = None  # called when it is, or when its bucket was lost
+    written: Callable[[], None] | None = None  # called after the commit, or if its bucket is lost
 
     @property
     def endpoint_id(self) -> int:
@@ -52,7 +52,7 @@ class Terminated(Struct, frozen=True, gc=False):
 
 
 class Misrouted(Struct, frozen=True, gc=False):
-    """A delivery at an endpoint that its subscription has left: it moves, or is cancelled."""
+    """A delivery whose subscription has another endpoint by now, or is deleted."""
 
     delivery: Delivery
     epoch: int = 1
@@ -75,7 +75,7 @@ class Deferred(Struct, frozen=True, gc=False):
 
 
 class Report(Struct, frozen=True, gc=False):
-    """Report the drops of an endpoint: the minute since the last report is over."""
+    """A request to report the drops of an endpoint: a minute has passed since the last report."""
 
     endpoint_id: int
     bucket: int
@@ -85,7 +85,7 @@ Item = CompletedAttempt | Terminated | Misrouted | Deferred | Report
 
 
 class Decision:
-    """One batch under decision."""
+    """The rows that a batch of outcomes changes."""
 
     def __init__(self, endpoints: dict[int, Endpoint], core: Core) -> None:
         self._endpoints = endpoints  # working copies, by id
@@ -100,7 +100,7 @@ class Decision:
         self.enabled: set[int] = set()
 
     def take(self, items: Iterable[Item]) -> None:
-        """Decide in the order in which things finished."""
+        """Decide these outcomes in the order in which they finished."""
         for item in items:
             match item:
                 case CompletedAttempt():
@@ -142,7 +142,7 @@ class Decision:
             self._failed(attempt, endpoint)
         else:
             probe = attempt.lane is Lane.PROBE
-            row = retry.after_ours(attempt.work.delivery, now=now, probe=probe)
+            row = retry.after_sender_error(attempt.work.delivery, now=now, probe=probe)
             self._log(attempt, Decided.WAIT, row)
             self._wait(row)
 
@@ -155,9 +155,9 @@ class Decision:
             row: Delivery | None = retry.after_probe_failure(delivery, schedule, now=now)
             decided = Decided.UNCHANGED
         else:
-            if attempt.answer.retry_after is not None and wants_hold(attempt.answer.code):
+            if attempt.response.retry_after is not None and wants_hold(attempt.response.code):
                 wall = now + attempt.wall_ahead_ms
-                hold_at = retry.retry_after_at(attempt.answer.retry_after, now=now, wall=wall)
+                hold_at = retry.retry_after_at(attempt.response.retry_after, now=now, wall=wall)
             row = retry.after_failure(
                 delivery,
                 schedule,
@@ -173,7 +173,7 @@ class Decision:
             self._end(ended, Status.DROPPED, Reason.EXHAUSTED, now)
         else:
             self._wait(row)
-        endpoint = self._endpoints[endpoint.id]  # A drop may have been reported on it.
+        endpoint = self._endpoints[endpoint.id]  # ``_end`` may have changed its count of drops.
         if hold_at is not None:
             endpoint = replace(endpoint, hold_until=max(hold_at, endpoint.hold_until))
         rules = self._options.rules_of(endpoint.tenant)
@@ -184,9 +184,9 @@ class Decision:
     def _log(
         self, attempt: CompletedAttempt, decided: Decided, row: Delivery | None = None
     ) -> None:
-        answer, delivery = attempt.answer, attempt.work.delivery
+        response, delivery = attempt.response, attempt.work.delivery
         self.attempts.append(
-            Attempt(  # In the order of its fields: by name it takes four times as long.
+            Attempt(  # By position: keywords take four times as long.
                 delivery.id,
                 attempt.number,
                 attempt.endpoint_id,
@@ -195,14 +195,14 @@ class Decision:
                 attempt.started_at,
                 attempt.finished_at,
                 attempt.outcome,
-                answer.code,
-                answer.failure,
-                answer.detail,
-                answer.address,
-                answer.phases,
+                response.code,
+                response.failure,
+                response.detail,
+                response.address,
+                response.phases,
                 attempt.header_lines,
-                answer.headers,
-                b"" if attempt.outcome is _ARRIVED else answer.excerpt[:1024],
+                response.headers,
+                b"" if attempt.outcome is _ARRIVED else response.excerpt[:1024],
                 decided,
                 None if row is None else row.due_at,
                 delivery.retry if row is None else row.retry,
@@ -212,13 +212,13 @@ class Decision:
     # --- the delivery ------------------------------------------------------------------------
 
     def _was_held(self, delivery: Delivery) -> bool:
-        """Whether it was held back until its window ended, as its endpoint is now."""
+        """Whether a delivery was held back until its window ended, by its endpoint's new state."""
         state = self._endpoints[delivery.endpoint_id].health
         held = state.state is not State.ENABLED
         return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)
 
     def _wait(self, row: Delivery) -> None:
-        """Keep it pending at the present URL of its subscription; cancel it if that is deleted."""
+        """Keep a delivery pending, at the present endpoint of its subscription, or cancel it."""
         subscription = self._catalog.get(row.subscription_id)
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)

@@ -1,11 +1,11 @@
-"""Chooses what goes next: endpoints by time in a heap, tenants and endpoints by turns in each lane.
+"""Chooses the next attempts: endpoints by time in a heap, tenants and endpoints in turn by lane.
 
-The heap holds endpoints, never deliveries: a million held back behind one URL are one entry.
-Rows come from the store for many endpoints in one statement, a few for each. A slot is taken when
-an attempt starts. A success gives it back at once; any other outcome when it is settled, so that
-what it decided (disabled, held, one slot again) is known before the next attempt begins.
+The heap holds endpoints, never deliveries: a million deliveries to one disabled URL are one entry.
+Rows are read from the store for many endpoints in one statement, a few for each. A slot is taken
+when an attempt starts. A success frees it at once; any other outcome frees it when it is settled,
+so that its decision (disabled, held, one slot again) is known before the next attempt begins.
 
-What is known of one endpoint is in its ``EndpointQueue``; here are only the calls of its methods.
+The state of one endpoint is in its ``EndpointQueue``; this module only calls its methods.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from homing.model import (
 )
 from homing.policy.outcome import judge
 from homing.policy.slots import TRUSTED
-from homing.ports import Answer, EndpointStart
+from homing.ports import EndpointStart, Response
 
 log = structlog.get_logger("homing.dispatch")
 
 STARTS_COST_MAX = 256  # of the attempts that begin in one turn of the event loop
 START_COST = (1, 4, 4)  # by rank: an endpoint that did not respond last has no open connection
-# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+# Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """Outcomes that are written or given up, and what the commit changed for their endpoints."""
+    """Outcomes that are written or given up, and the changes of their endpoints."""
 
     items: list[Item]
-    endpoints: tuple[Endpoint, ...] = ()  # their rows, where they changed
+    endpoints: tuple[Endpoint, ...] = ()  # the changed rows
     enabled: set[int] = set()  # endpoints that were enabled just now
     pending: list[Delivery] = []  # deliveries that wait in the store
 
@@ -81,7 +81,7 @@ class Dispatcher:
             on_start=self.add_endpoint,
             reschedule=self.reschedule,
         )
-        self.reload_endpoint = self._loader.endpoint  # its row was changed by another process
+        self.reload_endpoint = self._loader.endpoint  # call it when another process changed the row
         self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
@@ -90,7 +90,7 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._soon: asyncio.Handle | None = None
-        # Set by the engine: where outcomes, and endpoints whose time has come, go.
+        # Set by the engine: the functions that take outcomes, and endpoints whose time has come.
         self.on_completed: Callable[[CompletedAttempt], None]
         self.on_unsendable: Callable[[Misrouted | Terminated | Deferred], None]
         self.on_time: Callable[[EndpointQueue, int], None]
@@ -102,13 +102,13 @@ class Dispatcher:
 
     @property
     def ready_count(self) -> int:
-        """Deliveries in the queues, without those set aside until their rate lets them go."""
+        """Deliveries in the queues, without those set aside until their rate allows them."""
         return self.totals.memory.count - self.totals.aside
 
     # --- endpoints ---------------------------------------------------------------------------
 
     def add_endpoint(self, start: EndpointStart) -> None:
-        """Take an endpoint over as the store has it."""
+        """Add an endpoint as the store has it, or bring its queue up to date."""
         queue = self.queues.get(start.endpoint.id)
         if queue is None and not self._mine[start.endpoint.bucket]:
             self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id)
@@ -127,7 +127,7 @@ class Dispatcher:
         self.reschedule(queue)
 
     def update_endpoint(self, endpoint: Endpoint, *, enabled: bool = False) -> None:
-        """An endpoint's row was committed. ``enabled``: it was enabled just now."""
+        """Act on a committed row of an endpoint. ``enabled``: it was enabled just now."""
         self._update(endpoint, enabled=enabled)
         queue = self.queues.get(endpoint.id)
         if queue is not None:
@@ -137,11 +137,11 @@ class Dispatcher:
         queue = self.queues.get(endpoint.id)
         if queue is None and not self._mine[endpoint.bucket]:
             self._ownership.notify_owner_of_change(endpoint.bucket, endpoint.id)
-        elif queue is None:  # Kept: what is being read of it just now may be older.
+        elif queue is None:  # This row is kept: one that is being read may be older.
             self._add(endpoint)
             self.reload_endpoint(endpoint.id)
         elif queue.update(endpoint, enabled=enabled, now=self._clock.now()):
-            self._loader.go()  # There may be room for others now.
+            self._loader.go()  # There may be memory for other endpoints now.
 
     def _add(self, endpoint: Endpoint) -> EndpointQueue:
         queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals)
@@ -156,7 +156,7 @@ class Dispatcher:
     # --- deliveries that come in, move or go -------------------------------------------------
 
     def accept(self, works: Iterable[Work]) -> None:
-        """Fresh deliveries, just committed: they go on in memory where there is room."""
+        """Queue deliveries that were just committed, as far as there is memory for them."""
         touched: dict[EndpointQueue, None] = {}
         mine, queues, capacity = self._mine, self.queues, self.capacity
         for work in works:
@@ -179,12 +179,12 @@ class Dispatcher:
         for queue in touched:
             if queue.in_store or not queue.ready(_FRESH, now):
                 self.reschedule(queue)
-            else:  # All that reschedule would find.
+            else:  # The short form of ``reschedule`` for this case.
                 self._turns[_FRESH].add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
 
     def left_in_store(self, delivery: Delivery) -> None:
-        """The store has this delivery, and it is not in memory."""
+        """Note that the store has a delivery that is not in memory."""
         queue = self.queues.get(delivery.endpoint_id)
         if not self._mine[delivery.bucket]:
             self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id)
@@ -195,7 +195,7 @@ class Dispatcher:
             self.reschedule(queue)
 
     def check_store(self, endpoint_id: int) -> None:
-        """The store may have deliveries for this endpoint that were never here: they moved, say."""
+        """Read the store for this endpoint: it may have deliveries that are not known here."""
         queue = self.queues.get(endpoint_id)
         if queue is None:
             self.reload_endpoint(endpoint_id)
@@ -204,7 +204,7 @@ class Dispatcher:
         self.reschedule(queue)
 
     def remove_subscription(self, subscription_id: int, endpoint_id: int) -> None:
-        """Take its deliveries off the queue: they move, or are cancelled, in the store."""
+        """Take the deliveries of a subscription off the queue: the store moves or cancels them."""
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.remove_subscription(subscription_id)
@@ -217,12 +217,12 @@ class Dispatcher:
             queue.remove_delivery(delivery_id)
             self.reschedule(queue)
 
-    # --- what other processes do -------------------------------------------------------------
+    # --- changes by other processes ----------------------------------------------------------
 
     def published_elsewhere(self, endpoint_id: int) -> None:
-        """Another process has published for this endpoint.
+        """Note that another process has published for this endpoint.
 
-        A queue that is held back already knows that the store has rows for it: nothing is read.
+        The rows are not read while the endpoint is disabled, frozen or held.
         """
         queue = self.queues.get(endpoint_id)
         if queue is None:
@@ -234,7 +234,7 @@ class Dispatcher:
         self.reschedule(queue)
 
     def changed_elsewhere(self, endpoint_id: int) -> None:
-        """Another process has changed an endpoint or its rows: what is queued is read again."""
+        """Read an endpoint and its queued rows again: another process has changed them."""
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.put_back()
@@ -246,7 +246,7 @@ class Dispatcher:
         return [it for it in self.queues.values() if it.endpoint.bucket in wanted]
 
     def close(self, buckets: Iterable[int]) -> None:
-        """Nothing new starts there; what is in flight is still settled."""
+        """Start nothing new in these buckets; attempts in flight are still settled."""
         for queue in self.in_buckets(buckets):
             queue.put_back()
             self.reschedule(queue)
@@ -255,29 +255,29 @@ class Dispatcher:
                 turns.discard(queue)
 
     def reopen(self, buckets: Iterable[int]) -> None:
-        """They stay here after all."""
+        """Let attempts start again in these buckets, which stay with this process."""
         for queue in self.in_buckets(buckets):
             queue.reopen()
             self.reschedule(queue)
 
     def busy(self, buckets: Iterable[int]) -> set[int]:
-        """Of these the ones where something is in flight or under way."""
+        """The buckets among these in which attempts or other work are still running."""
         return {it.endpoint.bucket for it in self.in_buckets(buckets) if it.busy}
 
     def drop(self, buckets: Iterable[int]) -> None:
-        """They are another's: forget them. What is still in flight comes down by itself."""
+        """Forget buckets that another process owns; their attempts in flight end by themselves."""
         buckets = set(buckets)
         self.close(buckets)
         for queue in self.in_buckets(buckets):
             self._forget(queue.endpoint.id)
             self.on_gone(queue.endpoint.id)
 
-    # --- what goes out ---------------------------------------------------------------------
+    # --- starting attempts -------------------------------------------------------------------
 
     def reschedule(self, queue: EndpointQueue) -> None:
-        """Put a queue where it belongs now: into the lanes, the loader, the heap."""
+        """Add a queue to the lanes, the loader and the heap, as its state demands, or remove it."""
         if queue.closed:
-            return  # Its bucket goes to another process.
+            return  # The bucket goes to another process.
         now = self._clock.now()
         for lane in LANES:
             turns = self._turns[lane]
@@ -298,17 +298,17 @@ class Dispatcher:
                 self._set_timer()
         crowded = len(self.queues) > self._options.queues_max
         if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
-            self._forget(queue.endpoint.id)  # Else what is being read may be older.
+            self._forget(queue.endpoint.id)  # Rows that are being read need the newer state here.
 
     def _pump_soon(self) -> None:
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_soon(self.pump)
 
     def pump(self) -> None:
-        """Start all that may start now."""
+        """Start all attempts that may start now."""
         self._soon = None
         self._start_ready()
-        self._loader.go()  # There may be room again.
+        self._loader.go()  # There may be memory again.
 
     def _start_ready(self) -> None:
         if self.paused or self.draining or self._clock.now() >= self._ownership.good_until:
@@ -325,14 +325,14 @@ class Dispatcher:
                     return
                 queue, now = turns.next(), self._clock.now()
                 if queue is None or now >= self._ownership.good_until:
-                    break  # Asked each time: the process may have been stopped on the way.
+                    break  # Checked each time: the process may have been stopped for a while.
                 left -= START_COST[queue.rank]
                 self.start(queue, lane, now)
         if self._rates.next_at is not None:
             self._set_timer()
 
     def start(self, queue: EndpointQueue, lane: Lane, now: int) -> None:
-        """Send the next of a lane, or find that it cannot be sent."""
+        """Send the next delivery of a lane, or settle or defer it if it cannot be sent."""
         work = queue.take(lane)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
@@ -371,7 +371,7 @@ class Dispatcher:
         now: int,
         rank: int = TRUSTED,
     ) -> None:
-        """Make one attempt; it goes to ``on_made``. ``rank``: of the slot that it holds."""
+        """Make one attempt and give it to ``on_completed``; ``rank`` is that of its slot."""
         delivery = work.delivery
         number = delivery.attempts + 1
         queue.begin_attempt(delivery.id, lane)
@@ -379,25 +379,25 @@ class Dispatcher:
         endpoint_id, epoch = queue.endpoint.id, self._ownership.epochs[queue.endpoint.bucket]
         lines = b""
 
-        def done(answer: Answer) -> None:
-            outcome, ended = judge(answer.code, answer.failure), self._clock.now()
+        def done(response: Response) -> None:
+            outcome, ended = judge(response.code, response.failure), self._clock.now()
             if outcome is _DELIVERED and lane is not _PROBE:
                 self._free(queue, lane, rank)
             attempt = CompletedAttempt(
-                work, endpoint_id, lane, number, now, ended, lines, answer, outcome, epoch, rank
+                work, endpoint_id, lane, number, now, ended, lines, response, outcome, epoch, rank
             )
-            if answer.retry_after is not None:  # It may be a date, by the wall clock of now.
+            if response.retry_after is not None:  # It may be a date on the present wall clock.
                 attempt = replace(attempt, wall_ahead_ms=self._clock.state().ahead_ms)
             self.on_completed(attempt)
 
         try:
             template = self._templates.of(subscription)
-            wall = self._clock.wall()  # Read now: it may have been set a moment ago.
+            wall = self._clock.wall()  # Read each time: the wall clock may be set at any moment.
             request, lines = template.write(work, number=number, now=now, wall=wall)
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
-            fault = Answer(None, Failure.OUR_FAULT, type(error).__name__, None, Phases())
+            fault = Response(None, Failure.SENDER_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
     def _free(self, queue: EndpointQueue, lane: Lane, rank: int) -> None:
@@ -409,10 +409,10 @@ class Dispatcher:
         if self._soon is None and self.ready_count:
             self._pump_soon()
 
-    # --- what is settled ---------------------------------------------------------------------
+    # --- settled outcomes --------------------------------------------------------------------
 
     def settled(self, batch: Settled) -> None:
-        """Bring the queues up to what was written."""
+        """Bring the queues up to date with a commit."""
         for endpoint in batch.endpoints:
             self._update(endpoint, enabled=endpoint.id in batch.enabled)
         for item in batch.items:
@@ -443,7 +443,7 @@ class Dispatcher:
                 queue.end_report()
 
     def owns(self, item: Item) -> bool:
-        """Whether the lease under which an outcome came about is still held."""
+        """Whether this process still has the lease under which an outcome came about."""
         epochs = self._ownership.epochs
         match item:
             case CompletedAttempt():
@@ -454,7 +454,7 @@ class Dispatcher:
                 return item.endpoint_id in self.queues
 
     def _end_attempt(self, attempt: CompletedAttempt) -> None:
-        """One attempt less is in flight; its bucket may have gone to another process."""
+        """Count an attempt as ended, also if its bucket has gone to another process."""
         self.capacity.end_attempt()
         if attempt.lane is _PROBE:
             self.on_probe_ended(attempt.work.delivery.tenant)
@@ -464,12 +464,12 @@ class Dispatcher:
             self._pump_soon()
 
     def pause(self) -> None:
-        """The store cannot settle: nothing new starts."""
+        """Start nothing new: the store cannot settle."""
         self.paused = True
         self._loader.pause()
 
     def resume(self) -> None:
-        """The store settles again."""
+        """Start attempts again: the store settles."""
         self.paused = False
         self._pump_soon()
         self._loader.resume()
@@ -480,7 +480,7 @@ class Dispatcher:
         now = self._clock.now()
         while self._heap and self._heap[0][0] <= now:
             at, _, queue = heapq.heappop(self._heap)
-            # Otherwise it has another time since, or was forgotten.
+            # Otherwise the queue has another time by now, or was forgotten.
             if self.queues.get(queue.endpoint.id) is queue and queue.wakes(at):
                 self.on_time(queue, now)
                 self.reschedule(queue)
@@ -490,7 +490,7 @@ class Dispatcher:
 
     @property
     def next_at(self) -> int | None:
-        """Nothing happens by itself before this time; None: never."""
+        """The time of the next timer; None if there is none."""
         times = [self._heap[0][0]] if self._heap else []
         if self._rates.next_at is not None:
             times.append(self._rates.next_at)
@@ -513,7 +513,7 @@ class Dispatcher:
         self._pump_soon()
 
     def stop(self) -> None:
-        """No more timers, no more loads."""
+        """Stop timers and loads, and start no more attempts."""
         self.draining = True
         self._loader.pause()
         if self._timer is not None:

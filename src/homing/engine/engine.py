@@ -1,7 +1,7 @@
 """The engine as the rest of the program sees it: publish, subscribe, operate, and its pulse.
 
-Here the parts are put together: publish → dispatch → attempt → settle, with probes and maintenance
-beside. Each part knows the next one only by the function it is given here.
+This module connects the parts: publish → dispatch → attempt → outage → settle, and probes,
+maintenance and replays. Each part knows the next one only as a function that it is given here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from homing.engine.options import EngineOptions
 from homing.engine.outage.detection import OutageDetector, OutageView
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
-from homing.engine.publish import SILENT_MS, Publisher, Told
+from homing.engine.publish import SILENT_MS, Publisher, PublishResult
 from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
@@ -51,35 +51,35 @@ from homing.ports import (
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
-DRAIN_MIN_MS = 1_000  # publishes that were asked for are answered, also without a grace
-LEAVE_MS = 2_000  # to tell the other processes; they notice by themselves, if later
-DOUBT_MS = 10_000  # so long the store is not well after a publish that failed
+DRAIN_MIN_MS = 1_000  # for publishes under way, also without a grace period
+LEAVE_MS = 2_000  # to leave the fleet; otherwise the leases end by themselves
+PUBLISH_FAILED_MS = 10_000  # after a publish failed, the store counts as unavailable
 
 
 class Pulse(Struct, frozen=True):
-    """How the engine is, at this moment; counters count since the start of the process."""
+    """The state of the engine at this moment; counters count since the start of the process."""
 
     draining: bool
-    store_ok: bool  # commits go through
+    store_ok: bool  # commits succeed
     slots: dict[str, int]  # per lane: fresh, retry
     in_flight: dict[str, int]  # per lane: fresh, retry, probe
-    ready: dict[str, int]  # deliveries in memory that could go at once, per lane
-    due_since: int | None  # the oldest time at which something was due while its slot was free
+    ready: dict[str, int]  # queued deliveries, per lane
+    due_since: int | None  # of the delivery that is due for longest while its slot is free
     unsettled: int  # outcomes waiting to be written
-    endpoints: dict[str, int]  # endpoints at work, per state
+    endpoints: dict[str, int]  # endpoints in memory, per state
     published: int  # events
     accepted: int  # deliveries
     finished: dict[str, int]  # per status
     attempts: dict[tuple[str, str], int]  # per (lane, outcome)
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data queued
-    silent_since: int | None = None  # a commit has waited for its answer since then, too long
-    outage: OutageView = OutageView()  # while it is closed, nothing is sent but canaries
+    silent_since: int | None = None  # the start of a commit that has no reply for five seconds
+    outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
 
 
 class Engine:
-    """Everything between the API and the world. Made by ``Engine.start``."""
+    """All parts between the use cases and the outside world. Made by ``Engine.start``."""
 
     def __init__(self, core: Core, fleet: FleetParts | None = None) -> None:
         self._core, self._clock, self._options = core, core.clock, core.options
@@ -97,7 +97,7 @@ class Engine:
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
-        self._publisher.on_doubt = dispatcher.check_store
+        self._publisher.on_unconfirmed = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
         dispatcher.on_completed = outage.completed
         outage.settle, outage.on_end = settler.add, self._outage_ended
@@ -123,7 +123,7 @@ class Engine:
         options: EngineOptions,
         fleet: FleetParts | None = None,
     ) -> Engine:
-        """Take up everything where the last process left it."""
+        """Start an engine that continues where the last process stopped."""
         node = options.node if fleet is None else fleet.me.node
         ids = Ids(node=node, after=await flow.last_id())
         catalog = Catalog(admin)
@@ -163,19 +163,19 @@ class Engine:
         log.info("started", endpoints_with_pending=found)
 
     def _tidy(self) -> None:
-        """Buckets have come, or some time has passed: what waits there to be done is done."""
+        """Run the cleanup and replay jobs of the buckets of this process."""
         self._maintenance.run_cleanup_jobs()
         self._replayer.take_up()
 
     @property
     def fleet(self) -> Fleet | None:
-        """The other processes, where there are any."""
+        """The fleet that this process belongs to; None without one."""
         return self._fleet
 
     async def stop(self, *, grace_ms: int) -> bool:
-        """Stop accepting, finish what is in flight, settle; True if every outcome is written.
+        """Stop accepting, finish attempts in flight, settle; True if every outcome is written.
 
-        A store that does not answer holds this up for the grace, and shortly for leaving.
+        If the store does not reply, this takes the grace period and ``LEAVE_MS``.
         """
         self._dispatcher.stop()
         self._outage.stop()
@@ -185,7 +185,7 @@ class Engine:
             async with asyncio.timeout(max(grace_ms, DRAIN_MIN_MS) / 1000):
                 await self._publisher.drain()
         except TimeoutError:
-            log.warning("stopped while publishes waited for the store")
+            log.warning("stopped while publishes waited for the store; their callers get no reply")
         self._replayer.stop()
         try:
             async with asyncio.timeout(grace_ms / 1000):
@@ -193,7 +193,8 @@ class Engine:
                 await self._settler.idle()
         except TimeoutError:
             log.warning(
-                "stopped before all was settled; it will be attempted again", **self.unfinished()
+                "stopped before all outcomes were settled; the next start attempts them again",
+                **self.unfinished(),
             )
         self._maintenance.stop()
         self._outage.stop()
@@ -202,25 +203,28 @@ class Engine:
                 async with asyncio.timeout(LEAVE_MS / 1000):
                     await self._fleet.leave()
             except TimeoutError:
-                log.warning("the store did not answer when this process left the fleet")
+                log.warning(
+                    "the store did not reply when this process left the fleet; "
+                    "its leases will end by themselves"
+                )
         await self._core.sender.close()
         log.info("stopped", still_in_flight=self._dispatcher.capacity.in_flight)
         return self._settler.idle_now
 
     def unfinished(self) -> dict[str, int]:
-        """What a stop would leave: attempts not answered, and outcomes not written."""
+        """The numbers of attempts in flight and of outcomes that are not written."""
         unsettled = self._settler.unsettled + self._settler.being_written
         in_flight = max(self._dispatcher.capacity.in_flight - unsettled, 0)
         return {"attempts_in_flight": in_flight, "outcomes_not_settled": unsettled}
 
     def fleet_pulse(self) -> FleetPulse | None:
-        """How this process stands among the others; None where there are none."""
+        """The state of this process in its fleet; None without a fleet."""
         if self._fleet is None:
             return None
         return replace(self._fleet.pulse(), late=self._settler.late)
 
     def wake(self) -> int | None:
-        """The clock was moved by hand: what is due goes now. When there is next something to do."""
+        """Start due attempts after a test moved the clock; returns the time of the next timer."""
         self._dispatcher.pump()
         return self._dispatcher.next_at
 
@@ -232,16 +236,16 @@ class Engine:
         self._publish_failed_at = None if ok else self._clock.now()
 
     def _publishes(self, now: int) -> bool:
-        """A failed publish is held against the store for a while only: there may be no next one."""
+        """Whether the store accepts publishes; a failure counts for a while, if none follows it."""
         failed_at = self._publish_failed_at
-        return failed_at is None or now >= failed_at + DOUBT_MS
+        return failed_at is None or now >= failed_at + PUBLISH_FAILED_MS
 
     def _silent_since(self, now: int) -> int | None:
         begun = [it for it in (self._publisher.since, self._settler.since) if it is not None]
         return min(begun) if begun and now - min(begun) >= SILENT_MS else None
 
     def _on_time(self, queue: EndpointQueue, now: int) -> None:
-        """An endpoint's time has come: report drops, drop what has expired, probe."""
+        """Do the timed work of an endpoint: report drops, drop expired deliveries, probe."""
         if queue.report_is_due(now):
             queue.begin_report()
             self._settler.add(Report(queue.endpoint.id, queue.endpoint.bucket))
@@ -252,18 +256,20 @@ class Engine:
         if queue.probe_is_due(now):
             self._prober.probe(queue)
 
-    # --- what publishers and people do -------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
-        """Accept all or none; when it returns, all of it is on disk.
+        """Accept all events or none; when it returns, all of them are on disk.
 
         Raises EventConflict (its problems name the indexes), StoreUnavailable, ShuttingDown.
         """
         return await self._publisher.publish(drafts)
 
-    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
-        """The same without a task: ``tell`` gets the receipts, or the error, in a later turn."""
-        self._publisher.publish_then(drafts, tell)
+    def publish_then(
+        self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
+        """As ``publish``, without a task: ``on_result`` is called in a later turn of the loop."""
+        self._publisher.publish_then(drafts, on_result)
 
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
         return await self._operator.subscribe(draft)
@@ -271,28 +277,28 @@ class Engine:
     async def change(
         self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]
     ) -> Subscription:
-        """Replace what people set; its secrets stay where the draft has none.
+        """Replace the fields that people set; secrets stay if the draft has none.
 
-        The draft is made of what is stored, and again if somebody else changed it meanwhile.
+        ``draft_of`` gets the stored subscription, and is called again if another change came first.
         """
         return await self._operator.change(subscription_id, draft_of)
 
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int
     ) -> Subscription:
-        """Sign with this secret, or a new one, and for the overlap with those before it."""
+        """Sign with this secret, or a new one; until the overlap ends the older ones sign, too."""
         return await self._operator.rotate(subscription_id, secret, overlap_ms=overlap_ms)
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
-        """Send another version from now on, and for five minutes the old one as well."""
+        """Send another version from now on, and for five minutes the old version as well."""
         return await self._operator.change_version(subscription_id, version)
 
     async def unsubscribe(self, subscription_id: int) -> None:
-        """No attempt starts after this returns; what is pending is cancelled."""
+        """Delete a subscription; no attempt starts after this returns, pending are cancelled."""
         await self._operator.unsubscribe(subscription_id)
 
     async def test_send(self, subscription_id: int) -> Attempt:
-        """One signed attempt now, in every state, logged, counting for nothing."""
+        """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         return await self._operator.test_send(subscription_id)
 
     async def enable(self, endpoint_id: int, *, by: str) -> Endpoint:
@@ -308,7 +314,7 @@ class Engine:
         return await self._replayer.replay(delivery_id)
 
     async def count_replay(self, conditions: ReplayFilter) -> tuple[int, bool]:
-        """How many deliveries a bulk replay would take; False: at least so many."""
+        """How many deliveries a bulk replay would take, and whether the number is exact."""
         return await self._replayer.count(conditions)
 
     async def start_replay(self, conditions: ReplayFilter) -> ReplayJob:
@@ -320,10 +326,10 @@ class Engine:
     async def replay_job(self, job_id: int) -> ReplayJob:
         return await self._replayer.job(job_id)
 
-    # --- what people see ---------------------------------------------------------------------
+    # --- reads -------------------------------------------------------------------------------
 
     def in_flight(self, delivery_id: int, endpoint_id: int) -> Lane | None:
-        """How an attempt of this delivery to its endpoint is under way here, if one is."""
+        """The lane of this delivery's attempt in flight in this process; None if there is none."""
         queue = self._dispatcher.queues.get(endpoint_id)
         return None if queue is None else queue.in_flight.get(delivery_id)
 
@@ -338,7 +344,7 @@ class Engine:
         return self._options.rules_of(tenant)
 
     def is_rated(self, subscription: Subscription | None) -> bool:
-        """Whether its deliveries may have to wait for a rate: its own, or that of all hosts."""
+        """Whether the deliveries of a subscription have a rate limit: its own, or that of hosts."""
         own = subscription.rate_per_second if subscription is not None else None
         return bool(own or self._options.host_rate_per_second)
 

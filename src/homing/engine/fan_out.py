@@ -1,4 +1,4 @@
-"""Turns what was published into rows: an id, and a delivery for every subscription that matches."""
+"""Turns published events into rows: an event, and a delivery for every matching subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _to_the_second(at_s: int) -> str:
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-@lru_cache(maxsize=16)  # All events of a commit have the same.
+@lru_cache(maxsize=16)  # All events of a commit have the same time.
 def rfc3339(at_ms: int) -> str:
     return f"{_to_the_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
@@ -39,9 +39,10 @@ class FanOut:
         not_to_endpoint: int | None = None,
         matches: list[Subscription] | None = None,
     ) -> NewEvent:
-        """``wall`` is what the event's time is, unless its publisher gave one.
+        """The event with its deliveries; its time is ``wall`` unless its publisher gave one.
 
-        Raises OutOfSteps where it takes long to match; ``matches`` is what that found.
+        ``matches`` are the subscriptions of an event that was matched before. Without it, raises
+        OutOfSteps if matching takes long.
         """
         if matches is None:
             matches = self._catalog.match(
@@ -56,21 +57,21 @@ class FanOut:
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)
         schedule = self._options.schedule_of(subscription, tenant=event.tenant)
-        return Delivery(  # In the order of its fields: it is on the hot path.
+        return Delivery(  # By position: keywords are slower.
             number,
             self.bucket(subscription),
             event.tenant,
             subscription.endpoint_id,
             subscription.id,
             event.id,
-            number,  # its own root
+            number,  # it is its own root
             now,
             now,
             window_end(now, schedule),
         )
 
     def bucket(self, subscription: Subscription) -> int:
-        """Of the subscription's endpoint."""
+        """The bucket of the subscription's endpoint."""
         bucket = self._buckets.get(subscription.endpoint_id)
         if bucket is None:
             if len(self._buckets) > self._options.queues_max:

@@ -1,8 +1,8 @@
-"""The keys of the API in memory: found without a statement, gone within a second of revocation.
+"""The API keys in memory: found without a statement, refused within a second of their revocation.
 
-What is made or revoked here is known here at once. Where other processes share the database, the
-version of the keys is looked at again when what is known is half a second old and somebody asks;
-nobody asks, no statement. When a key was last used is written at most once a minute.
+A process knows at once which keys it made or revoked itself. Where other processes share the
+database, a request reads the version of the keys if the copy in memory is older than half a second;
+without requests there are no statements. The last use of a key is written at most once a minute.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from homing.ports import Clock, KeyStore
 
 log = structlog.get_logger("homing.keys")
 
-KEYS_MAX = 10_000  # that are not revoked: all of them are held in memory
-LIFE_MS = 500  # of what is known, where other processes may revoke
+KEYS_MAX = 10_000  # keys that are not revoked: all of them are in memory
+LIFE_MS = 500  # of the copy in memory, where other processes may revoke keys
 NOTE_EVERY_S = 60
 SESSION_BYTES = 16
 
 
-class KeyRing:
+class ApiKeys:
     """All keys that are not revoked."""
 
     def __init__(
@@ -48,36 +48,36 @@ class KeyRing:
         self._version: int | None = None
         self._sessions_version: int | None = None
         self.sessions = KeySessions(store, clock, lambda: secrets.token_hex(SESSION_BYTES))
-        self._fresh_until: int | None = 0  # None: for ever, nobody else changes keys
+        self._fresh_until: int | None = 0  # None: always, no other process changes keys
         self._loading = asyncio.Lock()
         self._used: dict[int, int] = {}
         self._noting: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
-        self.on_change: Callable[[], None] = lambda: None  # what was found before may be gone
+        self.on_change: Callable[[], None] = lambda: None  # keys that were found may be revoked
 
     @property
     def fresh_until(self) -> int | None:
-        """Until when what ``find`` said holds; None: until ``on_change``."""
+        """Until when the results of ``find`` hold; None: until ``on_change``."""
         return self._fresh_until
 
     async def find(self, given: KeyText) -> ApiKey | None:
-        """The key, if it is known and works; raises StoreUnavailable."""
+        """The key with this text, if it works; raises StoreUnavailable."""
         key = await self.named(given.prefix)
         return key if key is not None and given.fits(key) else None
 
     def wall(self) -> int:
-        """The clock by which keys expire: people set that time, and read it on their own clocks."""
+        """The wall clock, by which keys expire: people set that time by their own clocks."""
         return self._clock.wall()
 
     async def named(self, prefix: str) -> ApiKey | None:
-        """The key of this prefix, if it works: for whoever has proved to hold it before."""
+        """The key of this prefix, if it works; for callers whose secret was checked before."""
         now = self._clock.now()
         await self._freshen(now)
         key = self._keys.get(prefix)
         return key if key is not None and key.works(self.wall()) else None
 
     async def session_lives(self, session_id: str) -> bool:
-        """Whether this session was opened and has not been ended, by any process."""
+        """Whether this session was opened and no process has ended it."""
         await self._freshen(self._clock.now())
         return await self.sessions.lives(session_id)
 
@@ -90,7 +90,7 @@ class KeyRing:
         async with self._loading:
             fresh_until = self._fresh_until
             if not anyway and (fresh_until is None or asked_at < fresh_until):
-                return  # Somebody else has just done it.
+                return  # Another call has just refreshed it.
             started = self._clock.now()
             version, sessions = await self._store.key_versions()
             if sessions != self._sessions_version:
@@ -102,12 +102,12 @@ class KeyRing:
                 self.on_change()
             self._fresh_until = None if self._life_ms is None else started + self._life_ms
 
-    # --- what an admin does ------------------------------------------------------------------
+    # --- commands of an admin ----------------------------------------------------------------
 
     async def create(
         self, name: str, role: Role, tenant: str | None, expires_at: int | None
     ) -> tuple[ApiKey, str]:
-        """A new key, and its text, which is nowhere kept."""
+        """A new key, and its text, which is not stored anywhere."""
         text = write_key(secrets.token_bytes(PREFIX_BYTES + SECRET_BYTES))
         given = read_key(text.encode())
         assert given is not None
@@ -128,11 +128,11 @@ class KeyRing:
         return key, text
 
     async def revoke(self, key_id: int) -> None:
-        """It opens nothing any more when this returns; NotFound."""
-        async with self._loading:  # What is being read meanwhile would be older than this.
+        """Revoke a key: it is refused from the moment this returns. Raises NotFound."""
+        async with self._loading:  # A concurrent read could return the key as it was.
             try:
                 revoked = await self._store.revoke_key(key_id, now=self._clock.now())
-            finally:  # It may have been written, whatever the answer was: read them again.
+            finally:  # A call that failed may have been committed: read the keys again.
                 self._version, self._fresh_until = None, 0
                 self.on_change()
         if revoked is None:
@@ -141,7 +141,7 @@ class KeyRing:
     async def page(
         self, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[ApiKey], int | None]:
-        """Newest first, revoked ones included; a use not yet written is shown as well."""
+        """A page of keys, newest first, with revoked ones and with uses not written yet."""
         found, after = await self._store.keys(tenant=tenant, before_id=before_id, limit=limit)
         return [self._as_used(key) for key in found], after
 
@@ -152,7 +152,7 @@ class KeyRing:
     # --- when they were used -----------------------------------------------------------------
 
     def used(self, key_id: int) -> None:
-        """Noted now, written within a minute together with the others."""
+        """Note that a key was used; the time is written within a minute."""
         self._used[key_id] = self._clock.now()
         if self._noting is None:
             self._noting = asyncio.get_running_loop().call_later(NOTE_EVERY_S, self._note)
@@ -164,15 +164,15 @@ class KeyRing:
         task.add_done_callback(self._writing.discard)
 
     async def write_used(self) -> None:
-        """Write what has been noted; when it fails, the next use is written instead."""
+        """Write the noted uses; if that fails, they are lost, and the next use is written."""
         used, self._used = self._used, {}
-        self.on_change()  # Whoever was let in at once is noted again at its next use.
+        self.on_change()  # Cached callers must pass here again, so that their next use is noted.
         if not used:
             return
         try:
             await self._store.keys_used(list(used.items()))
         except HomingError as error:
-            log.warning("when keys were used is not written", error=str(error))
+            log.warning("the last uses of API keys were not written", error=str(error))
 
     async def close(self) -> None:
         if self._noting is not None:

@@ -2,7 +2,7 @@
 
 Tenants take turns, then endpoints. While the queues are full, or a tenant has its share of them,
 only rows that can be sent at once are read. An endpoint whose tenant has enough of those already is
-put by, and asks again when one of them has been sent.
+postponed, and asks again when one of them has been sent.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.errors import HomingError
 from homing.model import Lane, Work
 from homing.policy.turns import Turns
-from homing.ports import Clock, DueAnswer, DueAsk, EndpointStart, FlowStore
+from homing.ports import Clock, DueAsk, DueRows, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
 
 LOAD_MAX = 64  # endpoints in one statement: a publish may have to wait for it
-ROWS_MAX = 512  # in one statement, about
+ROWS_MAX = 512  # in one statement, approximately
 ROWS_MIN = 16
-NEW_MAX = 1_000  # for one endpoint
-AGAIN_MS = 1_000  # after a store that did not answer
+NEW_MAX = 1_000  # rows for one endpoint
+AGAIN_MS = 1_000  # after the store did not reply
 
 
 class _Asked:
-    """The rows asked for one endpoint, and what was known of the store before."""
+    """The rows asked for one endpoint, and its queue's notes about the store before the load."""
 
     __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 
     def __init__(self, queue: EndpointQueue, fresh: int, retry: int) -> None:
-        self.queue, self.fresh, self.retry = queue, fresh, retry  # so many new ones
+        self.queue, self.fresh, self.retry = queue, fresh, retry  # numbers of new rows
         self.more_fresh, self.next_due = queue.more_fresh, queue.next_due
         self.known = queue.known()
-        here = len(queue.in_flight) + queue.aside_count  # What is here is read again.
+        here = len(queue.in_flight) + queue.aside_count  # These rows are read again.
         self.ask = DueAsk(
             endpoint_id=queue.endpoint.id,
             bucket=queue.endpoint.bucket,
@@ -49,7 +49,7 @@ class _Asked:
 
 
 class Loader:
-    """One load at a time; what is asked for meanwhile, or by a load that failed, is read next."""
+    """Runs one load at a time; requests made meanwhile, or by a load that failed, are read next."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Loader:
     ) -> None:
         self._flow, self._clock, self._capacity = flow, clock, capacity
         self._on_start, self._reschedule = on_start, reschedule
-        self._hungry: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}  # want rows
-        self._put_by: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
+        self._wanting: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}
+        self._postponed: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
         self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
-        self.reading: set[int] = set()  # their rows are on their way, and may be old by now
+        self.reading: set[int] = set()  # endpoints that are being read: the result may be outdated
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
         self._paused = False
         self._task: asyncio.Task[None] | None = None
@@ -78,16 +78,16 @@ class Loader:
 
     def rows(self, queue: EndpointQueue, lane: Lane) -> None:
         """Read the next rows of this endpoint and lane."""
-        self._hungry[lane].add(queue.endpoint.tenant, queue)
+        self._wanting[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
     def again(self, queue: EndpointQueue) -> None:
-        """A delivery of its tenant was sent: the next endpoint that was put by asks again."""
-        if self._put_by and (there := self._put_by.get(queue.endpoint.tenant)):
+        """Let the next postponed endpoint of this tenant ask again: a delivery was sent."""
+        if self._postponed and (there := self._postponed.get(queue.endpoint.tenant)):
             lane, first = next(iter(there))
             del there[lane, first]
             if not there:
-                del self._put_by[queue.endpoint.tenant]
+                del self._postponed[queue.endpoint.tenant]
             self.rows(first, lane)
 
     def pause(self) -> None:
@@ -98,7 +98,7 @@ class Loader:
         self.go()
 
     def go(self) -> None:
-        """Begin, if there is something to read and room for it."""
+        """Start a load if rows are wanted and there is memory for them."""
         if self._task is None and self._may_go():
             self._task = asyncio.get_running_loop().create_task(self._load())
 
@@ -108,9 +108,9 @@ class Loader:
         return bool(self._unknown) or self._may_read()
 
     def _may_read(self) -> bool:
-        if not any(self._hungry.values()):
+        if not any(self._wanting.values()):
             return False
-        return any(self._hungry[lane] for lane in self._capacity.lanes_to_read())
+        return any(self._wanting[lane] for lane in self._capacity.lanes_to_read())
 
     async def _load(self) -> None:
         try:
@@ -120,7 +120,11 @@ class Loader:
                 if self._may_read():
                     await self._load_rows()
         except Exception as error:
-            log.error("rows could not be read", error=str(error), exc_info=_bug(error))
+            log.error(
+                "pending deliveries could not be read; the next try is in a second",
+                error=str(error),
+                exc_info=_bug(error),
+            )
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)
         else:
             self._task = None
@@ -150,26 +154,26 @@ class Loader:
         if not asked:
             return
         try:
-            answers = await self._flow.due([it.ask for it in asked], now=now)
+            results = await self._flow.due([it.ask for it in asked], now=now)
         except Exception:
             for it in asked:
                 it.queue.end_load()
                 self._as_it_was(it)
             raise
-        self._note_sizes(answers)
-        for it, answer in zip(asked, answers, strict=True):
+        self._note_sizes(results)
+        for it, result in zip(asked, results, strict=True):
             queue, known = it.queue, it.known | it.queue.end_load()
             if queue.stale or it.ask.enabled_since != queue.endpoint.health.enabled_since:
-                # Rows have moved away, or it was enabled and what was fresh is no longer.
+                # Rows have moved, or the endpoint was enabled, which changes the lanes of rows.
                 self._as_it_was(it)
                 continue
-            queue.note_in_store(  # What was not asked for is as it was.
-                more_fresh=it.more_fresh if it.ask.fresh == 0 else answer.more_fresh,
-                next_due=it.next_due if it.ask.retry == 0 else answer.next_due,
+            queue.note_in_store(  # A lane that was not asked for keeps its notes.
+                more_fresh=it.more_fresh if it.ask.fresh == 0 else result.more_fresh,
+                next_due=it.next_due if it.ask.retry == 0 else result.next_due,
             )
-            fresh, later = _new(answer.fresh, known, it.fresh)
+            fresh, later = _new(result.fresh, known, it.fresh)
             queue.note_in_store(more_fresh=bool(later))
-            retry, later = _new(answer.retry, known, it.retry)
+            retry, later = _new(result.retry, known, it.retry)
             queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
@@ -185,9 +189,9 @@ class Loader:
             at_once = full or not self._capacity.may_queue(queue)
             if queue.wants(lane, now, at_once=at_once):
                 if at_once and not self._capacity.goes_at_once(queue, lane):
-                    self._put_by.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
+                    self._postponed.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
-                here = len(queue.in_flight)  # Read again: so many new ones are worth it.
+                here = len(queue.in_flight)  # These are read again, so ask for as many new ones.
                 limit = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
                 if at_once:
                     limit = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
@@ -199,32 +203,32 @@ class Loader:
 
     def _as_it_was(self, asked: _Asked) -> None:
         asked.queue.note_in_store(more_fresh=asked.more_fresh, next_due=asked.next_due)
-        self._reschedule(asked.queue)  # It may have been held meanwhile.
+        self._reschedule(asked.queue)  # Its state may have changed meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:
         """Take the next queue that wants rows: lanes take turns, then tenants, then endpoints."""
         for lane in sorted(lanes, key=lambda it: it is self._last_lane):
-            queue = self._hungry[lane].next()
+            queue = self._wanting[lane].next()
             if queue is not None:
-                self._hungry[lane].discard(queue.endpoint.tenant, queue)
+                self._wanting[lane].discard(queue.endpoint.tenant, queue)
                 self._last_lane = lane
                 return lane, queue
         return None
 
-    def _note_sizes(self, answers: list[DueAnswer]) -> None:
+    def _note_sizes(self, results: list[DueRows]) -> None:
         """Note how large rows are: the next load asks for no more than fits."""
-        works = [work for answer in answers for work in (*answer.fresh, *answer.retry)]
+        works = [work for result in results for work in (*result.fresh, *result.retry)]
         if works:
             mean = sum(len(work.event.data) for work in works) // len(works)
             self._row_bytes = max(1024, (self._row_bytes + mean) // 2)
 
 
 def _bug(error: Exception) -> bool:
-    """Whether an error is not of our tree, so that its trace is logged."""
+    """Whether an error is not of the error tree, so that its trace is logged."""
     return not isinstance(error, HomingError)
 
 
 def _new(works: Sequence[Work], known: set[int], limit: int) -> tuple[list[Work], list[Work]]:
-    """The rows that are not in memory yet: those that are wanted, and those that stay stored."""
+    """The rows that are not in memory yet: the wanted ones, and those that stay in the store."""
     new = [work for work in works if work.delivery.id not in known]
     return new[:limit], new[limit:]

@@ -1,7 +1,7 @@
 """Expiry, retention, and the cleanup jobs that a changed or deleted subscription leaves behind.
 
 Everything is done in bounded steps. Nothing expires in the first hour after a start, a step of the
-clock or an outage of the sender: downtime of our own drops nothing.
+clock or an outage of the sender: downtime of the sender drops nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TenantSemaphore:
             await waiter[1]
         except asyncio.CancelledError:
             self._waiting.discard(tenant, waiter)
-            if not waiter[1].cancelled():  # The place had come already.
+            if not waiter[1].cancelled():  # It got its place and was cancelled after that.
                 self._give()
             raise
 
@@ -113,7 +113,7 @@ class Maintenance:
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
-        self._asked = False  # for cleanup jobs, since they were last read
+        self._asked = False  # ``run_cleanup_jobs`` was called since the jobs were last read
 
     # --- expiry ------------------------------------------------------------------------------
 
@@ -127,14 +127,14 @@ class Maintenance:
         return now >= self.quiet_until()
 
     def expire(self, queue: EndpointQueue) -> None:
-        """Look for expired deliveries of an endpoint that is disabled or frozen."""
+        """Search for expired deliveries of an endpoint that is disabled or frozen."""
         queue.begin_expiry()
         self._spawn(self._expire(queue))
 
     async def _expire(self, queue: EndpointQueue) -> None:
         now = self._clock.now()
         queue.expire_later(now + SEARCH_AGAIN_MS)
-        again_at = now + AGAIN_MS  # Unless all goes well.
+        again_at = now + AGAIN_MS  # If the search fails.
         try:
             again_at = await self._expire_all(queue)
         except HomingError as error:
@@ -193,7 +193,7 @@ class Maintenance:
                 self._settler.add(Terminated(row, dropped, why, epoch, page.written_one))
             else:
                 soonest = min(soonest, now + AGAIN_MS)
-        await page.written()  # Not until all is: under load there is always more.
+        await page.written()  # The next page is read only then: its size bounds the memory.
         return last, soonest
 
     # --- retention ---------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Maintenance:
         while True:
             self._asked = False  # Before the read: a request during it is not lost.
             try:
-                # A change whose reply was lost may have been written, and is not known here.
+                # A change whose reply was lost may have been written: the catalog is read first.
                 await self._catalog.refresh()
                 # The jobs of other buckets are run by their owners.
                 mine = self._ownership.mine
@@ -279,10 +279,10 @@ class Maintenance:
                 )
                 moved = step.touched > 0
             except Unavailable:
-                moved = True  # It may have been done all the same.
+                moved = True  # The step may have been written without a reply.
                 raise
             finally:
-                # Once more: what was loaded during the step may no longer be there.
+                # Once more: rows that were loaded during the step may have moved.
                 self._dispatcher.remove_subscription(
                     cleanup_job.subscription_id, cleanup_job.endpoint_id
                 )

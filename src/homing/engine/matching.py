@@ -1,10 +1,9 @@
-"""Matching that takes long: in slices, by turns, beside everything else that the loop does.
+"""Matching that takes long: in slices, tenants in turns, so that the event loop is never blocked.
 
-Most publishes are matched while they are written (``engine/publish``). One whose filters take more
-than a moment comes here first. One slice is made per turn of the event loop, and tenants take
-turns, so that an expensive filter delays the publishes of its own tenant only. What was found is
-kept with the version of the catalog that it was found in: a subscription that has changed since is
-asked anew, and no other.
+Most publishes are matched while they are written (``engine/publish``). A publish with expensive
+filters is matched here first. One slice runs per turn of the event loop, and tenants take turns, so
+that an expensive filter delays the publishes of its own tenant only. The result is kept with the
+version of the catalog that it belongs to: only subscriptions that change later are matched again.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Matched(Struct, frozen=True):
 
 
 class Matching(Struct, eq=False):
-    """One publish: its events, and what was found for each so far."""
+    """One publish: its events, and the subscriptions found for each so far."""
 
     drafts: Sequence[EventDraft]
     done: Callable[[Matching | HomingError], None]
@@ -55,25 +54,25 @@ class Matching(Struct, eq=False):
         return self.drafts[0].tenant
 
     def is_current(self, catalog: Catalog) -> bool:
-        """Whether no subscription of its tenants has changed since it was matched."""
+        """Whether no subscription of its tenants has changed since the publish was matched."""
         return all(
             found is not None and catalog.changed(draft.tenant) <= found.version
             for draft, found in zip(self.drafts, self.matched, strict=True)
         )
 
     def found(self, place: int, *, now: int) -> list[Subscription]:
-        """The subscriptions that the event at this place goes to, if it is accepted now."""
+        """The subscriptions that the event at this index goes to, if it is accepted now."""
         matched = self.matched[place]
         assert matched is not None
         return [one for one in matched.subscriptions if not _is_over(one, now)]
 
 
 class Matcher:
-    """Matches what is expensive."""
+    """Matches expensive publishes."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock
-        # By tenant; the first has the next turn. A plain dict walks over what was deleted.
+        # By tenant; the first has the next turn. A plain dict would scan its deleted entries.
         self._waiting: OrderedDict[str, deque[Matching]] = OrderedDict()
         self._events: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
@@ -84,7 +83,7 @@ class Matcher:
         return sum(map(len, self._waiting.values()))
 
     def add(self, matching: Matching) -> None:
-        """Match it, or match again what has changed; ``done`` is called once it is, or refused."""
+        """Match a publish, or its changed parts again; calls ``done`` when matched, or refused."""
         tenant = matching.tenant
         events = self._events.get(tenant, 0) + len(matching.drafts)
         size = self._bytes.get(tenant, 0) + _size(matching)
@@ -98,7 +97,7 @@ class Matcher:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Refuse all that waits here: nothing of it is written."""
+        """Refuse all waiting publishes; none of them has been written."""
         waiting, self._waiting = self._waiting, OrderedDict()
         self._events, self._bytes = {}, {}
         for queue in waiting.values():
@@ -114,14 +113,14 @@ class Matcher:
             self._task = None
 
     def _turn(self, tenant: str) -> None:
-        """One slice of this tenant's oldest; then the tenant is the last in turn."""
+        """Run one slice of this tenant's oldest publish; then the tenant is last in turn."""
         waiting = self._waiting.pop(tenant)
         matching = waiting[0]
         self.slices += 1
         try:
             finished = self._slice(matching)
         except Exception:
-            log.exception("an event could not be matched")
+            log.exception("an event could not be matched; its publish is refused")
             self._leave(waiting, tenant)
             matching.done(HomingError())
             return
@@ -141,7 +140,7 @@ class Matcher:
             del self._events[tenant], self._bytes[tenant]
 
     def _slice(self, matching: Matching) -> bool:
-        """Whether all of it is matched now."""
+        """Run one slice; True if the publish is matched now."""
         try:
             if matching.slices is None:
                 matching.slices = self._match_all(matching)

@@ -1,7 +1,7 @@
-"""The events that Homing publishes itself: what happened to an endpoint, told to its tenant.
+"""Notices: events that Homing itself publishes to a tenant about one of its endpoints.
 
-A notice about an endpoint never goes to that endpoint. Notices are written in the same commit as
-what they tell of.
+A notice about an endpoint never goes to that endpoint. It is written in the same commit as the
+change that it reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people do: subscribe, change, delete; enable, freeze, cancel; send a test."""
+"""Commands of people: subscribe, change, delete; enable, freeze, cancel; send a test."""
 
 from __future__ import annotations
 
@@ -39,18 +39,21 @@ from homing.policy.outcome import judge
 from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
 from homing.policy.workfront import twin_after, twin_of
-from homing.ports import Answer, NewEvent
+from homing.ports import NewEvent, Response
 
-CHANGES_MAX = 20  # so often a change is made anew because another came before it
-CLEANUP_WAIT_S = 2.0  # a change waits so long for its cleanup jobs, which go on after it
+CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
+CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
 
 
 def _refuse_twin(subscription: Subscription) -> None:
-    """Raises Conflict: it is what its subscription is."""
+    """Raises Conflict for a twin: it follows the changes of its subscription."""
     own = subscription.workfront
     if own is not None and own.twin_of is not None:
         main = show_id("sub", own.twin_of)
-        raise Conflict(f"It sends the old version of {main} for a while: change {main} instead.")
+        raise Conflict(
+            f"This subscription sends the old version of {main} for five minutes: "
+            f"change {main} instead."
+        )
 
 
 class Operator:
@@ -82,7 +85,7 @@ class Operator:
             workfront=draft.workfront,
             **draft.spec(),
         )
-        with self._in_doubt():
+        with self._recheck_on_failure():
             made = await self._admin.create_subscription(
                 subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
             )
@@ -105,7 +108,7 @@ class Operator:
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int
     ) -> Subscription:
-        """Sign with this secret, or a new one, and for the overlap with those before it."""
+        """Sign with this secret, or a new one; until the overlap ends the older ones sign, too."""
         new = secret or new_secret(secrets.token_bytes(32))
 
         def changed(old: Subscription) -> Subscription:
@@ -116,7 +119,7 @@ class Operator:
         return await self._replace(subscription_id, changed)
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
-        """Send another version from now on, and for five minutes the old one as well."""
+        """Send another version from now on, and for five minutes the old version as well."""
 
         def changed(old: Subscription) -> Subscription | None:
             own = old.workfront or Workfront()
@@ -131,9 +134,9 @@ class Operator:
     async def _replace(
         self, subscription_id: int, changed: Callable[[Subscription], Subscription | None]
     ) -> Subscription:
-        """Read, change, write; again if somebody has written in between.
+        """Read, change, write; start again if another change was written in between.
 
-        ``changed`` gives None where there is nothing to change.
+        ``changed`` returns None if there is nothing to change.
         """
         for _ in range(CHANGES_MAX):
             old = await self._current(subscription_id)
@@ -145,14 +148,14 @@ class Operator:
                 new = await self._replace_once(wanted, twin=self._twin(old, wanted))
             except StaleCatalog:
                 continue
-            await self._tell(new)
+            await self._notify_peers(new)
             if new.endpoint_id != old.endpoint_id:
                 await self._cleanup_jobs()
             return new
-        raise Unavailable("Others change it all the time.")
+        raise Unavailable("Other changes of this subscription came first each time; try again.")
 
     def _twin(self, old: Subscription, new: Subscription) -> Subscription | None:
-        """What sends the old version after this change; None if nothing does."""
+        """The twin that sends the old version after this change; None if there is none."""
         twin, now = self._catalog.twin(old.id), self._clock.now()
         before, after = old.workfront, new.workfront
         if before is not None and after is not None and before.version != after.version:
@@ -167,7 +170,7 @@ class Operator:
         subscription = msgspec.structs.replace(subscription, updated_at=now)
         endpoint = self._new_endpoint(subscription.tenant, subscription.url, now)
         cleanup_job_id = self._ids.take(now)
-        with self._in_doubt():
+        with self._recheck_on_failure():
             async with self._settler.lock:
                 if twin is None:
                     changed = await self._admin.change_subscription(
@@ -184,7 +187,7 @@ class Operator:
         return changed
 
     async def _current(self, subscription_id: int) -> Subscription:
-        """As it is in the store: another process may have made or changed it just now."""
+        """The subscription as it is in the store; another process may have just changed it."""
         await self._catalog.refresh()
         subscription = self._catalog.get(subscription_id)
         if subscription is None:
@@ -192,7 +195,7 @@ class Operator:
         return subscription
 
     async def unsubscribe(self, subscription_id: int) -> None:
-        if self._catalog.get(subscription_id) is None:  # Perhaps another process just made it.
+        if self._catalog.get(subscription_id) is None:  # Another process may have just created it.
             await self._catalog.refresh()
         for _ in range(CHANGES_MAX):
             old = self._catalog.get(subscription_id)
@@ -205,18 +208,22 @@ class Operator:
             self._dispatcher.remove_subscription(gone.id, gone.endpoint_id)
             if twin is not None:
                 self._dispatcher.remove_subscription(twin.id, twin.endpoint_id)
-            await self._tell(gone)
+            await self._notify_peers(gone)
             await self._cleanup_jobs()
             return
-        raise Unavailable("Others change it all the time.")
+        raise Unavailable("Other changes of this subscription came first each time; try again.")
 
     async def _delete_once(
         self, subscription_id: int, old: Subscription | None, twin: Subscription | None
     ) -> Subscription:
-        """With its twin; what has versions is deleted only as it was seen, for a twin may come."""
+        """Delete a subscription with its twin.
+
+        One of the Workfront-compatible API is deleted only in the version that was read: another
+        change may have added a twin.
+        """
         now = self._clock.now()
         cleanup_job_id = self._ids.take(now)
-        with self._in_doubt():
+        with self._recheck_on_failure():
             async with self._settler.lock:
                 if old is None or old.workfront is None:
                     gone = await self._admin.delete_subscription(
@@ -229,14 +236,14 @@ class Operator:
                 await self._catalog.refresh()
         return gone
 
-    async def _tell(self, changed: Subscription) -> None:
-        """What is answered holds in every process."""
+    async def _notify_peers(self, changed: Subscription) -> None:
+        """Notify the other processes of a change, and wait until they act on it."""
         self._ownership.notify_peers("catalog")
         await self._ownership.wait_for_peers(changed.version)
 
     @contextmanager
-    def _in_doubt(self) -> Iterator[None]:
-        """A change that failed may have been written all the same: what it left is looked for."""
+    def _recheck_on_failure(self) -> Iterator[None]:
+        """Search for cleanup jobs if a change fails: it may have been written without a reply."""
         try:
             yield
         except Unavailable:
@@ -260,11 +267,11 @@ class Operator:
     # --- endpoints ---------------------------------------------------------------------------
 
     async def enable(self, endpoint_id: int, *, by: str) -> Endpoint:
-        """Enabled, and the counters of the rules are zero; what is overdue is due at once."""
+        """Enable an endpoint and reset its counters; overdue deliveries are due at once."""
         return await self._set(endpoint_id, State.ENABLED, by)
 
     async def freeze(self, endpoint_id: int, *, by: str) -> Endpoint:
-        """Frozen: nothing is attempted until a person enables it."""
+        """Freeze an endpoint: nothing is attempted until a person enables it."""
         return await self._set(endpoint_id, State.FROZEN, by)
 
     async def _set(self, endpoint_id: int, state: State, by: str) -> Endpoint:
@@ -307,7 +314,7 @@ class Operator:
             written = await self._admin.set_endpoint(
                 endpoint, seen=seen, transition=transition, notices=notices
             )
-        except Unavailable:  # It may have been written all the same.
+        except Unavailable:  # The change may have been written without a reply.
             self._dispatcher.reload_endpoint(endpoint.id)
             for delivery in (delivery for new in notices for delivery in new.deliveries):
                 self._dispatcher.check_store(delivery.endpoint_id)
@@ -328,16 +335,16 @@ class Operator:
         return cancelled
 
     async def test_send(self, subscription_id: int) -> Attempt:
-        """One signed attempt now, in every state, logged, counting for nothing."""
+        """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         subscription = await self._current(subscription_id)
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)
         request, lines = template.write(work, number=1, now=now, wall=wall)
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._sender.send(request, answered.set_result)
-        answer = await answered
-        outcome = judge(answer.code, answer.failure)
+        responded: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._sender.send(request, responded.set_result)
+        response = await responded
+        outcome = judge(response.code, response.failure)
         attempt = Attempt(
             delivery_id=work.delivery.id,
             number=1,
@@ -347,14 +354,14 @@ class Operator:
             started_at=now,
             finished_at=self._clock.now(),
             outcome=outcome,
-            code=answer.code,
-            failure=answer.failure,
-            detail=answer.detail,
-            address=answer.address,
-            phases=answer.phases,
+            code=response.code,
+            failure=response.failure,
+            detail=response.detail,
+            address=response.address,
+            phases=response.phases,
             request_headers=lines,
-            answer_headers=answer.headers,
-            excerpt=b"" if outcome is Outcome.DELIVERED else answer.excerpt[:1024],
+            response_headers=response.headers,
+            excerpt=b"" if outcome is Outcome.DELIVERED else response.excerpt[:1024],
             decided=Decided.NOTHING,
         )
         await self._admin.log_test(attempt)

@@ -1,4 +1,4 @@
-"""What the engine is told at start: its limits, and which policy holds for whom."""
+"""The options of an engine: its limits, and the policies of tenants."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class EngineOptions(Struct, frozen=True):
 
     fresh_slots: int = 512
     retry_slots: int = 256
-    probe_slots: int = 64  # probes that are being chosen at a time
+    probe_slots: int = 64  # probes whose delivery is being chosen, at a time
     probes_in_flight: int = 512
     endpoint_slots: int = 16
-    ready_max: int = 20_000  # deliveries held in memory, ready to go
+    ready_max: int = 20_000  # deliveries held in memory
     ready_bytes_max: int = 64 * 1024 * 1024  # of event data among them
     queues_max: int = 20_000  # idle endpoints kept in memory
     publish_events_max: int = 2_000  # in one commit
     request_deliveries_max: int = 100_000
-    step_rows: int = 500  # looked at in one step of what takes many: expiry, replays, moves
+    step_rows: int = 500  # read in one step of expiry, a replay job or a cleanup job
     retention_ms: int = 30 * 24 * HOUR_MS
-    quiet_ms: int = HOUR_MS  # nothing expires so soon after a start or a step of the clock
+    quiet_ms: int = HOUR_MS  # after a start or a step of the clock, in which nothing expires
     node: int = 0
     schedules: dict[str, Schedule] = field(default_factory=lambda: dict(PRESETS))
     policy: str = WORKFRONT.name
@@ -36,7 +36,7 @@ class EngineOptions(Struct, frozen=True):
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
     outage: OutageRules = OutageRules()
-    host_rate_per_second: float = 0  # over all tenants; 0: none
+    host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""
@@ -56,5 +56,5 @@ class EngineOptions(Struct, frozen=True):
 
     @property
     def window_min_ms(self) -> int:
-        """No delivery expires younger than this."""
+        """The shortest window: a younger delivery cannot have expired."""
         return min(schedule.window_ms for schedule in self.schedules.values())

@@ -1,8 +1,8 @@
 """Finds the delivery that has been due for longest although its slot was free.
 
 Health checks ask for it often, and some callers have no key, so one call checks a bounded number of
-queues and the next call goes on from there. The worst queue found is checked again each time: what
-is reported is true at that moment. With as few queues as one call checks, the result is exact; with
+queues and the next call continues from there. The worst queue found is checked again each time, so
+the result is true at that moment. With as few queues as one call checks, the result is exact; with
 more, a stuck delivery is found after one round over all.
 """
 
@@ -12,7 +12,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.queue import LANES, EndpointQueue
 
 EACH_TIME = 64  # queues checked by every call
-MAX_AT_ONCE = 1_000  # after a while without calls
+MAX_AT_ONCE = 1_000  # queues checked by a call after a pause
 ROUND_MS = 30_000  # in which all queues are checked, as far as the bound above allows
 
 
@@ -36,7 +36,7 @@ class OverdueSearch:
         oldest, self._worst = None, None
         for queue in checked:
             if self._queues.get(queue.endpoint.id) is not queue:
-                continue  # It was forgotten meanwhile.
+                continue  # The queue was forgotten meanwhile.
             since = _due_since(queue, self._dispatcher, now)
             if since is not None and (oldest is None or since < oldest):
                 oldest, self._worst = since, queue

@@ -1,9 +1,8 @@
 """Keeps deliveries to the rate of their subscription, and of the host over all tenants.
 
-Deliveries that wait for a rate are not written: their rows stay where they are in the store. Kept
-in memory are only the lanes of endpoints that wait, and when the next turn comes. At a host tenants
-take turns, then their endpoints; at a subscription its lanes do. A restart finds the rows as they
-were.
+A delivery that waits for a rate is not written: its row stays as it is in the store, and a restart
+finds it there. Memory holds only which lanes of which endpoints wait, and when the next turn is.
+At a host, tenants take turns, then their endpoints; at a subscription, its lanes take turns.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from homing.policy.turns import Turns
 
 PACES_MAX = 20_000
 CALLED_MAX = 64
-RATE_AGAIN_MS = 60_000  # a turn is looked at again after so long: the rate may have been raised
-FAST_US = 100_000  # between turns: so fast that a few rows are kept in memory for the next ones
-ASIDE_MAX = 256  # deliveries of one endpoint that wait in memory while others of it go on …
-LATER_MIN_MS, LATER_MAX_MS = 60_000, 3_600_000  # … and how long those beyond wait in the store
+RATE_AGAIN_MS = 60_000  # until a wait is checked again: the rate may have been raised
+FAST_US = 100_000  # between turns: with shorter intervals a few rows are kept in memory
+ASIDE_MAX = 256  # deliveries of one endpoint that wait in memory while others are sent …
+LATER_MIN_MS, LATER_MAX_MS = 60_000, 3_600_000  # … and the wait of further ones in the store
 
 Waits = tuple[EndpointQueue, Lane]
 
@@ -38,11 +37,11 @@ class Pace:
         self.key, self.interval_us = key, interval_us
         self.last_us = -interval_us  # so that the first turn is free
         self.turns: Turns[Waits] = Turns()
-        self.called: dict[Waits, None] = {}  # their turn has come, and they have not gone yet
+        self.called: dict[Waits, None] = {}  # their turn has come, and they have not sent yet
         self.turn_at_ms: int | None = None
 
     def is_open(self, waits: Waits, now: int) -> bool:
-        """Whether this lane may take the turn: it has come, and no other lane is before it."""
+        """Whether this lane may take the present turn: it has come, and no other lane is first."""
         if now * 1000 < self.last_us + self.interval_us:
             return False
         return waits in self.called or not self.turns
@@ -88,7 +87,7 @@ class Pacer:
         return None
 
     def stay(self, pace: Pace, waits: Waits, now: int) -> None:
-        """It was called, and has more to send: it waits for the turn after this one, too."""
+        """Let a lane that was called and has more to send wait for the turn after this one, too."""
         pace.turns.add(_group(pace, waits), waits)
         self._reschedule(pace, now, earliest=now + max(1, pace.interval_us // 1000))
 
@@ -113,7 +112,7 @@ class Pacer:
                 found.append((pace, self._call(pace)))
                 while pace.turns and not rate:
                     found.append((pace, self._call(pace)))
-            if pace.turns:  # The lane that was called may have nothing to send any more.
+            if pace.turns:  # The lane that was called may have nothing to send by then.
                 self._reschedule(pace, now, earliest=now + max(1, pace.interval_us // 1000))
         return found
 
@@ -125,7 +124,7 @@ class Pacer:
         waits = pace.turns.next()
         assert waits is not None
         pace.turns.discard(_group(pace, waits), waits)
-        if len(pace.called) >= CALLED_MAX:  # Its place is lost: it has to wait again.
+        if len(pace.called) >= CALLED_MAX:  # The oldest loses its turn and must wait again.
             del pace.called[next(iter(pace.called))]
         pace.called[waits] = None
         return waits
@@ -150,7 +149,7 @@ class Pacer:
 
 
 def _group(pace: Pace, waits: Waits) -> str:
-    """Tenants take turns at a host, lanes at a subscription."""
+    """The group that takes turns: the tenant at a host, the lane at a subscription."""
     queue, lane = waits
     return queue.endpoint.tenant if isinstance(pace.key, str) else lane.value
 
@@ -177,11 +176,11 @@ class RateLimits:
     def wait(
         self, pace: Pace, queue: EndpointQueue, work: Work, lane: Lane, now: int
     ) -> Deferred | None:
-        """Let a delivery wait for the next turn; a value returned is to be settled.
+        """Let a delivery wait for the next turn; the caller settles the value that is returned.
 
-        Nothing is written: the lane waits, and its rows stay in the store. Where others share the
-        endpoint only this subscription waits, a bounded number in memory; a delivery beyond that
-        gets a later due time, so that the rows behind it can be read.
+        Usually nothing is written: the lane waits, and its rows stay in the store. If several
+        subscriptions share the endpoint, only this one waits, with a bounded number of deliveries
+        in memory; a further one gets a later due time, so that the rows behind it can be read.
         """
         delivery = work.delivery
         if isinstance(pace.key, str) or self._waits_as_a_lane(delivery.endpoint_id):
@@ -197,11 +196,11 @@ class RateLimits:
         return None
 
     def _waits_as_a_lane(self, endpoint_id: int) -> bool:
-        """Whether all that is behind a delivery at this endpoint waits for the same rate."""
+        """Whether all deliveries of this endpoint wait for the same rate."""
         return self._catalog.is_alone_at(endpoint_id)
 
     def release_shared(self, queue: EndpointQueue) -> None:
-        """Where another subscription shares the endpoint by now, no lane waits for one of them."""
+        """Let no lane wait as a whole if several subscriptions share the endpoint by now."""
         if not (self._pacer.host_rate or self._waits_as_a_lane(queue.endpoint.id)):
             queue.release(*LANES)
 

@@ -40,7 +40,7 @@ class Prober:
         self._may_expire, self._ownership = may_expire, core.ownership
         self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probes_in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.may_send: Callable[[], bool]  # set by the engine: False during an outage
+        self.may_send: Callable[[], bool]  # set by the engine; returns False during an outage
 
     def probe(self, queue: EndpointQueue) -> None:
         """Queue a probe of this endpoint."""
@@ -125,7 +125,7 @@ class Prober:
         )
         subscription = self._catalog.get(delivery.subscription_id)
         if delivery.id in queue.in_flight:
-            return None  # It is on its way already, from before the endpoint was disabled.
+            return None  # An attempt from before the endpoint was disabled is still in flight.
         if subscription is None or subscription.endpoint_id != endpoint.id:
             self._settler.add(Misrouted(delivery, held))
             return None

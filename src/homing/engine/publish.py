@@ -1,9 +1,9 @@
-"""Publishing: match, write the event with all its deliveries in one commit, answer, hand over.
+"""Publishing: match events, write them with all their deliveries in one commit, notify the caller.
 
-Group commit without a window: a commit starts as soon as none is running, and what arrives while
-one runs goes into the next. That one is handed to the store beside the first once it is as large:
-the store, which writes and answers them in the order they were staged in, need not wait for us in
-between. One caller's conflict never fails the others.
+Group commit without a timer: a commit starts as soon as none is running, and publishes that arrive
+while one runs go into the next. The next commit is given to the store while the first one runs, as
+soon as it is as large as the first: the store writes them in the order of the calls and does not
+idle in between. A conflict of one caller never fails the other callers of the same commit.
 
 A publish that takes long to match is matched first (``engine/matching``) and then joins a commit.
 """
@@ -38,24 +38,24 @@ from homing.ports import NewEvent, Receipt, Refusal
 
 log = structlog.get_logger("homing.publish")
 
-COMMITS_MAX = 2  # at the store at once
+COMMITS_MAX = 2  # that the store has at the same time
 TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
-TURNS_TRIED = 3  # so often a publish is made in several turns before it is made in one
-SILENT_MS = 5_000  # a commit that is not answered for so long: the store is not well
+TURNS_TRIED = 3  # attempts to make a publish in several turns before it is made in one turn
+SILENT_MS = 5_000  # without a reply to a commit: the store is not available
 
-_SILENT = "The store has not answered for five seconds."
+_SILENT = "The store has not responded for five seconds."
 
-Told = list[Receipt] | HomingError  # what comes of a publish: a receipt for each, or why not
+PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
 
 
 class _Waiting(Struct, eq=False):
-    """One call of ``publish``: its distinct events, and for each draft which of them it is."""
+    """One call of ``publish``: its distinct events, and the index of the event of each draft."""
 
     drafts: list[EventDraft]
     index: list[int]
-    tell: Callable[[Told], None]
-    matching: Matching | None = None  # where it took long
-    tried: int = 0  # times that it was made ready, and its subscriptions changed meanwhile
+    on_result: Callable[[PublishResult], None]
+    matching: Matching | None = None  # if it was matched first
+    tried: int = 0  # times that its subscriptions changed while its rows were being made
 
 
 class Publisher:
@@ -65,12 +65,12 @@ class Publisher:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
         self._waiting: deque[_Waiting] = deque()
-        self._commits: dict[asyncio.Task[None], int] = {}  # under way, in their order; since when
-        self._gathering: asyncio.Task[None] | None = None  # what waits may still join this commit
+        self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
+        self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
         self._matcher = Matcher(core.catalog, core.clock)
-        self._staging = asyncio.Lock()  # Ids are taken in the order in which the store is asked.
+        self._staging = asyncio.Lock()  # Ids are taken in the order of the calls of the store.
         self._last_group = 0
-        self._silent = False  # the store does not answer: nobody is to wait for it
+        self._silent = False  # the store does not reply: publishes are refused at once
         self._timer: asyncio.TimerHandle | None = None
         self.closed = False
         self.commits = 0
@@ -78,44 +78,46 @@ class Publisher:
         self.accepted = 0
         self.on_accepted: Callable[[list[Work]], None]
         self.on_commit: Callable[[bool], None]
-        self.on_doubt: Callable[[int], None]
+        self.on_unconfirmed: Callable[[int], None]
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
-        """Accept all or none; when it returns, all of it is on disk."""
-        answer: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+        """Accept all events or none; when it returns, all of them are on disk."""
+        receipts: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 
-        def tell(told: Told) -> None:
-            if answer.done():
-                return  # Who asked has stopped waiting.
-            if isinstance(told, HomingError):
-                answer.set_exception(told)
+        def set_result(result: PublishResult) -> None:
+            if receipts.done():
+                return  # The caller was cancelled.
+            if isinstance(result, HomingError):
+                receipts.set_exception(result)
             else:
-                answer.set_result(told)
+                receipts.set_result(result)
 
-        self.publish_then(drafts, tell)
-        return await answer
+        self.publish_then(drafts, set_result)
+        return await receipts
 
     def accepting(self) -> bool:
-        """Whether something is being written, or waits to be."""
+        """Whether publishes are being written, or wait to be written."""
         return bool(self._commits)
 
     @property
     def since(self) -> int | None:
-        """When the oldest commit that is under way began."""
+        """When the oldest running commit began; None if none is running."""
         return next(iter(self._commits.values()), None)
 
-    def publish_then(self, drafts: Sequence[EventDraft], tell: Callable[[Told], None]) -> None:
-        """Accept all or none; ``tell`` is called once all of it is on disk, or refused."""
+    def publish_then(
+        self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
+    ) -> None:
+        """Accept all events or none; ``on_result`` is called when all are on disk, or refused."""
         if self.closed:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
         distinct, index = self._distinct(drafts)
-        self._waiting.append(_Waiting(distinct, index, tell))
+        self._waiting.append(_Waiting(distinct, index, on_result))
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begin a commit, unless what waits may grow while others are written."""
+        """Start a commit, unless the group that waits should grow while others are written."""
         if self._gathering is not None or not self._waiting:
             return
         if not self._commits or (
@@ -126,7 +128,7 @@ class Publisher:
             self._watch()
 
     def _watch(self) -> None:
-        """Check again when the oldest commit should have been answered."""
+        """Set the timer for the moment at which the reply to the oldest commit is overdue."""
         since = self.since
         if since is not None and self._timer is None:
             wait_ms = max(since + SILENT_MS - self._clock.now(), 0)
@@ -134,7 +136,7 @@ class Publisher:
             self._timer = loop.call_later(wait_ms / 1000, self._check_silence)
 
     def _check_silence(self) -> None:
-        """Refuse publishes that wait behind a commit without a reply; nothing of them is stored."""
+        """Refuse publishes that wait behind a commit without a reply; none of them is stored."""
         self._timer, since = None, self.since
         if since is None or self._clock.now() < since + SILENT_MS:
             self._watch()
@@ -144,7 +146,10 @@ class Publisher:
             _fail(self._waiting.popleft(), StoreUnavailable(_SILENT))
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
-        """The same id twice in one batch: equal is one event, else a conflict that names both."""
+        """The events without repeated ids, and the index of the event of each draft.
+
+        Raises EventConflict, naming both drafts, where one id has two contents.
+        """
         if len(drafts) == 1:
             return list(drafts), [0]
         distinct: list[EventDraft] = []
@@ -175,20 +180,20 @@ class Publisher:
             self._gathered()
             del self._commits[task]
             self._silent = False
-            if not task.cancelling():  # Else all of it ends.
+            if not task.cancelling():  # Otherwise the process stops.
                 self._go_on()
                 self._watch()
 
     def _gathered(self) -> None:
-        """The next may gather: the store is being asked for this commit, or there is none."""
+        """Let the next commit take waiting publishes: this one was given to the store, or ended."""
         if self._gathering is asyncio.current_task():
             self._gathering = None
 
     def _take(self) -> list[_Waiting]:
-        """The next to be written: no more of those that wait than the mean of them and the last.
+        """Take the next commit's publishes: at most the mean of the last group and all that wait.
 
-        Publishers come back when they are answered. So they come in two groups that grow equal,
-        and while one is written what the other published goes out.
+        Publishers publish again when they have their receipts. With this limit they fall into two
+        groups of equal size: while one group is written, the deliveries of the other are sent.
         """
         limit = (self._last_group + len(self._waiting) + 1) // 2
         group: list[_Waiting] = []
@@ -207,7 +212,7 @@ class Publisher:
 
     async def _commit(self, group: list[_Waiting]) -> None:
         try:
-            group, staged, answers = await self._write(group)
+            group, staged, results = await self._write(group)
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -219,20 +224,20 @@ class Publisher:
                 _fail(waiting, HomingError())
             return
         if not group:
-            return  # All of them were refused, or are matched first.
+            return  # All publishes were refused, or must be matched first.
         self.on_commit(True)
         self.commits += 1
         works: list[Work] = []
-        for waiting, events, answer in zip(group, staged, answers, strict=True):
-            if isinstance(answer, Refusal):
-                _fail(waiting, _conflict(waiting, answer))
+        for waiting, events, result in zip(group, staged, results, strict=True):
+            if isinstance(result, Refusal):
+                _fail(waiting, _conflict(waiting, result))
                 continue
-            for new, receipt in zip(events, answer, strict=True):
+            for new, receipt in zip(events, result, strict=True):
                 if receipt.new:
                     self.published += 1
                     self.accepted += receipt.deliveries
                     works.extend(Work(delivery, new.event) for delivery in new.deliveries)
-            _tell(waiting, _one_each(answer, waiting.index))
+            _report(waiting, _one_each(result, waiting.index))
         self.on_accepted(works)
 
     async def _write(
@@ -241,27 +246,27 @@ class Publisher:
         while True:
             async with self._staging:
                 now, staged = await self._make(group)
-            # No turn of the loop from here to the store: all of it is of the catalog's version.
+            # No await from here to the call of the store: all rows are of the catalog's version.
             self._gathered()
             if not group:
                 return [], [], []
             try:
-                answers = await self._flow.publish(
+                results = await self._flow.publish(
                     staged, catalog_version=self._catalog.version, number=self._ids.take(now)
                 )
             except StaleCatalog:
                 await self._catalog.refresh()
                 continue
             except Unavailable:
-                self._doubt(staged)
+                self._recheck_endpoints(staged)
                 raise
-            return group, staged, answers
+            return group, staged, results
 
     async def _make(self, group: list[_Waiting]) -> tuple[int, list[list[NewEvent]]]:
-        """The rows of each publish, as of now; those that are not ready leave the group.
+        """The rows of each publish, as of now; one that must be matched first leaves the group.
 
-        Much of it takes several turns of the loop. A publish whose subscriptions change meanwhile
-        goes into the next group.
+        Many rows are made in several turns of the loop. A publish whose subscriptions change
+        meanwhile goes into the next group.
         """
         now, wall, catalog = self._clock.now(), self._clock.wall(), self._catalog
         staged: list[list[NewEvent]] = []
@@ -287,7 +292,7 @@ class Publisher:
                     if catalog.filters:
                         rows += catalog.steps(draft)
                     if count > limit:
-                        break  # It is refused: the rest need not be made.
+                        break  # The publish is refused: its other rows are not needed.
             except OutOfSteps:
                 self._leave(group, versions, waiting)
                 self._match(waiting)
@@ -309,7 +314,7 @@ class Publisher:
     def _put_back(
         self, group: list[_Waiting], staged: list[list[NewEvent]], versions: list[int]
     ) -> None:
-        """Those whose subscriptions have changed since are made again, with the next group."""
+        """Move publishes whose subscriptions have changed since to the front of the next group."""
         changed = self._catalog.changed
         back = [
             place
@@ -323,7 +328,7 @@ class Publisher:
             self._waiting.appendleft(waiting)
 
     def _check_matched(self, waiting: _Waiting) -> None:
-        """Raises OutOfSteps if it is to be matched first, or again."""
+        """Raises OutOfSteps if the publish must be matched first, or again."""
         catalog, matching = self._catalog, waiting.matching
         if matching is not None:
             if not matching.is_current(catalog):
@@ -332,15 +337,15 @@ class Publisher:
             raise OutOfSteps
 
     def _match(self, waiting: _Waiting) -> None:
-        """Match it by turns; it waits for a commit after that."""
+        """Match a publish in slices; after that it waits for a commit."""
 
-        def done(told: Matching | HomingError) -> None:
-            if isinstance(told, HomingError):
-                _fail(waiting, told)
+        def done(result: Matching | HomingError) -> None:
+            if isinstance(result, HomingError):
+                _fail(waiting, result)
             elif self._silent:
                 _fail(waiting, StoreUnavailable(_SILENT))
             else:
-                waiting.matching = told
+                waiting.matching = result
                 self._waiting.append(waiting)
                 self._go_on()
 
@@ -349,14 +354,14 @@ class Publisher:
             matching = Matching(waiting.drafts, done, [None] * len(waiting.drafts))
         self._matcher.add(matching)
 
-    def _doubt(self, staged: list[list[NewEvent]]) -> None:
-        """It may have been written all the same: the store is searched for its deliveries."""
+    def _recheck_endpoints(self, staged: list[list[NewEvent]]) -> None:
+        """Search the store for these deliveries: a commit without a reply may have been made."""
         found = (it.endpoint_id for request in staged for new in request for it in new.deliveries)
         for endpoint_id in dict.fromkeys(found):
-            self.on_doubt(endpoint_id)
+            self.on_unconfirmed(endpoint_id)
 
     async def drain(self) -> None:
-        """Refuse new calls and those that are being matched; finish those that are waiting."""
+        """Refuse new publishes and those that are being matched; finish those that wait."""
         self.closed = True
         self._matcher.stop()
         while self._commits:
@@ -365,23 +370,23 @@ class Publisher:
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:
-    """What their content hash would tell."""
+    """Whether two drafts have the same content: type, time and data."""
     return (one.type, one.time or "", one.data) == (other.type, other.time or "", other.data)
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:
-    _tell(waiting, error)
+    _report(waiting, error)
 
 
-def _tell(waiting: _Waiting, told: Told) -> None:
+def _report(waiting: _Waiting, result: PublishResult) -> None:
     try:
-        waiting.tell(told)
+        waiting.on_result(result)
     except Exception:
-        log.exception("a publisher could not be told")
+        log.exception("the result of a publish could not be given to its caller")
 
 
 def _one_each(receipts: list[Receipt], index: list[int]) -> list[Receipt]:
-    """A receipt for each draft of a call; an id that came twice in it is new only once."""
+    """A receipt for each draft of a call; of drafts with one id only the first is new."""
     if len(index) == len(receipts):
         return receipts
     seen: set[int] = set()

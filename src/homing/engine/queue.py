@@ -1,10 +1,10 @@
-"""One endpoint in memory: its two lanes, what is in flight, its slots and its next time.
+"""One endpoint in memory: its two lanes, its attempts in flight, its slots and its next time.
 
 The store holds every pending delivery; a queue holds the few that are next. Of the rest it knows
 two facts: whether the store has first attempts (``more_fresh``), and when the earliest of the
-others is due (``next_due``). Both are kept exact by what this process publishes and settles, and by
-every load. A row is *known* while it is queued or in flight here; a load leaves out the known rows,
-and also those that were settled while it ran, because it may have read them before.
+others is due (``next_due``). Every publish, settle and load of this process keeps both exact. A row
+is *known* while it is queued or in flight here. A load leaves out the known rows, and also those
+that were settled while it ran, because it may have read them before.
 
 Other modules may read the attributes of a queue; only its own methods assign them
 (``tests/tidy`` checks it).
@@ -28,14 +28,14 @@ from homing.policy.retry import RETRY_AFTER_MAX_MS, held_past_window
 from homing.policy.slots import FAILING, NEW, TRUSTED
 from homing.policy.url import host_of
 
-# Python 3.11 looks up a member of an enum slowly; the hot path has these at hand.
+# Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
 _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
-    """Bring times that were set by a clock ahead of ours back to what is possible from now on."""
+    """The endpoint with times that a clock ahead of this one set reduced to possible ones."""
     probe_at, hold_until = endpoint.next_probe_at, endpoint.hold_until
     if probe_at is not None:
         probe_at = min(probe_at, now + rules.probe_every_ms)
@@ -44,27 +44,27 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
 
 
 def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
-    """Whether it is fresh whatever its due time: never attempted, no replay, accepted since."""
+    """Whether a delivery is fresh: never attempted, no replay, accepted since the enable."""
     first = not (delivery.attempts or delivery.replay)
     return first and delivery.accepted_at >= enabled_since
 
 
 class QueueTotals:
-    """What the queues of one dispatcher add up to; each queue counts itself here."""
+    """The totals of all queues of one dispatcher; each queue counts itself here."""
 
     __slots__ = ("aside", "memory", "probes", "read_upto", "retries", "states")
 
     def __init__(self, memory: Queued | None = None) -> None:
         self.memory = memory or Queued(count_max=0, bytes_max=0)  # deliveries in the queues
-        self.aside = 0  # of these, set aside until their rate lets them go
+        self.aside = 0  # of these, set aside until their rate allows them
         self.states = dict.fromkeys(State, 0)  # queues whose endpoint is in this state
         self.retries = 0  # deliveries in the retry lanes
         self.probes = 0  # probes that are being taken or are in flight
-        self.read_upto = 0  # by any queue: one that was forgotten may have read so far
+        self.read_upto = 0  # the highest id that any queue read, also a forgotten one
 
 
 class EndpointQueue:
-    """The deliveries of one endpoint that are in memory, and what is known of the others."""
+    """The deliveries of one endpoint that are in memory, and notes about those in the store."""
 
     __slots__ = (
         "aside",
@@ -73,7 +73,6 @@ class EndpointQueue:
         "expire_at",
         "expiry_position",
         "expiry_running",
-        "flying",
         "fresh",
         "host",
         "in_flight",
@@ -89,6 +88,7 @@ class EndpointQueue:
         "retry",
         "settled_in_expiry",
         "settled_meanwhile",
+        "slots_taken",
         "stale",
         "totals",
         "wake_at",
@@ -105,9 +105,9 @@ class EndpointQueue:
         self.rate_limited: set[Lane] = set()  # lanes that wait for a rate: no rows are read
         # Of subscriptions that wait for their rate while others of this endpoint go on.
         self.aside: dict[tuple[int, Lane], deque[Work]] = {}
-        self.paced = 0  # of ``fresh``: they waited their turn in the store, and were due
-        self.in_flight: dict[int, Lane] = {}  # delivery id → how it was sent
-        self.flying = {_FRESH: 0, _RETRY: 0}  # slots taken
+        self.paced = 0  # of ``fresh``: they were due in the store and waited only for their turn
+        self.in_flight: dict[int, Lane] = {}  # delivery id → lane
+        self.slots_taken = {_FRESH: 0, _RETRY: 0}
         self.probing = False  # a probe is being taken or is in flight
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
@@ -116,14 +116,14 @@ class EndpointQueue:
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
         self.stale = False  # rows that are being loaded may have moved away, or were put back
-        self.expire_at = 0  # while it is disabled or frozen: look for expired deliveries then
-        self.expiry_running = False  # its expired deliveries are being looked for
-        self.expiry_position: tuple[int, int] | None = None  # the id and time at which that failed
-        self.settled_in_expiry: set[int] = set()  # in flight when it began, or settled since
+        self.expire_at = 0  # while disabled or frozen: the next search for expired deliveries
+        self.expiry_running = False  # a search for expired deliveries is running
+        self.expiry_position: tuple[int, int] | None = None  # where that search failed
+        self.settled_in_expiry: set[int] = set()  # in flight at the read, or settled since
         self.wake_at: int | None = None
         self.closed = False  # its bucket goes, or has gone, to another process
 
-    # --- what it is now ----------------------------------------------------------------------
+    # --- its present state -------------------------------------------------------------------
 
     @property
     def enabled(self) -> bool:
@@ -131,7 +131,7 @@ class EndpointQueue:
 
     @property
     def rank(self) -> int:
-        """Whether it may be trusted to give its slots back soon (``policy/slots``)."""
+        """How likely the endpoint is to give its slots back soon (``policy/slots``)."""
         if self.ramp.slots > 1:
             return TRUSTED
         health = self.endpoint.health
@@ -159,7 +159,7 @@ class EndpointQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether something of it is in flight or under way."""
+        """Whether an attempt, a load, a probe, expiry or a report is running."""
         return bool(self.in_flight) or self.probing or self.expiry_running
 
     def queued(self, lane: Lane) -> deque[Work]:
@@ -168,7 +168,7 @@ class EndpointQueue:
     def ready(self, lane: Lane, now: int) -> bool:
         """Whether a delivery is queued in this lane and may be sent."""
         queued = self.fresh if lane is _FRESH else self.retry
-        if not queued or self.flying[lane] >= self.ramp.slots:
+        if not queued or self.slots_taken[lane] >= self.ramp.slots:
             return False
         if self.rate_limited and lane in self.rate_limited:
             return False
@@ -176,10 +176,10 @@ class EndpointQueue:
         return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
 
     def gap(self, lane: Lane) -> int:
-        """How many more attempts could start at once although nothing is queued for them."""
+        """How many free slots have no queued delivery."""
         if self.queued(lane) or (self.paced and lane is not _FRESH):
             return 0
-        return max(self.ramp.slots - self.flying[lane], 0)
+        return max(self.ramp.slots - self.slots_taken[lane], 0)
 
     def wants(self, lane: Lane, now: int, *, at_once: bool = False) -> bool:
         """Whether the store has rows for this lane, and the lane runs low, or has a gap."""
@@ -195,26 +195,26 @@ class EndpointQueue:
         return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
 
     def takes(self, delivery: Delivery) -> bool:
-        """Whether a delivery that was just committed may be queued without a look at the store."""
+        """Whether a delivery that was just committed may be queued without reading the store."""
         health = self.endpoint.health
         return (
-            not self.more_fresh  # else it would overtake what is in the store
-            and not self.rate_limited  # what waits for a rate waits in the store
+            not self.more_fresh  # otherwise it would overtake rows in the store
+            and not self.rate_limited  # deliveries that wait for a rate wait in the store
             and not self.loading
-            and delivery.id > self.read_upto  # else a load may have brought it already
+            and delivery.id > self.read_upto  # otherwise a load may have read it already
             and health.state is _ENABLED
             and delivery.accepted_at >= health.enabled_since
             and delivery.accepted_at >= self.endpoint.hold_until
         )
 
     def held_too_long(self, delivery: Delivery, now: int) -> bool:
-        """Whether it was held back until its window ended."""
+        """Whether a delivery was held back until its window ended."""
         since = min(self.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
         return held_past_window(delivery, enabled_since=since)
 
     def due_since(self, lane: Lane, now: int) -> int | None:
-        """Since when the first of this lane could have been sent, its slot being free."""
-        if lane in self.rate_limited or self.flying[lane] >= self.ramp.slots:
+        """Since when the first delivery of this lane could have been sent; None if none could."""
+        if lane in self.rate_limited or self.slots_taken[lane] >= self.ramp.slots:
             return None
         if queued := self.queued(lane):
             return queued[0].delivery.due_at
@@ -231,22 +231,22 @@ class EndpointQueue:
     # --- the endpoint's row --------------------------------------------------------------------
 
     def set_endpoint(self, endpoint: Endpoint) -> None:
-        """Replace its row; the queue stays as it is."""
+        """Replace the endpoint's row; the queue stays as it is."""
         states = self.totals.states
         states[self.endpoint.health.state] -= 1
         states[endpoint.health.state] += 1
         self.endpoint = endpoint
 
     def update(self, endpoint: Endpoint, *, enabled: bool, now: int) -> bool:
-        """Replace its row and follow it; True if queued deliveries went back to the store."""
+        """Replace the endpoint's row and act on it; True if queued deliveries were forgotten."""
         held_before = not self.enabled
         self.set_endpoint(endpoint)
         enabled = enabled or (held_before and self.enabled)
         if enabled:
             self.ramp = Ramp()
-            # Waiting deliveries are looked for again, in their new lane.
+            # Waiting deliveries are read again, in their new lane.
             self.note_in_store(more_fresh=True, next_due=now)
-        held = endpoint.hold_until > now  # What waits so long waits in the store.
+        held = endpoint.hold_until > now  # Deliveries of a held endpoint wait in the store.
         back = enabled or held or not self.enabled
         if back:
             self.put_back()
@@ -258,7 +258,7 @@ class EndpointQueue:
         """Begin with one slot again."""
         self.ramp = Ramp()
 
-    # --- what the store has --------------------------------------------------------------------
+    # --- notes about the store -----------------------------------------------------------------
 
     def note_in_store(
         self,
@@ -267,7 +267,7 @@ class EndpointQueue:
         next_due: int | None = None,
         expires_at: int | None = None,
     ) -> None:
-        """Note that the store has rows that are not here: first attempts, or others due then."""
+        """Note that the store has rows that are not here: first attempts, or others with a time."""
         if more_fresh:
             self.more_fresh = True
         if next_due is not None and (self.next_due is None or next_due < self.next_due):
@@ -278,31 +278,31 @@ class EndpointQueue:
     def left_in_store(self, delivery: Delivery) -> None:
         """Note that the store has this delivery, and that it is not here."""
         first = delivery.part == PART_FIRST
-        # A lane that waits for its rate would be read in vain.
+        # A lane that waits for its rate is not read.
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
 
     def forget_stored(self) -> tuple[bool, int | None]:
-        """Assume that the store has nothing, until it has been read; return what was known."""
+        """Note that the store has no rows, until it is read; return the notes from before."""
         stored = self.more_fresh, self.next_due
         self.more_fresh, self.next_due = False, None
         return stored
 
     def begin_load(self) -> None:
-        """From now on the store has what the load returns, and what is noted meanwhile."""
+        """Begin a load: after it the store has the rows it reports and those noted meanwhile."""
         self.loading, self.stale = True, False
         self.settled_meanwhile.clear()
         self.forget_stored()
 
     def end_load(self) -> set[int]:
-        """Return the ids that a load may have read although they are known or settled."""
+        """End a load; return the ids of rows that it may have read although known or settled."""
         self.loading = False
         ids = self.known() | self.settled_meanwhile
         self.settled_meanwhile.clear()
         return ids
 
     def loaded(self, fresh: Sequence[Work], retry: Sequence[Work], *, now: int) -> None:
-        """Queue rows that were read, of which none is here already."""
+        """Queue rows that were read and are not known yet."""
         self.read_upto = max([self.read_upto, *(it.delivery.id for it in fresh)])
         self.totals.read_upto = max(self.totals.read_upto, self.read_upto)
         if self.closed:
@@ -323,7 +323,7 @@ class EndpointQueue:
         self.totals.memory.put(work.delivery.tenant, len(work.event.data))
 
     def _add_due(self, work: Work) -> None:
-        """Queue what was due in the store: in the fresh lane if it only waited its turn."""
+        """Queue a row that was due in the store; one that only waited for its turn is fresh."""
         if waited_its_turn(work.delivery, enabled_since=self.endpoint.health.enabled_since):
             self.fresh.append(work)
             self.paced += 1
@@ -345,7 +345,7 @@ class EndpointQueue:
         return work
 
     def put_back(self) -> None:
-        """Forget what is queued: it stays in the store, and will be read again."""
+        """Forget the queued deliveries: they stay in the store, and will be read again."""
         works = [*self.fresh, *self.retry, *chain.from_iterable(self.aside.values())]
         for work in works:
             self.left_in_store(work.delivery)
@@ -355,14 +355,14 @@ class EndpointQueue:
         self.retry.clear()
         self.aside.clear()
         self.paced = 0
-        self.stale = self.stale or self.loading  # A load that leaves them out as known is void.
+        self.stale = self.stale or self.loading  # A running load leaves these out as known.
         self._release_memory(works)
 
     def remove_subscription(self, subscription_id: int) -> None:
-        """Take its deliveries off the lanes: they move, or are cancelled, in the store."""
+        """Take the deliveries of a subscription off the lanes: the store moves or cancels them."""
         self.stale = self.loading
         for work in self._remove(lambda work: work.delivery.subscription_id == subscription_id):
-            self.left_in_store(work.delivery)  # Those that stay after all are read again.
+            self.left_in_store(work.delivery)  # Deliveries that stay are read again.
 
     def remove_delivery(self, delivery_id: int) -> None:
         """Take a delivery off the lanes that was cancelled in the store."""
@@ -417,7 +417,7 @@ class EndpointQueue:
         self._release_memory(gone)
 
     def release(self, *lanes: Lane) -> None:
-        """These lanes wait for a rate no longer."""
+        """End the wait of these lanes for a rate."""
         self.rate_limited.difference_update(lanes)
 
     @property
@@ -456,22 +456,22 @@ class EndpointQueue:
         self.in_flight[delivery_id] = lane
 
     def begin_attempt(self, delivery_id: int, lane: Lane) -> None:
-        """A delivery goes out; unless it is a probe, it takes a slot."""
+        """Note an attempt in flight; unless it is a probe, it takes a slot."""
         self.in_flight[delivery_id] = lane
         if lane is not _PROBE:
-            self.flying[lane] += 1
+            self.slots_taken[lane] += 1
 
     def free_slot(self, lane: Lane) -> None:
-        """A success decides nothing that the next attempt must know: its slot is free at once."""
-        self.flying[lane] -= 1
+        """Free the slot of a success before it is settled: it decides nothing for the next."""
+        self.slots_taken[lane] -= 1
 
     def settled(self, attempt: CompletedAttempt, *, slots_max: int, just_enabled: bool) -> None:
-        """The outcome of an attempt is written: its slot is free, at the latest now."""
+        """Note that an outcome is written; frees its slot unless that was done before."""
         lane, delivered = attempt.lane, attempt.outcome is _DELIVERED
-        if not just_enabled:  # It begins with one slot, whatever was before.
+        if not just_enabled:  # Otherwise slow start has just begun.
             if delivered:
                 self.ramp = ramp_up(self.ramp, limit=slots_max)
-            elif resets_ramp(attempt.answer.failure):
+            elif resets_ramp(attempt.response.failure):
                 self.ramp = ramp_reset()
             else:
                 self.ramp = ramp_break(self.ramp)
@@ -479,24 +479,24 @@ class EndpointQueue:
         if lane is _PROBE:
             self.end_probe()
         elif not delivered:
-            self.flying[lane] -= 1
+            self.slots_taken[lane] -= 1
 
     def settled_unsent(self, delivery_id: int) -> None:
-        """A delivery is settled: what was read before may hold it as it was."""
+        """Note that a delivery is settled; a load or search under way may have read it before."""
         self.in_flight.pop(delivery_id, None)
         if self.loading:
             self.settled_meanwhile.add(delivery_id)
         if self.expiry_running:
             self.settled_in_expiry.add(delivery_id)
 
-    # --- what it does by itself ----------------------------------------------------------------
+    # --- probes, reports, expiry -------------------------------------------------------------
 
     def begin_probe(self) -> None:
         self.probing = True
         self.totals.probes += 1
 
     def end_probe(self) -> None:
-        """It may have ended already: it was of a queue that was forgotten and is here again."""
+        """End a probe; it may be one of an earlier queue of this endpoint, which was forgotten."""
         if self.probing:
             self.probing = False
             self.totals.probes -= 1
@@ -520,7 +520,7 @@ class EndpointQueue:
         self.expiry_running = True
 
     def end_expiry(self, *, again_at: int) -> None:
-        """Look for expired deliveries again at this time, or sooner if that was noted since."""
+        """End a search for expired deliveries; the next is at this time, or at an earlier note."""
         self.expire_at = min(self.expire_at, again_at)
         self.expiry_running = False
 
@@ -528,7 +528,7 @@ class EndpointQueue:
         return now >= self.expire_at and not self.expiry_running
 
     def expire_later(self, at: int) -> None:
-        """Look for expired deliveries at this time; what comes in since may say a sooner one."""
+        """Search for expired deliveries at this time; later notes may set an earlier one."""
         self.expire_at = at
 
     def take_expiry_position(self) -> tuple[int, int] | None:
@@ -537,25 +537,25 @@ class EndpointQueue:
         return position
 
     def keep_expiry_position(self, after_id: int, soonest: int) -> None:
-        """A search for expired deliveries failed: the next one goes on from here."""
+        """Note where a search for expired deliveries failed: the next one continues there."""
         self.expiry_position = after_id, soonest
 
     def begin_expiry_page(self) -> None:
-        """A page is read: what is in flight now, or settled meanwhile, may be another row then."""
+        """Begin to read a page; rows of it that are in flight or settled meanwhile are outdated."""
         self.settled_in_expiry = set(self.in_flight)
 
     def claim_expired(self, delivery_id: int) -> bool:
-        """Keep an expired delivery known until it is settled; False: it changed meanwhile."""
+        """Keep an expired delivery known until it is settled; False if it changed meanwhile."""
         if delivery_id in self.in_flight or delivery_id in self.settled_in_expiry:
             return False
         self.in_flight[delivery_id] = _RETRY
         return True
 
     def next_time(self, now: int) -> int | None:
-        """When it next has something to do by itself, None if never.
+        """When the queue must be checked next; None if no time is set.
 
-        What is under way already (a load, a probe, expiry, a report) needs no time; nor do rows
-        that are due while the lane is full: the next free slot asks for them.
+        Work that is already running (a load, a probe, expiry, a report) needs no time, nor do rows
+        that are due while their lane is full: the next free slot asks for them.
         """
         endpoint = self.endpoint
         if not (self.in_store or endpoint.dropped_unreported or endpoint.hold_until > now):
@@ -577,11 +577,11 @@ class EndpointQueue:
         return min(times) if times else None
 
     def wake_up_at(self, at: int | None) -> None:
-        """Set the time that it waits for; None: it waits for none."""
+        """Set the time at which the heap wakes the queue; None: no time."""
         self.wake_at = at
 
     def wakes(self, at: int) -> bool:
-        """Whether this is the time that it waits for; it waits for it no longer."""
+        """Whether the queue waits for this time; if so, the wait ends."""
         if self.wake_at != at:
             return False
         self.wake_at = None
@@ -590,14 +590,14 @@ class EndpointQueue:
     # --- its bucket ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing new starts: its bucket goes, or has gone, to another process."""
+        """Start nothing new: the bucket goes, or has gone, to another process."""
         self.closed = True
 
     def reopen(self) -> None:
         self.closed = False
 
     def forgotten(self) -> None:
-        """It no longer counts, whatever still comes back to it."""
+        """Remove the queue from the totals; outcomes that come later count no more."""
         totals, own = self.totals, QueueTotals()
         totals.states[self.endpoint.health.state] -= 1
         totals.retries -= len(self.retry)

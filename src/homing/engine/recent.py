@@ -1,8 +1,7 @@
-"""The latest attempts, kept in memory for whoever watches: bounded, and free for who does not.
+"""The latest attempts of this process, in memory, for people who watch them live.
 
-In the store attempts lie beside their deliveries, so that a settle writes them in one go; an index
-by time would make every attempt dearer for the few people who look. Watching needs no more than
-the last moments of this process.
+The store has attempts in the order of their deliveries; an index by time would make every settle
+slower for the few people who watch. A live view needs only the last attempts of this process.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ class Seen(Struct, frozen=True):
     """Attempts in the order they were settled, and how many were missed before them."""
 
     attempts: list[Attempt]
-    last: int  # ask for what comes after this
+    last: int  # the number to ask for the next ones with
     missed: int
 
 
 class Recent:
-    """A ring of attempts with rising numbers, which go on rising over a restart."""
+    """A ring of attempts with rising numbers, which also rise over a restart."""
 
     def __init__(self, *, after: int, kept: int = KEPT) -> None:
         self._first = self._last = after

@@ -1,10 +1,10 @@
-"""The relay: takes rows from an outbox, publishes them, and only then lets them go.
+"""The relay: reads rows from an outbox, publishes them, and only then deletes them.
 
-Killed at any point it loses and doubles nothing: a row is in the outbox until its publish was
-answered, and publishing it twice is one event, because the row has the event's id. It never asks
-for rows after the last one it saw, only for those that are there. Rows are published in the order
-of their numbers: of two with one id and other data the first becomes the event, and the later one
-is refused.
+A relay that is killed at any point loses no row and makes no duplicate: a row stays in the outbox
+until it is published, and publishing it twice makes one event, because the row has the event's id.
+The relay asks for the rows that are there, never for those after the last number it saw. Rows are
+published in the order of their numbers: of two rows with one id and different data the first
+becomes the event, and the later one is refused.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from homing.errors import HomingError
 from homing.policy import relaying
 from homing.ports import (
     Clock,
-    Handed,
     NotAllowed,
     NotNow,
-    OutboxLook,
     OutboxRow,
+    OutboxStats,
     OutboxStore,
     PublishRows,
+    RelayedRows,
     RowsRefused,
 )
 
 log = structlog.get_logger("homing.relay")
 
-LOOK_EVERY_MS = 5_000
+STATS_EVERY_MS = 5_000
 _NO_JSON = "data is not JSON"
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
 class RelayOptions(Struct, frozen=True):
-    """How much at once, and how often to look without being told."""
+    """The size of a batch, and how often the outbox is read without a notification."""
 
     rows_max: int = 500
     bytes_max: int = 4 * 1024 * 1024
@@ -48,18 +48,18 @@ class RelayOptions(Struct, frozen=True):
 
 
 class RelayPulse(Struct, frozen=True):
-    """How the relay is, at this moment."""
+    """The state of the relay at this moment."""
 
     relayed: int = 0
     refused: int = 0  # since the start
     failures: int = 0  # in a row
     waiting: int = 0
     waiting_refused: int = 0
-    oldest_at: int | None = None  # when the oldest that waits was written, in our time
+    oldest_at: int | None = None  # when the oldest waiting row was written, by this clock
 
 
 class _Tally(Struct):
-    """What became of the rows of one batch so far."""
+    """The results of the rows of one batch so far."""
 
     published: list[int] = []
     refused: list[tuple[int, str]] = []
@@ -82,20 +82,20 @@ class Relay:
         self._options = options or RelayOptions()
         self._stopping = asyncio.Event()
         self._relayed = self._refused = self._failures = 0
-        self._look = OutboxLook()
-        self._looked_at = self._refused_then = 0
+        self._stats = OutboxStats()
+        self._stats_at = self._refused_then = 0
 
     async def run(self) -> None:
-        """Until ``stop``; what is being published then is finished."""
+        """Run until ``stop``; a batch that is being published then is finished."""
         while not self._stopping.is_set():
             try:
                 moved = await self.step()
-                await self._look_around(idle=not moved)
+                await self._read_stats(idle=not moved)
             except (NotNow, HomingError) as error:
                 await self._back_off(error)
                 continue
             except Exception as error:
-                log.exception("the relay failed")
+                log.exception("the relay failed unexpectedly; it tries again")
                 await self._back_off(error)
                 continue
             self._failures = 0
@@ -109,49 +109,49 @@ class Relay:
         await self._outbox.close()
 
     async def step(self) -> int:
-        """One batch; how many rows there were. Raises NotNow or StoreUnavailable."""
-        return await self._outbox.hand_over(
+        """Publish one batch; returns its number of rows. Raises NotNow or StoreUnavailable."""
+        return await self._outbox.relay(
             self._take, limit=self._options.rows_max, bytes_max=self._options.bytes_max
         )
 
     def pulse(self) -> RelayPulse:
-        look = self._look
+        stats = self._stats
         return RelayPulse(
             relayed=self._relayed,
             refused=self._refused,
             failures=self._failures,
-            waiting=look.waiting,
-            waiting_refused=look.refused,
-            oldest_at=self._looked_at - look.oldest_ms if look.waiting else None,
+            waiting=stats.waiting,
+            waiting_refused=stats.refused,
+            oldest_at=self._stats_at - stats.oldest_ms if stats.waiting else None,
         )
 
-    async def _take(self, rows: Sequence[OutboxRow]) -> Handed:
-        """Publish them; trouble midway leaves what is not published yet, and what is, is told."""
+    async def _take(self, rows: Sequence[OutboxRow]) -> RelayedRows:
+        """Publish rows; a failure midway leaves the rest, and returns those that are published."""
         tally = _Tally()
         good: Sequence[OutboxRow] = [row for row in rows if _is_json(row.data)]
         tally.refused += [(row.number, _NO_JSON) for row in rows if not _is_json(row.data)]
         batches = deque([good] if good else [])
         try:
-            while batches:  # In their order: of two rows with one id the first is the event.
+            while batches:  # In order: of two rows with one id the first is the event.
                 parts = await self._publish_or_part(batches.popleft(), tally)
                 batches.extendleft(reversed(parts))
         except NotNow:
             if not tally.published and not tally.refused:
                 raise
         self._relayed += len(tally.published)
-        if self._relayed:  # The key is good for others, so it is the row that is wrong.
+        if self._relayed:  # The key works for other rows, so this row is wrong.
             tally.refused += tally.forbidden
         elif tally.forbidden:
             raise NotNow(tally.forbidden[0][1])
         self._refused += len(tally.refused)
         for number, reason in tally.refused:
             log.warning("a row of the outbox was refused", number=number, reason=reason)
-        return Handed(tuple(tally.published), tuple(tally.refused))
+        return RelayedRows(tuple(tally.published), tuple(tally.refused))
 
     async def _publish_or_part(
         self, batch: Sequence[OutboxRow], tally: _Tally
     ) -> list[Sequence[OutboxRow]]:
-        """The smaller batches to publish instead, until the bad rows are alone."""
+        """Publish a batch, or return smaller batches to publish instead, to isolate bad rows."""
         try:
             await self._publish(batch)
         except RowsRefused as refusal:
@@ -167,25 +167,25 @@ class Relay:
             tally.published += [row.number for row in batch]
         return []
 
-    async def _look_around(self, *, idle: bool) -> None:
-        """For the metrics; not with every batch, but at once when there is nothing to do."""
+    async def _read_stats(self, *, idle: bool) -> None:
+        """Read the statistics for the metrics: every few seconds, and at once when idle."""
         now = self._clock.now()
-        stale = self._look.waiting or self._refused != self._refused_then
-        if now - self._looked_at >= LOOK_EVERY_MS or (idle and stale):
-            self._look = await self._outbox.look()
-            self._looked_at, self._refused_then = now, self._refused
+        stale = self._stats.waiting or self._refused != self._refused_then
+        if now - self._stats_at >= STATS_EVERY_MS or (idle and stale):
+            self._stats = await self._outbox.stats()
+            self._stats_at, self._refused_then = now, self._refused
 
     async def _back_off(self, error: Exception) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, NotNow) else None
         pause = relaying.pause_s(self._failures, retry_after_s=retry_after_s, random=self._random())
         self._failures += 1
-        log.warning("the relay waits", reason=str(error), pause_s=round(pause, 1))
+        log.warning("the relay pauses after a failure", reason=str(error), pause_s=round(pause, 1))
         with contextlib.suppress(Exception):
-            await self._look_around(idle=True)
+            await self._read_stats(idle=True)
         await self._rest(asyncio.sleep(pause))
 
     async def _rest(self, until: Awaitable[None]) -> None:
-        """Until that, or until it is stopped."""
+        """Wait for ``until``, or until the relay is stopped."""
         resting = asyncio.ensure_future(until)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -197,7 +197,7 @@ class Relay:
 
 
 def _is_json(data: bytes) -> bool:
-    """One JSON value and nothing after it: a row must never become two events."""
+    """Whether this is one JSON value with nothing after it: a row must not become two events."""
     try:
         _json.decode(data)
     except (msgspec.DecodeError, RecursionError):

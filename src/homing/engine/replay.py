@@ -1,7 +1,7 @@
-"""Replays: a new delivery that a person makes from an old one, singly or as a stored job.
+"""Replays: new deliveries that a person makes from finished ones, singly or by a stored job.
 
-A job walks history once in order of id; its progress and the deliveries it makes are written in
-the same commit, so an interrupted job goes on where it was and never takes the same one twice.
+A job reads history once in order of id. Its progress and the deliveries that it makes are written
+in the same commit, so an interrupted job continues where it was and replays nothing twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Replayer:
         self.accepted = 0
 
     async def replay(self, delivery_id: int) -> Delivery:
-        """One finished delivery again: current URL, retry lane, new window."""
+        """Replay a finished delivery: current URL, retry lane, new window."""
         old = await self._views.delivery(delivery_id)
         if old is None:
             raise NotFound
@@ -47,14 +47,14 @@ class Replayer:
         new = self._again(old.delivery, self._clock.now())
         if new is None:
             raise SubscriptionGone
-        with self._in_doubt([new]):
+        with self._recheck_on_failure([new]):
             written = await self._admin.replay(delivery_id, new=new)
         self.accepted += 1
         self._dispatcher.left_in_store(written)
         return written
 
     def _again(self, old: Delivery, now: int) -> Delivery | None:
-        """None if its subscription is gone."""
+        """The new delivery; None if the subscription is deleted."""
         subscription = self._catalog.get(old.subscription_id)
         if subscription is None:
             return None
@@ -74,8 +74,8 @@ class Replayer:
         )
 
     @contextmanager
-    def _in_doubt(self, new: Sequence[Delivery]) -> Iterator[None]:
-        """A failed write may have been made all the same: search the store for its rows."""
+    def _recheck_on_failure(self, new: Sequence[Delivery]) -> Iterator[None]:
+        """Search the store for these rows if a write fails: only its reply may have been lost."""
         try:
             yield
         except Unavailable:
@@ -94,7 +94,7 @@ class Replayer:
             filter=msgspec.structs.replace(conditions, as_of=as_of),
             created_at=now,
             state="running",
-            upto_id=number,  # what it makes itself lies after it
+            upto_id=number,  # the deliveries that it makes have higher ids
             after_id=0,
         )
 
@@ -105,7 +105,7 @@ class Replayer:
         job = self._job(conditions)
         try:
             await self._admin.save_replay_job(job)
-        finally:  # It may have been saved, whatever the answer was; if not, it ends at once.
+        finally:  # A call that fails may have saved it; if it was not saved, it ends at once.
             self._spawn(job)
             self._ownership.notify_peers("replays")
         return job
@@ -123,7 +123,7 @@ class Replayer:
         return job
 
     async def go_on(self) -> None:
-        """Take up the jobs that an earlier or another process left to be done."""
+        """Continue the jobs that an earlier or another process left unfinished."""
         if not self._ownership.is_maintenance_leader:
             return
         for job in await self._admin.running_replay_jobs():
@@ -138,7 +138,7 @@ class Replayer:
         try:
             await self.go_on()
         except HomingError as error:
-            log.debug("running replays cannot be read", error=str(error))
+            log.debug("the list of running replay jobs cannot be read", error=str(error))
         finally:
             self._searching = None
 
@@ -154,7 +154,7 @@ class Replayer:
             try:
                 stepped = await self._step(job)
             except HomingError as error:
-                log.warning("a replay waits for the store", error=str(error))
+                log.warning("a replay job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
                 stepped = await self._reread(job)
             if stepped is None:
@@ -162,14 +162,14 @@ class Replayer:
             job = stepped
 
     async def _reread(self, job: ReplayJob) -> ReplayJob | None:
-        """As it is stored: a step whose reply was lost may have been written."""
+        """The job as it is stored: a step whose reply was lost may have been written."""
         try:
             return await self._admin.replay_job(job.id)
         except HomingError:
             return job
 
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
-        """As it is after one more step; None when it is gone."""
+        """Run one step and return the job after it; None if the job no longer exists."""
         found, looked_upto, all_seen = await self._admin.candidates(
             job, limit=self._options.step_rows
         )
@@ -179,12 +179,12 @@ class Replayer:
         after = msgspec.structs.replace(
             job,
             after_id=looked_upto,
-            looked_at=job.looked_at + len(found),
+            scanned=job.scanned + len(found),
             replayed=job.replayed + len(new),
             skipped=job.skipped + len(made) - len(new),
             state="done" if all_seen else "running",
         )
-        with self._in_doubt(new):
+        with self._recheck_on_failure(new):
             stepped = await self._admin.replay_step(job, after=after, new=new)
         if not stepped:
             return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.

@@ -9,7 +9,7 @@ from homing.model import Delivery, Event, Subscription, Work, bucket_of, show_id
 
 
 def sample_work(subscription: Subscription, *, number: int, now: int, wall: int) -> Work:
-    """A delivery that is in no store, of an event that says it is a test."""
+    """A delivery that is not stored, of an event whose data says that it is a test."""
     delivery = Delivery(
         id=number,
         bucket=bucket_of(subscription.tenant, subscription.url),

@@ -1,8 +1,8 @@
-"""Sessions of the dashboard: which are open, known without a statement for most requests.
+"""Sessions of the dashboard: most requests find out without a statement whether theirs is open.
 
 A session is a row in the database from sign-in to sign-out, so that it outlives a restart and works
-in every process. What was read of it once holds until a session ends somewhere: the key ring reads
-the version of the sessions together with that of the keys, and forgets here when it was raised.
+in every process. A session that was read once is remembered until some session ends: ``ApiKeys``
+reads the version of the sessions with that of the keys, and calls ``forget`` when it was raised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SESSION_LIFE_MS = 12 * 3_600_000
 SESSIONS_MAX = 100  # of one key: a further sign-in ends the oldest
 REMEMBERED_MAX = 10_000
 SIGN_IN_EVERY_MS = 1_000  # of one key and in one process, in the long run
-SIGN_INS_AT_ONCE_MS = 60 * SIGN_IN_EVERY_MS  # what a key may save up
+SIGN_INS_AT_ONCE_MS = 60 * SIGN_IN_EVERY_MS  # unused sign-ins that a key may save up
 
 
 class KeySessions:
@@ -26,11 +26,11 @@ class KeySessions:
     def __init__(self, store: KeyStore, clock: Clock, random_id: Callable[[], str]) -> None:
         self._store, self._clock, self._random_id = store, clock, random_id
         self._known: OrderedDict[str, bool] = OrderedDict()
-        self._endings = 0  # An answer from before an ending may be older than the ending.
+        self._endings = 0  # A read that began before a session ended may still show it.
         self._rates: OrderedDict[str, int] = OrderedDict()
 
     async def open(self, holder: str) -> KeySession:
-        """A new session of this key; raises TooMany, or StoreUnavailable."""
+        """Open a session of this key; raises TooMany, or StoreUnavailable."""
         now = self._clock.now()
         self._check_rate(holder, now)
         session = KeySession(self._random_id(), holder, now)
@@ -56,15 +56,15 @@ class KeySessions:
             self._rates.popitem(last=False)
 
     async def end(self, session_id: str) -> None:
-        """It opens nothing any more when this returns."""
+        """End a session: it is refused from the moment this returns."""
         self._endings += 1
-        self._known.pop(session_id, None)  # It may be written, whatever the answer is.
+        self._known.pop(session_id, None)  # A call that fails may have ended it.
         await self._store.end_session(session_id)
         self._endings += 1
         self._remember(session_id, lives=False)
 
     async def lives(self, session_id: str) -> bool:
-        """Whether it is in the database, as far as is known here."""
+        """Whether the session is in the database, as of the last read."""
         known = self._known.get(session_id)
         if known is not None:
             return known
@@ -75,7 +75,7 @@ class KeySessions:
         return lives
 
     def forget(self) -> None:
-        """Some session has ended elsewhere."""
+        """Forget all sessions: another process has ended one."""
         self._endings += 1
         self._known.clear()
 

@@ -2,7 +2,7 @@
 
 A commit starts when none is running and enough attempts have finished, or after 20 ms, or when a
 delivery waits for a slot: writing many outcomes together costs far less, and only the log waits for
-a success. Attempts that finish while a commit runs go into the next. While the store cannot commit,
+a success. Outcomes that arrive while a commit runs go into the next. While the store cannot commit,
 no new attempt starts; finished outcomes wait here and are settled first.
 
 Commits are bounded, and tenants have their share of each (``settle_queue``). The bound is also that
@@ -32,9 +32,9 @@ from homing.ports import SettleBatch
 
 log = structlog.get_logger("homing.settle")
 
-ENOUGH = 256  # outcomes that are written without waiting for more …
-SOON_MS = 20  # … or so long after the first
-FEW = 64  # outcomes, of several tenants, that may be written at once
+ENOUGH = 256  # outcomes start a commit …
+SOON_MS = 20  # … or this time after the first of them
+FEW = 64  # outcomes of several tenants start a commit
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -50,11 +50,11 @@ class Settler:
         self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
         self.lock = asyncio.Lock()  # endpoints change either here or by a command of the API
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
-        self._log = log.bind()  # Bound once: an attempt that is not logged costs next to nothing.
+        self._log = log.bind()  # Bound once: an attempt that is not logged costs very little.
         self._logs_all = self._log.is_enabled_for(logging.DEBUG)
         self._logs = self._logs_all or self._log.is_enabled_for(logging.INFO)
         self.store_ok = True
-        self.since: int | None = None  # when the commit that is under way began
+        self.since: int | None = None  # when the running commit began
         self.being_written = 0  # outcomes of that commit
         self.commits = 0
         self.finished: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class Settler:
 
     @property
     def idle_now(self) -> bool:
-        """Whether all that was added is written."""
+        """Whether all outcomes are written."""
         return self._task is None
 
     def add(self, item: Item) -> None:
@@ -84,7 +84,7 @@ class Settler:
             self._go()
 
     def _enough(self) -> bool:
-        """Whether a commit should start: enough wait, or a slot is needed, or no more will come."""
+        """Whether a commit should start: enough outcomes wait, a slot is needed, or none follow."""
         dispatcher, waiting = self._dispatcher, len(self._waiting)
         if self._waiting.shared(self._clock.now()) and not dispatcher.draining:
             # Rationed outcomes come a ration at a time, however many wait for their slots.
@@ -111,7 +111,7 @@ class Settler:
             self._gathering.set_result(None)
 
     async def idle(self) -> None:
-        """Wait until all that was added is written."""
+        """Wait until all outcomes are written."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -145,19 +145,19 @@ class Settler:
                     fences = self._ownership.fences(map(_bucket_of, items))
                     decision = await self._decide(items)
                     batch = decision.batch(number, fences)
-                # The same batch with the same number again, so that it is written once.
+                # A retry has the same number, so that the batch is written only once.
                 self.since = self._clock.now()
                 gone = await self._flow.settle(batch)
             except StaleEndpoints as stale:
                 batch = None
                 self._stale = stale.endpoint_ids
                 self._worked()
-            except LostLeases as lost:  # The part of these buckets is refused; the rest is written.
+            except LostLeases as lost:  # Outcomes of these buckets are dropped, the others written.
                 assert batch is not None
                 self.on_lost(self._lost(lost.buckets, batch))
                 batch = None
-                self._worked()  # Perhaps nothing is left to settle: no later commit would say so.
-            except Exception as error:  # noqa: BLE001 - bugs of ours too: keep the batch and log
+                self._worked()  # The store works, even if nothing is left to settle.
+            except Exception as error:  # noqa: BLE001 - bugs, too: keep the batch and log
                 self.since = None
                 self._failed(error, first=failures == 0)
                 await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
@@ -169,7 +169,7 @@ class Settler:
                 return
 
     def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
-        """The buckets that were not lost and taken again while the batch was on its way."""
+        """The buckets that were lost, without those that were taken again during the call."""
         asked, epochs = dict(batch.fences), self._ownership.epochs
         return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 
@@ -224,7 +224,7 @@ class Settler:
     def _apply(
         self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
     ) -> None:
-        """Bring what is in memory up to what was written."""
+        """Bring the queues up to date with the commit."""
         pending = [row for row in batch.waiting if row.id not in gone]
         self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
@@ -232,7 +232,7 @@ class Settler:
         self._report(batch, gone)
 
     def _report(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Count and log what was written."""
+        """Count and log the outcomes of the commit."""
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
         self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
         self.recent.add(batch.attempts)

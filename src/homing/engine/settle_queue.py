@@ -1,9 +1,9 @@
 """The outcomes that wait to be written: tenants take turns, and no commit is large.
 
-A tenant alone has the store to itself, and its outcomes are written in the order in which they
-came. While outcomes of several tenants come, each commit takes a few of each tenant in turn. What
-costs most is rationed then: a failed attempt holds its slot until it is written, so a tenant whose
-URLs all refuse makes no more attempts than its ration. The outcomes of one endpoint always stay in
+While only one tenant has outcomes, they are written in the order of their arrival. While several
+tenants have outcomes, each commit takes a few of each tenant in turn, and failed attempts, which
+cost most, are rationed: a failed attempt holds its slot until it is written, so a tenant whose URLs
+all refuse makes no more attempts than its ration. The outcomes of one endpoint always stay in
 order, because health counts them in the order in which they finished.
 """
 
@@ -17,9 +17,9 @@ from homing.model import Outcome
 
 COMMIT_COST_MAX = 1_000  # of the outcomes in one commit: a publish never waits for more
 TURN_ROWS = 16  # of one tenant, before another has its turn
-SHARED_MS = 10_000  # so long after an outcome of another tenant the store is shared
-SUCCESS_COST = 1  # of a delivery that arrived: its row moves to history
-FAILURE_COST = 4  # of a failed attempt: it was dialled, and it is decided, logged and tried again
+SHARED_MS = 10_000  # after an outcome of another tenant the store counts as shared for this long
+SUCCESS_COST = 1  # of a successful attempt: its row moves to history
+FAILURE_COST = 4  # of a failed attempt: it is decided, logged and scheduled again
 TENANT_RATION = 32  # cost of one tenant in one commit, while the store is shared
 COMMIT_RATION = 256  # cost of all tenants in one commit, while the store is shared
 _ENDLESS = 1 << 40
@@ -49,10 +49,10 @@ class SettleQueue:
     """Outcomes by tenant, in turns."""
 
     def __init__(self) -> None:
-        self._new: list[Item] = []  # in the order in which they came
+        self._new: list[Item] = []  # in the order of arrival
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()  # the next tenant is first
         self._behind: Counter[int] = Counter()  # endpoint → its outcomes among the costly ones
-        self._sorted = self._number = 0  # outcomes in ``_tenants``; those that ever were
+        self._sorted = self._number = 0  # outcomes in ``_tenants``: now, and ever
         self._last_tenant = ""
         self._shared_until = 0
         self.light = 0  # waiting outcomes that are not rationed, about
@@ -61,7 +61,7 @@ class SettleQueue:
         return len(self._new) + self._sorted
 
     def add(self, item: Item, now: int) -> None:
-        """Append an outcome; one of another tenant than the last makes the store a shared one."""
+        """Append an outcome; if its tenant is not the last one's, the store counts as shared."""
         self._new.append(item)
         if isinstance(item, CompletedAttempt):
             tenant = item.work.delivery.tenant
@@ -76,7 +76,7 @@ class SettleQueue:
             self._last_tenant = tenant
 
     def shared(self, now: int) -> bool:
-        """Return whether outcomes of several tenants have come of late."""
+        """Return whether outcomes of several tenants have arrived recently."""
         return now < self._shared_until
 
     def take(self, now: int, *, rationed: bool = True) -> list[Item]:
@@ -123,7 +123,7 @@ class SettleQueue:
             taken += some
             ration -= cost
             room -= cost + len(some) * SUCCESS_COST
-            # Others have used up the ration: it keeps its place, so that its turn comes.
+            # If other tenants have used up the ration, this one keeps its place for the next.
             cut_short = tenant.costly and len(tenant.costly) == costly
             if some and not cut_short:
                 self._tenants.move_to_end(name)
@@ -134,7 +134,7 @@ class SettleQueue:
         return taken
 
     def _turn(self, tenant: _Tenant, limit: int, ration: int) -> tuple[list[Item], int]:
-        """Take up to ``limit`` of one tenant, in order; return them and what they cost."""
+        """Take up to ``limit`` outcomes of one tenant, in order; return them and their cost."""
         some: list[Item] = []
         spent = 0
         while len(some) < limit:

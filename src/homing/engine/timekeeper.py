@@ -1,10 +1,9 @@
 """Keeps steady time beside the engine: over restarts, and under a wall clock that is stepped.
 
-The engine goes by steady time and needs no timer for the clock; this one runs beside it. A step of
-the wall clock is logged a second after it happened, also while there is nothing to do. Steady time
-and the clock that it follows are marked in the store, so that the next start can tell whether
-stored times fit its clock (``policy/restart``) and moves them where they do not, before anything is
-sent.
+The engine uses steady time and needs no timer for the clock; this module runs one beside it. A step
+of the wall clock is logged within a second, also while there is nothing to do. Steady time and the
+clock that it follows are marked in the store, so that the next start can check whether stored times
+fit its clock (``policy/restart``), and move them if they do not, before anything is sent.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from homing.ports import Clock, ClockMark, ClockStore, FleetStore, Member, Move
 log = structlog.get_logger("homing.clock")
 
 CHECK_EVERY_S = 1.0
-MARK_EVERY_CHECKS = 300  # A clock that was set while nothing ran is known to within this time.
-MARK_WITHIN_S = 1.0  # A stop does not wait longer for a store that is silent.
+MARK_EVERY_CHECKS = 300  # A clock that was set during a downtime is noticed with this precision.
+MARK_WITHIN_S = 1.0  # A stop does not wait longer for a store that does not reply.
 MOVE_ROWS = 500  # in one transaction
 
 
@@ -35,10 +34,10 @@ class Timekeeper:
         self._due = False  # a mark that must be written, and could not be
 
     async def begin(self, *, others: Callable[[], Awaitable[bool]] | None = None) -> int:
-        """Move stored times to this clock; how far ahead of it steady time must begin instead.
+        """Move stored times to this clock; returns how far ahead of it steady time must begin.
 
-        That is 0 unless ``others`` says that other processes run on this store: they go by the
-        steady time that stored times are in, and so must this one.
+        That is 0 unless ``others`` returns that other processes run on this store: they use the
+        steady time of the stored times, and so must this process.
         """
         while True:
             while moved := await self._store.move_times(limit=MOVE_ROWS):
@@ -64,10 +63,10 @@ class Timekeeper:
                 )
             mark = ClockMark(steady_ms=now, clock_ms=now, since_ms=fit.since_ms)
             if await self._store.begin_clock(mark, move, seen=seen) and move is None:
-                return 0  # Else times are to be moved, or somebody else has begun meanwhile.
+                return 0  # Otherwise times must be moved, or another process began meanwhile.
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check the clock once a second, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
             self._checks += 1
@@ -90,13 +89,13 @@ class Timekeeper:
         return True
 
     async def mark(self) -> None:
-        """Write both clocks down; where that fails, the next check tries again."""
+        """Store both clocks; if that fails, the next check tries again."""
         try:
             async with asyncio.timeout(MARK_WITHIN_S):
                 await self._store.mark_clock(self._clock.now(), self._clock.wall())
         except (HomingError, TimeoutError) as error:
             self._due = True
-            log.warning("the clock could not be marked in the store", error=str(error))
+            log.warning("the clock mark could not be stored; trying again", error=str(error))
         else:
             self._due = False
 
@@ -104,8 +103,8 @@ class Timekeeper:
 async def others_run(store: FleetStore, me: Member, lease_ms: int) -> bool:
     """Whether another process renews its lease.
 
-    The database's clock was set, so that leases of the dead may look live and the other way round:
-    only a lease that changes while we look is proof. A heartbeat comes every third of a lease.
+    The database's clock was set, so an expired lease may seem valid and a valid one expired: only a
+    lease that changes between two reads is proof. A heartbeat comes every third of a lease.
     """
     seen: list[dict[int, int]] = []
     for rest_ms in (lease_ms // 2, 0):

@@ -51,16 +51,16 @@ class SystemClock:
     def begin_at(self, now_ms: int) -> None:
         """Begin with another clock and follow it; called before the first ``now``."""
         self._follows = True
-        ours, wall = now_ms * _NS_PER_MS, self._wall_ns()
-        self._ahead_ns = ours - wall
-        self._go_on_from(self._monotonic_ns(), ours, wall)
+        steady, wall = now_ms * _NS_PER_MS, self._wall_ns()
+        self._ahead_ns = steady - wall
+        self._go_on_from(self._monotonic_ns(), steady, wall)
 
     def follow(self, ahead_ms: int) -> None:
         """Approach a clock that is so far ahead of steady time now."""
         self._look(self._monotonic_ns() - self._looked_ns)
-        before, ours = self._offset_ns, self._ours_ns
+        before, steady = self._offset_ns, self._steady_ns
         self._ahead_ns = ahead_ms * _NS_PER_MS - self._wall_ahead_ns
-        self._go_on_from(self._looked_ns, ours, ours + self._wall_ahead_ns)
+        self._go_on_from(self._looked_ns, steady, steady + self._wall_ahead_ns)
         self._note_step(self._offset_ns - before)
 
     def now(self) -> int:
@@ -95,11 +95,11 @@ class SystemClock:
         drawn = max(
             -most, min(most, self._offset_ns)
         )  # at most the difference, and at most the slew rate
-        ours, wall = self._ours_ns + passed + drawn, self._wall_ns()
-        stepped = wall - ours - (self._wall_ahead_ns - drawn)
+        steady, wall = self._steady_ns + passed + drawn, self._wall_ns()
+        stepped = wall - steady - (self._wall_ahead_ns - drawn)
         if self._follows and abs(stepped) > STEP_NS:
             self._ahead_ns -= stepped  # The wall clock was set, the followed clock was not.
-        self._go_on_from(self._looked_ns + passed, ours, wall)
+        self._go_on_from(self._looked_ns + passed, steady, wall)
         self._note_step(stepped)
         return self._ms
 
@@ -108,13 +108,13 @@ class SystemClock:
             self._steps += 1
             self._stepped_ms, self._stepped_by_ms = self._ms, by_ns // _NS_PER_MS
 
-    def _go_on_from(self, mono: int, ours: int, wall: int) -> None:
+    def _go_on_from(self, mono: int, steady: int, wall: int) -> None:
         self._looked_ns = mono  # the monotonic clock at the last reading of the wall clock
-        self._ours_ns = ours  # steady time at that reading …
-        self._ms, part_ns = divmod(ours, _NS_PER_MS)  # … in whole milliseconds, and the rest
+        self._steady_ns = steady  # steady time at that reading …
+        self._ms, part_ns = divmod(steady, _NS_PER_MS)  # … in whole milliseconds, and the rest
         self._part = (part_ns << _BITS) // _NS_PER_MS
-        self._wall_ahead_ns = wall - ours  # how far the wall clock was ahead of steady time then …
-        self._offset_ns = wall + self._ahead_ns - ours  # … and the followed clock
+        self._wall_ahead_ns = wall - steady  # how far the wall clock was ahead then …
+        self._offset_ns = wall + self._ahead_ns - steady  # … and the followed clock
         most = LOOK_EVERY_NS // SLEW_DIVISOR
-        ours_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next reading
-        self._pace = (ours_ns << _BITS) // (LOOK_EVERY_NS * _NS_PER_MS)  # in ms per ns
+        steady_ns = LOOK_EVERY_NS + max(-most, min(most, self._offset_ns))  # until the next reading
+        self._pace = (steady_ns << _BITS) // (LOOK_EVERY_NS * _NS_PER_MS)  # in ms per ns

@@ -24,7 +24,7 @@ class Owner(Protocol):
         closes that number again when it is collected: by then another socket may have it.
         """
 
-    def answered(self, connection: Connection, flight: Flight, now: float) -> None:
+    def responded(self, connection: Connection, flight: Flight, now: float) -> None:
         """The reader has a code or a failure and needs no more bytes."""
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         if not flight.first_byte_at:
             flight.first_byte_at = now
         if self.reader.feed(data):
-            self._owner.answered(self, flight, now)
+            self._owner.responded(self, flight, now)
 
     def eof_received(self) -> None:
         self._owner.lost(self, self.flight, None)

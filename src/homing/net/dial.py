@@ -19,7 +19,7 @@ from homing.net.flight import Flight, Stage
 from homing.net.guard import Guard
 from homing.net.resolver import Address, Remembered, Resolver
 from homing.net.trouble import Trouble
-from homing.policy.outcome import OURS
+from homing.policy.outcome import SENDER_FAILURES
 
 ADDRESSES_TRIED_MAX = 4
 HANDSHAKE_S_MAX = 60.0  # above every deadline, which ends it first
@@ -64,7 +64,7 @@ class Dialer:
         if flight.stage is Stage.HANDSHAKE:
             flight.tls_us = int((now - flight.written_at) * 1e6)
         flight.written_at = now
-        flight.stage = Stage.ANSWER
+        flight.stage = Stage.RESPONSE
 
     def _tls(self) -> ssl.SSLContext | Trouble:
         if self._context is None:
@@ -73,7 +73,7 @@ class Dialer:
             except OSError as error:
                 what = error.strerror or str(error)
                 return Trouble(
-                    Failure.OUR_TLS,
+                    Failure.SENDER_TLS,
                     f"the certificate authorities of the sender cannot be read: {what}",
                 )
         return self._context
@@ -118,12 +118,12 @@ class Dialer:
             if isinstance(result, socket.socket):
                 return result
             troubles.append(result)
-            if result.failure is Failure.OUR_LIMITS:
+            if result.failure is Failure.SENDER_LIMITS:
                 break
         cut_short = [one for one in troubles if one.failure is Failure.CONNECT_TIMEOUT]
         if cut_short and flight.held_up:  # With all of its time this address might have accepted.
             return cut_short[-1]
-        theirs = [one for one in troubles if one.failure not in OURS]
+        theirs = [one for one in troubles if one.failure not in SENDER_FAILURES]
         return (theirs or troubles)[-1]
 
     async def _hand_over(

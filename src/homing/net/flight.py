@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from homing.model import Failure, Phases
 from homing.net.trouble import Trouble
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 if TYPE_CHECKING:
     from homing.net.connection import Connection
@@ -32,18 +32,18 @@ class Stage(Enum):
     LOOK_UP = "look_up"
     CONNECT = "connect"
     HANDSHAKE = "handshake"
-    ANSWER = "answer"
+    RESPONSE = "response"
 
 
 class Flight(Struct, eq=False):
     """Mutable, on the hot path, compared by identity. Times are seconds of the monotonic clock."""
 
     request: Request
-    done: Callable[[Answer], None]
+    done: Callable[[Response], None]
     started_at: float
     deadline_at: float
     written_at: float
-    stage: Stage = Stage.ANSWER
+    stage: Stage = Stage.RESPONSE
     task: asyncio.Task[None] | None = None  # only while a connection is being made
     connection: Connection | None = None
     address: str | None = None
@@ -80,15 +80,15 @@ def deadline_failure(flight: Flight) -> Trouble:
     match flight.stage:
         case Stage.QUEUE:
             said = f"the look-up waited in the sender's own queue and did not begin {within}"
-            return Trouble(Failure.OUR_LIMITS, said)
+            return Trouble(Failure.SENDER_LIMITS, said)
         case Stage.LOOK_UP:
             # Which of the resolvers is slow cannot be known: the same as EAI_AGAIN.
-            return Trouble(Failure.OUR_DNS, f"the look-up did not end {within}")
+            return Trouble(Failure.SENDER_DNS, f"the look-up did not end {within}")
         case Stage.CONNECT:
             why = Trouble(Failure.CONNECT_TIMEOUT, f"no connection {within}")
         case Stage.HANDSHAKE:
             why = Trouble(Failure.TIMEOUT, f"the TLS handshake did not end {within}")
-        case Stage.ANSWER:
+        case Stage.RESPONSE:
             begun = (
                 "the head of the response did not end" if flight.first_byte_at else "no response"
             )
@@ -104,4 +104,4 @@ def charged(flight: Flight, why: Trouble) -> Trouble:
         return why
     waited_ms = round(flight.queued_s * 1000)
     said = f"{why.detail}, of which the look-up waited {waited_ms} ms in the sender's own queue"
-    return Trouble(Failure.OUR_LIMITS, said)
+    return Trouble(Failure.SENDER_LIMITS, said)

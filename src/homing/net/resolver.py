@@ -188,7 +188,7 @@ class Resolver:
             self._queue.end(tenant)
             del self._look_ups[question]
             look_up.future.set_result(
-                Trouble(Failure.OUR_LIMITS, "no thread could be started for the look-up")
+                Trouble(Failure.SENDER_LIMITS, "no thread could be started for the look-up")
             )
             return
         look_up.timer = look_up.future.get_loop().call_later(
@@ -200,7 +200,7 @@ class Resolver:
         look_up = self._look_ups[question]
         look_up.overdue = True
         within = f"within {self._look_up_s_max:g} s"
-        gone = Trouble(Failure.OUR_DNS, f"the name servers did not respond {within}")
+        gone = Trouble(Failure.SENDER_DNS, f"the name servers did not respond {within}")
         if not look_up.future.done():
             look_up.future.set_result(gone)
         self._fails(tenant, question, gone, self._look_up_s_max)
@@ -253,9 +253,9 @@ class Resolver:
             return _of_gaierror(error)
         except OSError as error:
             known = trouble.of_error(error)
-            if known.failure is Failure.OUR_LIMITS:
+            if known.failure is Failure.SENDER_LIMITS:
                 return known
-            return Trouble(Failure.OUR_DNS, f"the look-up failed: {error.strerror}")
+            return Trouble(Failure.SENDER_DNS, f"the look-up failed: {error.strerror}")
         except ValueError:  # UnicodeError included
             return Trouble(Failure.DNS, "not a name that can be looked up")
         except Exception as error:  # noqa: BLE001 - a thread has no caller to raise to
@@ -285,5 +285,5 @@ def _of_gaierror(error: socket.gaierror) -> Trouble:
     if error.errno in _THEIRS:
         return Trouble(Failure.DNS, f"unknown host: {text}")
     if error.errno == socket.EAI_MEMORY:
-        return Trouble(Failure.OUR_LIMITS, f"the look-up failed: {text}")
-    return Trouble(Failure.OUR_DNS, f"the resolver did not respond: {text}")
+        return Trouble(Failure.SENDER_LIMITS, f"the look-up failed: {text}")
+    return Trouble(Failure.SENDER_DNS, f"the resolver did not respond: {text}")

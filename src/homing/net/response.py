@@ -111,7 +111,7 @@ class ResponseReader:
             if (seen := _seen.get(data)) is not None:
                 return self._again(data, seen)
             if data[0] not in b"H\r\n":
-                return self._fail(Failure.BAD_ANSWER, "not an HTTP response")
+                return self._fail(Failure.BAD_RESPONSE, "not an HTTP response")
         if self.code is None and self._wire_bytes + len(data) > HEAD_BYTES_MAX:
             return self._feed_large(data)
         self._wire_bytes += len(data)
@@ -153,7 +153,7 @@ class ResponseReader:
             self.reusable = False
             return True
         if self.code is None:
-            return self._fail(Failure.ANSWER_TOO_LARGE, "the head of the response is over 64 KiB")
+            return self._fail(Failure.RESPONSE_TOO_LARGE, "the head of the response is over 64 KiB")
         return self.feed(data[room:])
 
     def _malformed(self, error: Exception) -> bool:
@@ -161,8 +161,8 @@ class ResponseReader:
         if self.code is not None or self.failure is not None:
             return True
         if isinstance(error, httptools.HttpParserCallbackError):
-            return self._fail(Failure.OUR_FAULT, "unexpected error while reading the response")
-        return self._fail(Failure.BAD_ANSWER, f"not an HTTP response: {error}")
+            return self._fail(Failure.SENDER_FAULT, "unexpected error while reading the response")
+        return self._fail(Failure.BAD_RESPONSE, f"not an HTTP response: {error}")
 
     def _fail(self, failure: Failure, detail: str) -> bool:
         self.failure = failure
@@ -197,18 +197,18 @@ class ResponseReader:
         code = self._parser.get_status_code()
         version = self._parser.get_http_version()
         if version not in {"1.1", "1.0"}:
-            self._fail(Failure.BAD_ANSWER, f"the response is HTTP {version}")
+            self._fail(Failure.BAD_RESPONSE, f"the response is HTTP {version}")
         elif code >= 200:
             self.code = code
         elif code < 100 or code == 101:
-            self._fail(Failure.BAD_ANSWER, f"the response has status {code:03}")
+            self._fail(Failure.BAD_RESPONSE, f"the response has status {code:03}")
         else:
             self._skip_interim()
 
     def _skip_interim(self) -> None:
         self._interim += 1
         if self._interim > INTERIM_MAX:
-            self._fail(Failure.BAD_ANSWER, f"over {INTERIM_MAX} interim responses")
+            self._fail(Failure.BAD_RESPONSE, f"over {INTERIM_MAX} interim responses")
         self._header_lines.clear()
         self._headers_bytes = 0
         self.retry_after = self.keep_alive_s = None

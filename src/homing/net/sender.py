@@ -53,7 +53,7 @@ from homing.net.resolver import Resolver
 from homing.net.tls import client_context
 from homing.net.trouble import Trouble
 from homing.policy.reach import Reach
-from homing.ports import Answer, Request
+from homing.ports import Request, Response
 
 SWEEP_S = 0.05
 SWEEP_LATE_S = 0.1  # a sweep this late gives the loop a turn before it decides
@@ -111,13 +111,13 @@ class HttpSender:
         self._sweep_at = 0.0
         self._gave_way = False  # the last sweep was late and let the loop read first
         self._closed = False
-        self._late: deque[tuple[Flight, Answer]] = deque()  # decided, not yet reported
+        self._late: deque[tuple[Flight, Response]] = deque()  # decided, not yet reported
         self._portion = REPORTED_MIN
         self._reporting = False
 
     # --- for the engine -----------------------------------------------------------------------
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         """Begin one attempt; ``done`` is called later on the loop, exactly once."""
         now = self._monotonic()
         flight = Flight(request, done, now, now + request.deadline_ms / 1000, now)
@@ -154,7 +154,7 @@ class HttpSender:
         make = partial(Connection, self, key, flight, self._monotonic)
         try:
             found = await self._dialer.dial(flight, make)
-            scarce = found is not None and found.failure is Failure.OUR_LIMITS
+            scarce = found is not None and found.failure is Failure.SENDER_LIMITS
             if scarce and self._pool.shed(SHED_COUNT):  # Idle connections use up what is scarce.
                 await asyncio.sleep(SHED_PAUSE_S)
                 found = await self._dialer.dial(flight, make)
@@ -175,14 +175,14 @@ class HttpSender:
             self._loop.call_soon(connection.drop)
             self._fault(flight, error)
 
-    def answered(self, connection: Connection, flight: Flight, now: float) -> None:
+    def responded(self, connection: Connection, flight: Flight, now: float) -> None:
         """A response is complete: report it, and keep the connection if it may be used again."""
-        answer = _answer(connection, flight, now)
+        response = _response(connection, flight, now)
         if connection.reader.reusable and not self._closed and connection.clean():
             self._pool.put(connection, now)
         else:
             connection.drop()
-        self._finish(flight, answer)
+        self._finish(flight, response)
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
         """A connection ended, or sent bytes without a request."""
@@ -193,7 +193,7 @@ class HttpSender:
         if connection.reader.code is None:
             self._fail(flight, _why_lost(connection, error))
         else:  # Its body ended with the connection, or was cut short.
-            self._finish(flight, _answer(connection, flight, self._monotonic()))
+            self._finish(flight, _response(connection, flight, self._monotonic()))
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -247,21 +247,21 @@ class HttpSender:
 
     # --- ends -----------------------------------------------------------------------------------
 
-    def _finish(self, flight: Flight, answer: Answer) -> None:
+    def _finish(self, flight: Flight, response: Response) -> None:
         if flight not in self._flights:
             return
         self._flights.remove(flight)
         flight.connection = flight.task = None
-        self._tell(flight, answer)
+        self._tell(flight, response)
 
-    def _tell(self, flight: Flight, answer: Answer) -> None:
+    def _tell(self, flight: Flight, response: Response) -> None:
         try:
-            flight.done(answer)
+            flight.done(response)
         except Exception as error:  # noqa: BLE001 - the caller's error must not end the sender
             self._report("the callback of an attempt failed", error)
 
     def _fail(self, flight: Flight, why: Trouble) -> None:
-        self._finish(flight, _no_answer(flight, charged(flight, why), self._monotonic()))
+        self._finish(flight, _no_response(flight, charged(flight, why), self._monotonic()))
 
     def _fault(self, flight: Flight, error: Exception) -> None:
         self._report("unexpected error in the sender", error)
@@ -311,16 +311,16 @@ class HttpSender:
     def _expire(self, flight: Flight, now: float) -> None:
         connection = flight.connection
         if connection is not None and connection.reader.code is not None:
-            answer = _answer(connection, flight, now)  # The code is in; only its body is late.
+            response = _response(connection, flight, now)  # The code is in; only its body is late.
         else:
-            answer = _no_answer(flight, deadline_failure(flight), now)
+            response = _no_response(flight, deadline_failure(flight), now)
         if connection is not None:
             connection.drop()
         elif flight.task is not None:
             flight.task.cancel()
         self._flights.remove(flight)
         flight.connection = flight.task = None
-        self._late.append((flight, answer))
+        self._late.append((flight, response))
 
     def _report_late(self) -> None:
         for _ in range(min(self._portion, len(self._late))):
@@ -330,9 +330,9 @@ class HttpSender:
             self._loop.call_later(REPORT_EVERY_S, self._report_late)
 
 
-def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
+def _response(connection: Connection, flight: Flight, now: float) -> Response:
     reader = connection.reader
-    return Answer(
+    return Response(
         reader.code if reader.failure is None else None,
         reader.failure,
         reader.detail,
@@ -345,8 +345,8 @@ def _answer(connection: Connection, flight: Flight, now: float) -> Answer:
     )
 
 
-def _no_answer(flight: Flight, why: Trouble, now: float) -> Answer:
-    return Answer(None, why.failure, why.detail, flight.address, flight.phases(now))
+def _no_response(flight: Flight, why: Trouble, now: float) -> Response:
+    return Response(None, why.failure, why.detail, flight.address, flight.phases(now))
 
 
 def _why_lost(connection: Connection, error: Exception | None) -> Trouble:
@@ -366,4 +366,4 @@ def _why_lost(connection: Connection, error: Exception | None) -> Trouble:
     return Trouble(why.failure, f"{why.detail} without a response")
 
 
-_TOO_MANY = Trouble(Failure.OUR_LIMITS, "no file descriptor is left for another connection")
+_TOO_MANY = Trouble(Failure.SENDER_LIMITS, "no file descriptor is left for another connection")

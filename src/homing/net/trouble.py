@@ -30,18 +30,18 @@ _BY_ERRNO = {
     errno.ETIMEDOUT: Failure.TIMEOUT,
     errno.EHOSTUNREACH: Failure.UNREACHABLE,
     errno.EHOSTDOWN: Failure.UNREACHABLE,
-    errno.ENETUNREACH: Failure.OUR_NETWORK,
-    errno.ENETDOWN: Failure.OUR_NETWORK,
-    errno.EAFNOSUPPORT: Failure.OUR_NETWORK,
-    errno.EACCES: Failure.OUR_NETWORK,  # a packet filter of this machine
-    errno.EPERM: Failure.OUR_NETWORK,
-    errno.EINVAL: Failure.OUR_NETWORK,  # Linux, for a blackhole route
-    errno.EMFILE: Failure.OUR_LIMITS,
-    errno.ENFILE: Failure.OUR_LIMITS,
-    errno.ENOMEM: Failure.OUR_LIMITS,
-    errno.ENOBUFS: Failure.OUR_LIMITS,
-    errno.EADDRNOTAVAIL: Failure.OUR_LIMITS,  # no free local port
-    errno.EADDRINUSE: Failure.OUR_LIMITS,
+    errno.ENETUNREACH: Failure.SENDER_NETWORK,
+    errno.ENETDOWN: Failure.SENDER_NETWORK,
+    errno.EAFNOSUPPORT: Failure.SENDER_NETWORK,
+    errno.EACCES: Failure.SENDER_NETWORK,  # a packet filter of this machine
+    errno.EPERM: Failure.SENDER_NETWORK,
+    errno.EINVAL: Failure.SENDER_NETWORK,  # Linux, for a blackhole route
+    errno.EMFILE: Failure.SENDER_LIMITS,
+    errno.ENFILE: Failure.SENDER_LIMITS,
+    errno.ENOMEM: Failure.SENDER_LIMITS,
+    errno.ENOBUFS: Failure.SENDER_LIMITS,
+    errno.EADDRNOTAVAIL: Failure.SENDER_LIMITS,  # no free local port
+    errno.EADDRINUSE: Failure.SENDER_LIMITS,
 }
 
 
@@ -60,7 +60,7 @@ def of_error(error: BaseException) -> Trouble:
         case ConnectionError():  # asyncio raises these without an errno
             return Trouble(Failure.RESET, "connection reset by peer")
         case MemoryError():
-            return Trouble(Failure.OUR_LIMITS, "out of memory")
+            return Trouble(Failure.SENDER_LIMITS, "out of memory")
         case _:
             # Only the type: the text of an unexpected error could hold a part of a request.
-            return Trouble(Failure.OUR_FAULT, f"unexpected {type(error).__name__} in the sender")
+            return Trouble(Failure.SENDER_FAULT, f"unexpected {type(error).__name__} in the sender")

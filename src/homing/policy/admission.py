@@ -267,9 +267,9 @@ def mask(value: str) -> str:
 
 
 def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
-    most = SPEC["types"].max
-    if not 1 <= len(types) <= most:
-        return [FieldProblem("types", f"must have 1 to {most} patterns")]
+    limit = SPEC["types"].max
+    if not 1 <= len(types) <= limit:
+        return [FieldProblem("types", f"must have 1 to {limit} patterns")]
     return [
         FieldProblem(f"types[{index}]", "must be an event type, a prefix like order.*, or *")
         for index, pattern in enumerate(types)
@@ -280,9 +280,9 @@ def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
 def _token_problems(token: str | None) -> list[FieldProblem]:
     if token is None:
         return []
-    most = SPEC["token"].chars_max
-    if len(token) > most or _VISIBLE(token) is None:
-        reason = f"must be 1 to {most} visible ASCII characters"
+    limit = SPEC["token"].chars_max
+    if len(token) > limit or _VISIBLE(token) is None:
+        reason = f"must be 1 to {limit} visible ASCII characters"
         return [FieldProblem("token", reason)]
     return [FieldProblem("token", _MASKED_RULE)] if token.startswith(MASK) else []
 
@@ -339,16 +339,16 @@ def _choice_problems(draft: SubscriptionDraft, policies: Collection[str]) -> lis
 
 
 def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
-    """The limits that the list of fields names; what goes into a request is checked above."""
+    """Problems with the limits in the list of fields; other fields are checked above."""
     for field in SPEC.values():
         value = getattr(draft, field.name)
         if value is None or field.secret:
             continue
         if field.kind is Kind.NUMBER and not field.min <= value <= field.max:
             yield FieldProblem(field.name, f"must be {field.min:g} to {field.max:g}")
-        most = field.chars_max
-        if field.kind is Kind.TEXT and most and (len(value) > most or _CONTROL(value)):
-            reason = f"must be at most {most} characters, no control characters"
+        limit = field.chars_max
+        if field.kind is Kind.TEXT and limit and (len(value) > limit or _CONTROL(value)):
+            reason = f"must be at most {limit} characters, no control characters"
             yield FieldProblem(field.name, reason)
         if field.kind is Kind.PAIRS:
             yield from _pairs_problems(field, value)
@@ -361,9 +361,9 @@ def _pairs_problems(field: Field, pairs: Sequence[tuple[str, str]]) -> Iterator[
         yield FieldProblem(field.name, f"must have at most {field.max} pairs: remove {excess}")
         return
     for index, (name, value) in enumerate(pairs):
-        most = field.name_chars_max
-        if not 1 <= len(name) <= most or _ANY_CONTROL(name):
-            reason = f"must have a name of 1 to {most} characters without control characters"
+        limit = field.name_chars_max
+        if not 1 <= len(name) <= limit or _ANY_CONTROL(name):
+            reason = f"must have a name of 1 to {limit} characters without control characters"
             yield FieldProblem(f"{field.name}.{index}", f"{reason}: choose another name")
         elif len(value) > field.chars_max or _ANY_CONTROL(value):
             reason = f"must be at most {field.chars_max} characters without control characters"

@@ -1,8 +1,8 @@
 """How the file descriptors of a process are divided between API connections and attempts.
 
-Where there are enough, both get what the settings say. Where they are short, a part is reserved
-for files and DNS look-ups, API connections get at least a third of the rest, and attempts get what
-is left: neither callers that open connections nor receivers that hang can use up all of them.
+If there are enough, both get the numbers of the settings. If they are short, a part is reserved for
+files and DNS look-ups, API connections get at least a third of the rest, and attempts get the
+remainder: neither callers that open connections nor receivers that hang can use up all of them.
 """
 
 from __future__ import annotations

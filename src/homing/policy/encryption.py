@@ -30,13 +30,13 @@ class KeyRing:
         self._keys = {name: AESGCM(key) for name, key in zip(self.ids, keys, strict=True)}
 
     def encrypt(self, text: str, context: str, nonce: bytes) -> str:
-        """The nonce is random, and never used twice."""
+        """Encrypt with the first key; the nonce must be random and never used twice."""
         key = self._keys[self.ids[0]]
         encrypted = nonce + key.encrypt(nonce, text.encode(), context.encode())
         return f"{PREFIX}{self.ids[0]}:{urlsafe_b64encode(encrypted).decode()}"
 
     def decrypt(self, text: str, context: str) -> str:
-        """Raises CannotDecrypt, whose message holds nothing of the text."""
+        """The plain text; raises CannotDecrypt, whose message contains nothing of the text."""
         if not text.startswith(PREFIX):
             return text
         name, _, coded = text[len(PREFIX) :].partition(":")

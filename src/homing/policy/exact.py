@@ -36,8 +36,8 @@ def read_decimal(text: str) -> Decimal:
         return Decimal(text)
     except InvalidOperation:
         digits, _, exponent = text.lower().partition("e")
-        most = -_EXPONENT_MAX if exponent.startswith("-") else _EXPONENT_MAX
-        return Decimal(f"{digits}e{most}")
+        limit = -_EXPONENT_MAX if exponent.startswith("-") else _EXPONENT_MAX
+        return Decimal(f"{digits}e{limit}")
 
 
 def read_integer(text: str) -> int | Decimal:

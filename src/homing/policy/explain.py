@@ -65,8 +65,8 @@ def _delivered(facts: Facts, now: int) -> str:
     if facts.finished_at is not None:
         when += f", {span_text(facts.finished_at - delivery.accepted_at)} after it was accepted"
     if delivery.attempts <= 1:
-        return f"Delivered{when}: its first attempt was answered with success."
-    return f"Delivered{when}: attempt {delivery.attempts:,} was answered with success."
+        return f"Delivered{when}: its first attempt succeeded."
+    return f"Delivered{when}: attempt {delivery.attempts:,} succeeded."
 
 
 def _dropped(facts: Facts, now: int) -> str:
@@ -169,7 +169,7 @@ def _flying(facts: Facts, lane: Lane, now: int) -> str:
     again = retry.after_failure(delivery, facts.schedule, now=now, enabled_since=enabled_since)
     begin = (
         f"In flight: attempt {delivery.attempts + 1:,} ({_name(delivery, facts)}) is being made "
-        f"now and has {span_text(facts.schedule.deadline_ms)} from its start to be answered"
+        f"now and has {span_text(facts.schedule.deadline_ms)} from its start to get a response"
     )
     if endpoint is not None and endpoint.health.state is not State.ENABLED:
         begin += f"; meanwhile {_state(endpoint, facts.rules, now)}"
@@ -204,8 +204,8 @@ def _probing(facts: Facts, now: int) -> str:
 
 def _cause(delivery: Delivery, endpoint: Endpoint, now: int) -> str:
     """Why a delivery to an enabled endpoint is still pending."""
-    if delivery.ours:
-        return "its last attempt failed by trouble of our own, which spends no retry"
+    if delivery.sender_errors:
+        return "its last attempt was a sender-side failure, which uses no retry"
     if delivery.attempts:
         return f"not delivered by {_attempts(delivery.attempts)} so far"
     accepted = _at(delivery.accepted_at, now)
@@ -336,7 +336,7 @@ def explain_change(
         case "success":
             spent = numbers.get("disabled_ms")
             after_all = "" if spent is None else f" after {span_text(spent)}"
-            return f"{begin}an attempt was answered with success{after_all}."
+            return f"{begin}an attempt succeeded{after_all}."
         case "enabled_by_person" | "frozen_by_person" | "person":
             verb = "enabled" if after is State.ENABLED else after.value
             return f"{begin}{verb} by {by or 'a person'}."

@@ -5,8 +5,8 @@ A condition can be written in two forms, side by side and in groups:
     {"fieldName": "status", "fieldValue": "CUR", "comparison": "eq", "state": "newState"}
     {"field": "data.amount", "op": "gt", "value": 100}
 
-The first is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. The
-second is ours: its field begins at ``data``, or, with a ``state``, is looked up as in the first.
+The first form is Workfront's: its field is looked up in ``data.newState`` or ``data.oldState``. In
+the second form the field begins at ``data``, or, with a ``state``, is looked up as in the first.
 A wrong filter is refused with its place and the reason, so that no filter silently never matches.
 """
 
@@ -108,7 +108,7 @@ def read_filters(text: str, connector: str = Connector.AND) -> Filters:
     if len(text.encode()) > BYTES_MAX:
         reader.wrong("filters", f"must be at most {BYTES_MAX // 1024} KiB of JSON")
         raise Invalid(problems=tuple(reader.problems))
-    joined = reader.word(connector, Connector, "filterConnector") or Connector.AND
+    joined = reader.choice(connector, Connector, "filterConnector") or Connector.AND
     parts = reader.parts(exact.decode(text))
     if reader.problems:
         raise Invalid(problems=tuple(reader.problems))
@@ -179,11 +179,11 @@ class _Reader:
     def wrong(self, at: str, reason: str) -> None:
         self.problems.append(FieldProblem(at, reason))
 
-    def word(self, given: object, words: type[_W], at: str) -> _W | None:
+    def choice(self, given: object, choices: type[_W], at: str) -> _W | None:
         try:
-            return words(str(given))
+            return choices(str(given))
         except ValueError:
-            self.wrong(at, f"must be {_either(words)}")
+            self.wrong(at, f"must be {_either(choices)}")
             return None
 
     def parts(self, given: object) -> tuple[Condition | Group, ...]:
@@ -208,7 +208,7 @@ class _Reader:
         self.known(given, _GROUP, at)
         if given.get("type") != "group":
             self.wrong(f"{at}.type", "must be group")
-        connector = self.word(given.get("connector", Connector.AND), Connector, f"{at}.connector")
+        connector = self.choice(given.get("connector", Connector.AND), Connector, f"{at}.connector")
         members = given.get("filters")
         if not isinstance(members, list) or not GROUP_MIN <= len(members) <= GROUP_MAX:
             self.wrong(f"{at}.filters", f"must be {GROUP_MIN} to {GROUP_MAX} filters")
@@ -231,11 +231,11 @@ class _Reader:
         names = _WORKFRONT if workfront else _NATIVE
         field_name, op_name, value_name, _ = names
         self.known(given, names, at)
-        op = self.word(given.get(op_name, Op.EQ), Op, f"{at}.{op_name}")
+        op = self.choice(given.get(op_name, Op.EQ), Op, f"{at}.{op_name}")
         side: Side | None = Side.NEW if workfront or op is Op.CHANGED else None
         sided = side is not None or given.get("state") is not None
         if given.get("state") is not None:
-            side = self.word(given["state"], Side, f"{at}.state")
+            side = self.choice(given["state"], Side, f"{at}.state")
         field = self.field(given.get(field_name), f"{at}.{field_name}", sided=sided)
         if op is None or field is None:
             return None
@@ -274,8 +274,8 @@ def _is_group(given: Mapping[str, Any]) -> bool:
     return "filters" in given or given.get("type") == "group"
 
 
-def _either(words: type[StrEnum]) -> str:
-    return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+def _either(choices: type[StrEnum]) -> str:
+    return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
 
 
 def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:

@@ -322,6 +322,6 @@ def differs(before: Any, after: Any, reading: Reading | None = None) -> bool:
         return reading.differ(before, after)
     walk = DifferenceWalk(before, after)
     walk.go_on(NODES_SHORT, None)
-    if walk.answer is None:
+    if walk.result is None:
         raise OutOfSteps
-    return walk.answer
+    return walk.result

@@ -31,7 +31,7 @@ class OutOfSteps(Exception):
 class Reading:
     """The data of one event, with the indexes and results that filters have made of it."""
 
-    __slots__ = ("_answers", "_lists", "_moments", "_walks", "data", "kept", "left", "spent")
+    __slots__ = ("_lists", "_moments", "_results", "_walks", "data", "kept", "left", "spent")
 
     def __init__(self, data: Any, left: int = SLICE_STEPS) -> None:
         self.data, self.left, self.spent = data, left, 0
@@ -39,7 +39,7 @@ class Reading:
         self._lists: dict[int, Items] = {}
         self._moments: dict[str, int | None] = {}
         self._walks: dict[object, _Walk] = {}
-        self._answers: dict[tuple[int, str], bool] = {}
+        self._results: dict[tuple[int, str], bool] = {}
 
     def spend(self, steps: int) -> None:
         """Count steps; raises OutOfSteps when the slice is used up."""
@@ -81,11 +81,11 @@ class Reading:
 
     def holds(self, found: str, text: str) -> bool:
         """Whether a long text in the data contains this one."""
-        answer = self._answers.get((id(found), text))
-        if answer is None:
-            answer = self._answers[id(found), text] = text in found
+        result = self._results.get((id(found), text))
+        if result is None:
+            result = self._results[id(found), text] = text in found
             self.spend(len(found) // _CHARS_A_STEP)
-        return answer
+        return result
 
     def collapsed(self, data: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any]:
         """The data as Workfront's version ``v1`` has it."""
@@ -103,11 +103,11 @@ class Reading:
         return self._finish(walk)
 
     def _finish(self, walk: _Walk) -> bool:
-        while walk.answer is None:
+        while walk.result is None:
             left = self.left
             walk.go_on(max(left, 1), self)
             self.spend(max(left, 1) - walk.unused)
-        return walk.answer
+        return walk.result
 
 
 class Items:
@@ -167,16 +167,16 @@ class Items:
 
 
 class _Walk:
-    """A computation in many steps; ``answer`` is None until it is known."""
+    """A computation in many steps; ``result`` is None until it is known."""
 
-    __slots__ = ("answer", "unused")
+    __slots__ = ("result", "unused")
 
     def __init__(self) -> None:
-        self.answer: bool | None = None
+        self.result: bool | None = None
         self.unused = 0  # steps of the last call that were not needed
 
     def go_on(self, steps: int, _reading: Reading | None) -> None:
-        """Make up to so many steps; sets ``answer`` when it is known, and ``unused``."""
+        """Make up to so many steps; sets ``result`` when it is known, and ``unused``."""
         raise NotImplementedError
 
 
@@ -197,12 +197,12 @@ class _AnyWalk(_Walk):
             reading.left -= 1
             reading.spent += 1
             if self._test(item, reading) is self._wanted:
-                self.answer = True
+                self.result = True
                 break
             if reading.left <= until:
                 break
         else:
-            self.answer = False
+            self.result = False
         self.unused = steps  # They are counted already.
 
 
@@ -222,19 +222,19 @@ class DifferenceWalk(_Walk):
             if pair is None:
                 stack.pop()
                 if not stack:
-                    self.answer, self.unused = False, steps - done
+                    self.result, self.unused = False, steps - done
                     return
                 continue
             one, other = pair
             if one.__class__ is other.__class__ and one.__class__ in (dict, list):
                 if len(one) != len(other):
-                    self.answer, self.unused = True, steps - done
+                    self.result, self.unused = True, steps - done
                     return
                 stack.append(
                     _names(one, other) if one.__class__ is dict else zip(one, other, strict=True)
                 )
             elif unlike(one, other):
-                self.answer, self.unused = True, steps - done
+                self.result, self.unused = True, steps - done
                 return
         self.unused = 0
 
@@ -276,7 +276,7 @@ class CollapseWalk(_Walk):
             if pair is None:
                 stack.pop()
                 if not stack:
-                    self.answer, self.unused = True, steps - done
+                    self.result, self.unused = True, steps - done
                     return
                 continue
             name, value = pair

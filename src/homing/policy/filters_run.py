@@ -193,10 +193,10 @@ def _verdict(matches: bool, decisive: list[Step], count: int) -> str:
     if len(decisive) == 1:
         return f"{'It matches' if matches else 'It does not match'}: {decisive[0].sentence}"
     if len(decisive) == count:
-        told = f"all {count} conditions hold" if matches else f"none of {count} conditions holds"
+        why = f"all {count} conditions hold" if matches else f"none of {count} conditions holds"
     else:
-        told = " ".join(step.sentence for step in decisive)
-    return f"{'It matches' if matches else 'It does not match'}: {told.rstrip('.')}."
+        why = " ".join(step.sentence for step in decisive)
+    return f"{'It matches' if matches else 'It does not match'}: {why.rstrip('.')}."
 
 
 def _sentence(condition: Condition, data: Any, holds: bool) -> str:
@@ -206,8 +206,8 @@ def _sentence(condition: Condition, data: Any, holds: bool) -> str:
     if op is Op.CHANGED:
         before = show_value(getter(condition.field, Side.OLD)(data))
         after = show_value(getter(condition.field, Side.NEW)(data))
-        told = f"{yes}, it was {before} and is {after}"
-        return f"{condition.at}: {condition.field} has changed: {told}."
+        change = f"{yes}, it was {before} and is {after}"
+        return f"{condition.at}: {condition.field} has changed: {change}."
     name = condition.field if side is None else f"{side}.{condition.field}"
     found = getter(condition.field, side)(data)
     is_now = "it is missing or null" if found is None else f"it is {show_value(found)}"

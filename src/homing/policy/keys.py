@@ -22,7 +22,7 @@ _KEY = re.compile(rb"hk_([a-z2-7]{13})_([A-Za-z0-9_-]{43})")
 
 
 class Role(StrEnum):
-    """What a key may be used for. All keys but admin keys belong to one tenant."""
+    """The uses of a key. All keys but admin keys belong to one tenant."""
 
     ADMIN = "admin"  # everything, of all tenants
     PUBLISHER = "publisher"  # posts events

@@ -38,7 +38,7 @@ class LookUpQueue(Generic[K]):
         self.free = threads_max
         self._reserve = threads_max // RESERVE_OF_ALL
         self.held: dict[str, int] = {}
-        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
         self._askers: dict[K, dict[str, int]] = {}  # of a name in the queue: requests by tenant
 

@@ -84,7 +84,7 @@ class Index:
         self._by_tenant.setdefault(subscription.tenant, _TenantIndex()).put(subscription)
 
     def replace(self, subscription: Subscription) -> None:
-        """The subscription as it is now."""
+        """Replace a subscription in the index."""
         self.add(subscription)
 
     def remove(self, subscription_id: int) -> None:

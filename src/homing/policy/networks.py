@@ -1,4 +1,4 @@
-"""Which addresses are special, by a table of our own.
+"""Which addresses are special, by a table in this module.
 
 The standard library's ``is_private`` and ``is_global`` follow one registry as of one Python
 version. They miss metadata services on public-looking addresses, and IPv4 addresses embedded in

@@ -1,26 +1,26 @@
 """Sender-outage detection: many receivers that fail at once mean that this sender is cut off.
 
-One receiver that cannot be reached is its own trouble, and so are all hosts of one tenant. Ten
+One receiver that cannot be reached has failed by itself, and so have all hosts of one tenant. Ten
 endpoints on five hosts that were healthy minutes ago and now mostly fail to connect, while nothing
 gets through, are a failure of the sender: a cable, a firewall, a name server that denies every
 name. So a failure without a response, of an endpoint that was healthy, is not believed at once. It
 waits for a verdict, and so do all failures that follow it:
 
-- something gets through on a connection made since: we can connect, and the failures count for the
-  receivers;
+- something gets through on a connection made since: the sender can connect, and the failures
+  count for the receivers;
 - most of *all* healthy endpoints fail to connect, and endpoints of most tenants are among them
   (of two at least, where several tenants have healthy endpoints): the failures are sender-side, and
   once nothing at all has got through for five seconds an outage begins and sending pauses;
 - ten seconds pass without another endpoint that fails, or a minute in all: the failures count for
   the receivers.
 
-An endpoint that fell is remembered as fallen until something gets through, so that an outage with
-little traffic is noticed too. Then it is no longer called healthy: its failures count for it, and
-it is no evidence of another outage until it has succeeded again.
+A fallen endpoint is remembered until something gets through, so that an outage with little traffic
+is noticed, too. After that it is not healthy: its failures count for it, and it is no evidence of
+another outage until it has succeeded again.
 
-A response on a connection kept from before proves that the network lives, and not that we could
-still connect: with dead name servers old connections go on for a while. It keeps an outage from
-beginning, and clears only the failures of other kept connections.
+A response on a kept connection proves that the network works, but not that new connections can be
+made: with dead name servers old connections work for a while. Such a response prevents an outage,
+and clears only the failures of other kept connections.
 
 During an outage canaries are sent, and the first that gets through ends it. There are so many that
 every host of every tenant with something to send is tried within a minute.
@@ -38,47 +38,47 @@ from typing import assert_never
 from msgspec import Struct
 
 from homing.model import Failure
-from homing.policy.retry import OURS_FIRST_MS, OURS_MAX_MS
+from homing.policy.retry import SENDER_ERROR_FIRST_MS, SENDER_ERROR_MAX_MS
 
 HOST_AFTER_MS = 600_000
-HOST_STEP_MS = 120_000  # no silence longer than this counts: others may not have got through in it
+HOST_STEP_MS = 120_000  # a longer gap between failures counts only as this much
 
 
 class OutageState(StrEnum):
-    """Of the detection: no outage, judging, an outage."""
+    """Whether there is an outage of the sender."""
 
-    OPEN = "open"
-    JUDGING = "judging"
-    CLOSED = "closed"
+    NONE = "none"
+    SUSPECTED = "suspected"  # healthy endpoints fail, and their failures wait for the verdict
+    CONFIRMED = "confirmed"  # sending is paused, only canaries are sent
 
 
 class OutageRules(Struct, frozen=True):
     """The numbers of sender-outage detection."""
 
-    healthy_ms: int = 600_000  # a success so long ago makes an endpoint healthy
+    healthy_ms: int = 600_000  # an endpoint with a success in this time is healthy
     endpoints_min: int = 10
     hosts_min: int = 5
-    judge_ms: int = 10_000  # so long failures wait for a verdict while no other endpoint falls
-    judge_max_ms: int = 60_000  # so long in all
-    quiet_ms: int = 5_000  # so long nothing may have got through before an outage begins
-    stay_ms: int = 120_000  # so long without a new sign, trouble found to be ours is over
-    canaries: int = 3  # at least, in one round
-    canary_every_ms: int = 5_000  # a round
-    canary_turn_ms: int = 50_000  # in which every host that waits has had its canary
+    judge_ms: int = 10_000  # that failures wait for a verdict while no other endpoint falls
+    judge_max_ms: int = 60_000  # that failures wait at most
+    quiet_ms: int = 5_000  # without any response, before an outage begins
+    stay_ms: int = 120_000  # without a new failure, until sender-side failures are over
+    canaries: int = 3  # in one round, at least
+    canary_every_ms: int = 5_000  # the time between rounds
+    canary_turn_ms: int = 50_000  # in which every waiting host gets its canary
 
 
 class Sign(StrEnum):
-    """What the end of an attempt tells of our own connection to the world."""
+    """What the end of an attempt says about the sender's own network."""
 
-    THROUGH = "through"  # a connection made since was answered
-    LIVES = "lives"  # a connection from before was answered
+    THROUGH = "through"  # a response on a connection made since
+    LIVES = "lives"  # a response on a connection from before
     UNREACHED = "unreached"  # no connection could be made
     SILENT = "silent"  # a connection from before fell silent or broke
     NOTHING = "nothing"
 
 
 class Needed(Struct, frozen=True):
-    """How many must fail to connect, on how many hosts, of how many tenants."""
+    """How many endpoints must fail to connect, on how many hosts, of how many tenants."""
 
     endpoints: int
     hosts: int
@@ -86,39 +86,39 @@ class Needed(Struct, frozen=True):
 
 
 class Verdict(StrEnum):
-    """On the failures that wait."""
+    """The verdict on the failures that wait."""
 
     WAIT = "wait"
-    THEIRS = "theirs"
-    OURS = "ours"  # and something gets through yet: sending goes on
-    CLOSE = "close"  # ours, and nothing gets through
+    FAILED = "failed"  # they count for the receivers
+    SENDER_ERROR = "sender_error"  # but some attempts still get through: sending continues
+    OUTAGE = "outage"  # they are sender-side, and nothing gets through
 
 
 def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
-    """``dialled``: a connection was made, or tried, for this attempt."""
+    """The sign of an attempt; ``dialled``: a connection was made, or tried, for it."""
     if code is not None:
         return Sign.THROUGH if dialled else Sign.LIVES
-    assert failure is not None, "an answer is a status code or a failure"
+    assert failure is not None, "a response is a status code or a failure"
     match failure:
         case (
             Failure.CONNECT_TIMEOUT
             | Failure.REFUSED
             | Failure.UNREACHABLE
             | Failure.DNS
-            | Failure.OUR_DNS
-            | Failure.OUR_NETWORK
-            | Failure.OUR_LIMITS
+            | Failure.SENDER_DNS
+            | Failure.SENDER_NETWORK
+            | Failure.SENDER_LIMITS
         ):
             return Sign.UNREACHED
         case Failure.TIMEOUT | Failure.RESET | Failure.CLOSED:
             return Sign.NOTHING if dialled else Sign.SILENT
         case (
             Failure.TLS
-            | Failure.BAD_ANSWER
-            | Failure.ANSWER_TOO_LARGE
+            | Failure.BAD_RESPONSE
+            | Failure.RESPONSE_TOO_LARGE
             | Failure.FORBIDDEN_ADDRESS
-            | Failure.OUR_TLS
-            | Failure.OUR_FAULT
+            | Failure.SENDER_TLS
+            | Failure.SENDER_FAULT
         ):
             return Sign.NOTHING
         case _ as never:
@@ -126,7 +126,7 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
 
 
 def needed(*, healthy: int, hosts: int, tenants: int, rules: OutageRules) -> Needed | None:
-    """Most of all that were healthy; None: they are too few to tell us from the world.
+    """How many of the healthy must fail; None if they are too few for a verdict.
 
     Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
     does not outvote twenty others. Twenty tenants with one dead endpoint each do not outvote a
@@ -153,19 +153,19 @@ def verdict(
     alone_ms: int,
     rules: OutageRules,
 ) -> Verdict:
-    """On what is seen so far; nothing has got through on a new connection meanwhile.
+    """The verdict so far; nothing has got through on a new connection meanwhile.
 
     ``alone_ms`` is how long no other healthy endpoint has fallen.
     """
     many = need is not None and failing >= need.endpoints
     if need is not None and many and hosts >= need.hosts and tenants >= need.tenants:
-        return Verdict.OURS if lives else Verdict.CLOSE
+        return Verdict.SENDER_ERROR if lives else Verdict.OUTAGE
     over = alone_ms >= rules.judge_ms or waited_ms >= rules.judge_max_ms
-    return Verdict.THEIRS if over else Verdict.WAIT
+    return Verdict.FAILED if over else Verdict.WAIT
 
 
 def canaries(waiting: int, rules: OutageRules) -> int:
-    """How many go out in a round, when so many hosts have something to send."""
+    """How many canaries a round has, when so many hosts have something to send."""
     rounds = rules.canary_turn_ms // rules.canary_every_ms
     return max(rules.canaries, -(-waiting // rounds))
 
@@ -173,37 +173,37 @@ def canaries(waiting: int, rules: OutageRules) -> int:
 def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
     """How long a host waits for its next canary, after so many that failed.
 
-    5 s, doubling; but with the turn that follows, among so many hosts, at most a minute.
+    The wait is 5 s, doubling; together with the turn among so many hosts it is at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
-    wait_max_ms = max(OURS_MAX_MS - turn_ms, OURS_FIRST_MS)
-    return min(OURS_FIRST_MS << min(tries - 1, 8), wait_max_ms)
+    wait_max_ms = max(SENDER_ERROR_MAX_MS - turn_ms, SENDER_ERROR_FIRST_MS)
+    return min(SENDER_ERROR_FIRST_MS << min(tries - 1, 8), wait_max_ms)
 
 
 def could_be_hosts(failure: Failure | None) -> bool:
-    """Whether trouble that is called ours may turn out to be the host's."""
-    return failure is not Failure.OUR_LIMITS
+    """Whether a failure that counts as sender-side may turn out to be the host's."""
+    return failure is not Failure.SENDER_LIMITS
 
 
-class HostTrouble(Struct, frozen=True):
-    """A host that fails by trouble called ours: how long, while others got through."""
+class HostFailures(Struct, frozen=True):
+    """A host with sender-side failures: for how long, while others got through."""
 
-    seen_at: int  # others were last seen to get through, or its trouble to begin
+    seen_at: int  # others were last seen to get through, or its failures to begin
     alone_ms: int = 0
 
 
 def host_again(
-    trouble: HostTrouble | None, *, now: int, through_at: int
-) -> tuple[HostTrouble, bool]:
-    """The same trouble at one host again; True: it is the host's after all.
+    failures: HostFailures | None, *, now: int, through_at: int
+) -> tuple[HostFailures, bool]:
+    """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
-    host itself ends its trouble. Only time in which that happened counts.
+    host itself ends its failures. Only time in which that happened counts.
     """
-    if trouble is None:
-        return HostTrouble(now), False
-    if through_at < trouble.seen_at:
-        recent = now - trouble.seen_at < HOST_STEP_MS
-        return trouble, recent and trouble.alone_ms >= HOST_AFTER_MS
-    alone_ms = trouble.alone_ms + min(now - trouble.seen_at, HOST_STEP_MS)
-    return HostTrouble(now, alone_ms), alone_ms >= HOST_AFTER_MS
+    if failures is None:
+        return HostFailures(now), False
+    if through_at < failures.seen_at:
+        recent = now - failures.seen_at < HOST_STEP_MS
+        return failures, recent and failures.alone_ms >= HOST_AFTER_MS
+    alone_ms = failures.alone_ms + min(now - failures.seen_at, HOST_STEP_MS)
+    return HostFailures(now, alone_ms), alone_ms >= HOST_AFTER_MS

@@ -10,13 +10,13 @@ from typing import assert_never
 
 from homing.model import Failure, Outcome
 
-OURS: frozenset[Failure] = frozenset(
+SENDER_FAILURES: frozenset[Failure] = frozenset(
     {
-        Failure.OUR_DNS,
-        Failure.OUR_NETWORK,
-        Failure.OUR_LIMITS,
-        Failure.OUR_TLS,
-        Failure.OUR_FAULT,
+        Failure.SENDER_DNS,
+        Failure.SENDER_NETWORK,
+        Failure.SENDER_LIMITS,
+        Failure.SENDER_TLS,
+        Failure.SENDER_FAULT,
     }
 )
 
@@ -29,7 +29,7 @@ def judge(code: int | None, failure: Failure | None) -> Outcome:
     if code is not None:
         return _DELIVERED if 200 <= code <= 299 else _FAILED
     assert failure is not None, "a response is a status code or a failure"
-    return Outcome.OURS if failure in OURS else _FAILED
+    return Outcome.SENDER_ERROR if failure in SENDER_FAILURES else _FAILED
 
 
 def resets_ramp(failure: Failure | None) -> bool:
@@ -48,14 +48,14 @@ def resets_ramp(failure: Failure | None) -> bool:
             None
             | Failure.RESET
             | Failure.CLOSED
-            | Failure.BAD_ANSWER
-            | Failure.ANSWER_TOO_LARGE
+            | Failure.BAD_RESPONSE
+            | Failure.RESPONSE_TOO_LARGE
             | Failure.FORBIDDEN_ADDRESS
-            | Failure.OUR_DNS
-            | Failure.OUR_NETWORK
-            | Failure.OUR_LIMITS
-            | Failure.OUR_TLS
-            | Failure.OUR_FAULT
+            | Failure.SENDER_DNS
+            | Failure.SENDER_NETWORK
+            | Failure.SENDER_LIMITS
+            | Failure.SENDER_TLS
+            | Failure.SENDER_FAULT
         ):
             return False
         case _ as never:

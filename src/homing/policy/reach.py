@@ -58,7 +58,7 @@ DENIED_PORTS: tuple[PortRange, ...] = (
 
 
 class Reach(Struct, frozen=True):
-    """What an operator allows beyond public addresses, and on which ports."""
+    """The addresses that an operator allows beyond public ones, and the ports."""
 
     networks: tuple[Network, ...] = ()
     hosts: tuple[str, ...] = ()  # names, and *.name for all below one
@@ -70,7 +70,7 @@ class Reach(Struct, frozen=True):
     def refuses(self, target: Target) -> bool:
         """Whether a URL is forbidden regardless of DNS; asked when a subscription is created.
 
-        Names are not looked up: the response would tell strangers what our resolver knows.
+        Names are not looked up: the response would show strangers what the resolver knows.
         """
         if not self._port(target.port):
             return True

@@ -29,8 +29,8 @@ from msgspec.structs import replace
 
 from homing.model import Delivery
 
-OURS_FIRST_MS = 5_000
-OURS_MAX_MS = 60_000
+SENDER_ERROR_FIRST_MS = 5_000
+SENDER_ERROR_MAX_MS = 60_000
 RETRY_AFTER_MAX_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ _HTTP_DATES = tuple(
 
 
 class Anchor(StrEnum):
-    """What the delays of a schedule are counted from."""
+    """The moment from which the delays of a schedule are counted."""
 
     FIRST_FAILURE = "first_failure"
     PREVIOUS_FAILURE = "previous_failure"
@@ -101,7 +101,7 @@ def after_failure(
 ) -> Delivery | None:
     """The row waiting for its next retry; None: no retry is left, it is dropped as exhausted."""
     t0 = delivery.t0
-    if t0 is None:  # Accepted before its endpoint was enabled: it was held back.
+    if t0 is None:  # A delivery accepted before its endpoint was enabled was held back.
         t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     if step is None:
@@ -115,7 +115,7 @@ def after_failure(
     return replace(
         delivery,
         attempts=delivery.attempts + 1,
-        ours=0,
+        sender_errors=0,
         t0=t0,
         retry=step.n,
         due_at=due_at,
@@ -133,29 +133,31 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
     attempts = delivery.attempts + 1
     if delivery.t0 is not None:
         due_at = min(delivery.due_at, delivery.expires_at)
-        return replace(delivery, attempts=attempts, ours=0, due_at=due_at)
+        return replace(delivery, attempts=attempts, sender_errors=0, due_at=due_at)
     t0 = delivery.accepted_at
     end = window_end(t0, schedule)
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     due_at = min(delivery.due_at, end)
-    tried = replace(delivery, attempts=attempts, ours=0, t0=t0, due_at=due_at, expires_at=end)
+    tried = replace(
+        delivery, attempts=attempts, sender_errors=0, t0=t0, due_at=due_at, expires_at=end
+    )
     if step is None or min(step.due_at, end) <= now:
         return tried
     return replace(tried, retry=step.n, due_at=min(step.due_at, end))
 
 
-def after_ours(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery:
+def after_sender_error(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery:
     """The row after a sender-side failure: due again in 5 s, doubling to 60 s; uses no retry.
 
     A probe may have taken it before its due time: then it keeps that time.
     """
     if probe:
         return replace(delivery, attempts=delivery.attempts + 1)
-    wait_ms = min(OURS_FIRST_MS << min(delivery.ours, 8), OURS_MAX_MS)
+    wait_ms = min(SENDER_ERROR_FIRST_MS << min(delivery.sender_errors, 8), SENDER_ERROR_MAX_MS)
     return replace(
         delivery,
         attempts=delivery.attempts + 1,
-        ours=delivery.ours + 1,
+        sender_errors=delivery.sender_errors + 1,
         due_at=now + wait_ms,
     )
 

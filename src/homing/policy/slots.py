@@ -1,4 +1,4 @@
-"""The slots of a lane, divided among tenants: whose turn it is, and who may take one more.
+"""The slots of a lane, divided among tenants: the next turn, and whether one more is allowed.
 
 Tenants take turns, and within a tenant its endpoints. A tenant may take a slot only while it holds
 fewer than WEIGHT times the free slots, not counting a reserve: the rule by which network switches
@@ -81,7 +81,7 @@ class LaneSlots(Generic[T]):
         self._reserve = reserve_of(slots)
         self._tenants: dict[str, _Tenant[T]] = {}
         self._at: dict[T, tuple[str, int]] = {}  # item → its tenant and rank
-        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self._ring: OrderedDict[str, None] = OrderedDict()  # tenants that may have a turn
         self._parked: dict[int, OrderedDict[tuple[str, int], None]] = {}  # by free slots needed
         self._needs: list[int] = []  # a heap of the keys of ``_parked``

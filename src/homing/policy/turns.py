@@ -17,7 +17,7 @@ class Turns(Generic[T]):
     """A ring of rings. An item stays in, turn after turn, until it is discarded."""
 
     def __init__(self) -> None:
-        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self._rings: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()
         self._tenant_of: dict[T, str] = {}
 

@@ -1,8 +1,8 @@
-"""The normal form of a URL: what is stored, shown, compared and dialled.
+"""The normal form of a URL, which is stored, shown, compared and dialled.
 
 An endpoint is a URL of a tenant, so two spellings of one URL must become one text, and the URL that
-was checked must be exactly the URL that is dialled. Hence one strict parser of our own, instead of
-two lenient parsers that differ: what it does not understand it refuses with a reason. Only parts
+was checked must be exactly the URL that is dialled. Hence one strict parser here, instead of two
+lenient parsers that differ: text that it does not understand is refused with a reason. Only parts
 whose meaning cannot change are normalised (scheme, host, default port, fragment, empty path). Path,
 percent-encoding and query belong to the receiver and stay as they are.
 """

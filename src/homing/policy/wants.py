@@ -19,7 +19,7 @@ from homing.policy.filters_run import compiled, read_data, run, show_value
 from homing.policy.match import type_matches
 from homing.policy.workfront import STATES, V1
 
-AT_ONCE_STEPS = 64  # comparisons that are made in one turn of the event loop
+AT_ONCE_STEPS = 64  # comparisons that are made without slices
 AT_ONCE_BYTES = 64 * 1024  # of data that is read in one turn
 _COLLAPSED_STEPS = 256
 BYTES_A_STEP = 128  # of data that is read count as one step
@@ -79,7 +79,7 @@ def _collapsed(data: Any, reading: Reading | None) -> Any:
         return reading.collapsed(data, STATES)
     walk = CollapseWalk(data, STATES)
     walk.go_on(_COLLAPSED_STEPS, None)
-    if walk.answer is None:
+    if walk.result is None:
         raise OutOfSteps
     return walk.made
 

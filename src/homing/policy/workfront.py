@@ -150,7 +150,7 @@ def _time(event: Event) -> bytes:
 def collapse(raw: bytes) -> bytes:
     """A state with every list of one text replaced by that text; all else is kept byte for byte.
 
-    Only the fields of objects in objects are looked at, never what is inside a list. A state that
+    Only fields of objects in objects are changed, never the inside of a list. A state that
     has more than COLLAPSE_MAX brackets, or eight times as many escapes, is left as it is.
     """
     if raw.count(b"[") + raw.count(b"{") + raw.count(b"\\") // 8 > COLLAPSE_MAX:

@@ -9,10 +9,10 @@ and nothing of the call is stored.
 from homing.ports.admin import AdminStore, CleanupJob, CleanupStep, ReplayFilter, ReplayJob
 from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
 from homing.ports.encryption import Claim, EncryptionStore
-from homing.ports.fleet import FleetStore, FleetView, Lease, Member, NotificationBus, Standing
+from homing.ports.fleet import FleetState, FleetStore, FleetView, Lease, Member, NotificationBus
 from homing.ports.flow import (
-    DueAnswer,
     DueAsk,
+    DueRows,
     EndpointStart,
     FlowStore,
     NewEvent,
@@ -22,23 +22,22 @@ from homing.ports.flow import (
 )
 from homing.ports.keys import KeySession, KeyStore
 from homing.ports.outbox import (
-    Handed,
-    HandOver,
     NotAllowed,
     NotNow,
-    OutboxLook,
     OutboxRow,
+    OutboxStats,
     OutboxStore,
     PublishRows,
     RefusedRow,
+    RelayedRows,
+    RelayRows,
     RowsRefused,
 )
-from homing.ports.sender import Answer, Request, Sender
+from homing.ports.sender import Request, Response, Sender
 from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
 
 __all__ = [
     "AdminStore",
-    "Answer",
     "Claim",
     "CleanupJob",
     "CleanupStep",
@@ -48,16 +47,15 @@ __all__ = [
     "ClockStore",
     "DeliveryFilter",
     "DeliveryRow",
-    "DueAnswer",
     "DueAsk",
+    "DueRows",
     "EncryptionStore",
     "EndpointStart",
     "EventRow",
+    "FleetState",
     "FleetStore",
     "FleetView",
     "FlowStore",
-    "HandOver",
-    "Handed",
     "KeySession",
     "KeyStore",
     "Lease",
@@ -68,20 +66,22 @@ __all__ = [
     "NotAllowed",
     "NotNow",
     "NotificationBus",
-    "OutboxLook",
     "OutboxRow",
+    "OutboxStats",
     "OutboxStore",
     "PublishRows",
     "Receipt",
     "Refusal",
     "RefusedRow",
+    "RelayRows",
+    "RelayedRows",
     "ReplayFilter",
     "ReplayJob",
     "Request",
+    "Response",
     "RowsRefused",
     "Selection",
     "Sender",
     "SettleBatch",
-    "Standing",
     "ViewStore",
 ]

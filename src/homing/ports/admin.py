@@ -52,7 +52,7 @@ class ReplayJob(Struct, frozen=True):
     state: str  # "running", "done", "cancelled"
     upto_id: int  # the newest delivery id that it may take
     after_id: int  # done up to this id
-    looked_at: int = 0
+    scanned: int = 0
     replayed: int = 0
     skipped: int = 0  # subscription gone, or data past retention
 

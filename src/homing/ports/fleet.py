@@ -28,7 +28,7 @@ class Lease(Struct, frozen=True):
     epoch: int
 
 
-class Standing(Struct, frozen=True):
+class FleetState(Struct, frozen=True):
     """The result of a heartbeat."""
 
     now: int  # the database's clock
@@ -53,7 +53,7 @@ class FleetStore(Protocol):
     async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
         """Register a process with a new id and a node. Unavailable if all 128 nodes are taken."""
 
-    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> Standing | None:
+    async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         """A heartbeat; None if this process was silent for so long that another took its node."""
 
     async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
@@ -93,10 +93,10 @@ class NotificationBus(Protocol):
     def live(self) -> bool:
         """Whether notifications are being received."""
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         """Send to all processes, including this one."""
 
-    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+    def listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
         """Receive; ``gap`` is called whenever listening begins: earlier ones were missed."""
 
     async def close(self) -> None: ...

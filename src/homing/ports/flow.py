@@ -64,7 +64,7 @@ class DueAsk(Struct, frozen=True, gc=False):
     bucket: int  # of the endpoint
 
 
-class DueAnswer(Struct, frozen=True, gc=False):
+class DueRows(Struct, frozen=True, gc=False):
     """Rows in the order in which they should be attempted.
 
     ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance.
@@ -130,7 +130,7 @@ class FlowStore(Protocol):
     async def endpoints(self, endpoint_ids: Sequence[int]) -> list[EndpointStart]:
         """These endpoints as they are now, pending or not; unknown ids are left out."""
 
-    async def due(self, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
+    async def due(self, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
         """The next rows of many endpoints in one statement, one result per ask, in order."""
 
     async def take_probe(

@@ -32,14 +32,14 @@ class RefusedRow(Struct, frozen=True):
     reason: str
 
 
-class Handed(Struct, frozen=True):
+class RelayedRows(Struct, frozen=True):
     """The rows that were published, and those refused with a reason. The others keep waiting."""
 
     published: tuple[int, ...] = ()
     refused: tuple[tuple[int, str], ...] = ()
 
 
-class OutboxLook(Struct, frozen=True):
+class OutboxStats(Struct, frozen=True):
     """How many rows wait in an outbox; counts have an upper bound."""
 
     waiting: int = 0
@@ -69,19 +69,19 @@ class NotAllowed(Exception):
 
 # Raises RowsRefused, NotAllowed or NotNow; when it returns, all of the rows are events.
 PublishRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
-HandOver = Callable[[Sequence[OutboxRow]], Awaitable[Handed]]
+RelayRows = Callable[[Sequence[OutboxRow]], Awaitable[RelayedRows]]
 
 
 class OutboxStore(Protocol):
     """An outbox. Its methods raise StoreUnavailable while its database does not respond."""
 
-    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+    async def relay(self, take: RelayRows, *, limit: int, bytes_max: int) -> int:
         """Give up to ``limit`` waiting rows to ``take`` and store the result.
 
         Returns how many rows there were. If ``take`` raises, all of them keep waiting.
         """
 
-    async def look(self) -> OutboxLook: ...
+    async def stats(self) -> OutboxStats: ...
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         """Refused rows, oldest first."""

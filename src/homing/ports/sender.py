@@ -23,7 +23,7 @@ class Request(Struct, frozen=True, gc=False):
         return f"Request({self.target.host}, {len(self.body)} bytes)"
 
 
-class Answer(Struct, frozen=True, gc=False):
+class Response(Struct, frozen=True, gc=False):
     """The response: a status code or a failure, never an exception."""
 
     code: int | None
@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True, gc=False):
 class Sender(Protocol):
     """Sends requests. ``done`` is called exactly once, later, on the event loop."""
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None: ...
+    def send(self, request: Request, done: Callable[[Response], None]) -> None: ...
 
     async def close(self) -> None:
         """Drop idle connections; the engine waits for requests in flight itself."""

@@ -98,7 +98,7 @@ class Rollup(Struct, frozen=True):
     at: int
     delivered: int = 0
     failed: int = 0
-    ours: int = 0
+    sender_errors: int = 0
     dropped: int = 0
     took: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
 

@@ -68,15 +68,15 @@ def _new_key() -> str:
 
 async def claim(store: EncryptionStore, key_ring: KeyRing) -> None:
     """Check that the keys fit this database, before anything is read; raises BadSetting."""
-    answer = await store.claim_keys(key_ring.ids)
-    if answer.missing:
+    claimed = await store.claim_keys(key_ring.ids)
+    if claimed.missing:
         raise BadSetting(
-            f"The secrets of this database are encrypted with the key {', '.join(answer.missing)};"
+            f"The secrets of this database are encrypted with the key {', '.join(claimed.missing)};"
             f" the key here is {', '.join(key_ring.ids)}. Put the right {ENCRYPTION_KEY_FILE} into"
             " the data directory, or set secret_key; while keys change, give the new and the old"
             " one."
         )
-    if not answer.done:
+    if not claimed.done:
         count = await encrypt_existing(store, key_ring)
         if count:
             log.info("secrets have been encrypted with the current key", subscriptions=count)

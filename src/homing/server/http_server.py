@@ -12,7 +12,7 @@ import uvicorn
 from homing.errors import BadSetting
 from homing.server.settings import ListenSettings
 from homing.web.connections import ConnectionLimit
-from homing.web.limits import WatchedServer
+from homing.web.limits import LimitedServer
 from homing.web.write_coalescing import CoalescingProtocol
 
 BACKLOG = 2_048
@@ -40,7 +40,7 @@ def http_config(
     )
 
 
-class HttpServer(WatchedServer):
+class HttpServer(LimitedServer):
     """Uvicorn without its signal handlers; ``end_streams`` is called when it begins to stop."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """``homing serve`` from start to stop, and a server inside another program.
 
-SIGTERM and SIGINT stop a server in this order: it takes no new connections, answers the requests
+SIGTERM and SIGINT stop a server in this order: it takes no new connections, finishes the requests
 in progress, starts no new attempts, waits for attempts in flight and settles them, and closes the
 store. ``shutdown`` limits how long that may take.
 """
@@ -96,7 +96,7 @@ async def _serve(
 async def wait_for_database(
     start: Callable[[], Awaitable[T]], listener: socket.socket, *, connections_max: int
 ) -> T | None:
-    """The result of ``start``, which is called again until the database answers.
+    """The result of ``start``, which is called again until the database responds.
 
     So server and database may be started in any order. Meanwhile a second HTTP server on a copy of
     the socket responds that this process is alive and not ready; None if that server ends.
@@ -104,7 +104,7 @@ async def wait_for_database(
     try:
         return await start()
     except StoreUnavailable as error:
-        log.warning("waiting for the database: it does not answer", error=str(error))
+        log.warning("waiting for the database: it does not respond", error=str(error))
     server = HttpServer(http_config(waiting, ConnectionLimit(connections_max)))
     meanwhile = asyncio.create_task(server.serve(sockets=[listener.dup()]))
     tries = 0
@@ -121,7 +121,7 @@ async def wait_for_database(
                 if tries % LOG_EVERY == 0:
                     log.warning("still waiting for the database", error=str(error), tries=tries)
             else:
-                log.info("the database answers", tries=tries)
+                log.info("the database responds", tries=tries)
                 return started
     finally:
         server.should_exit = True

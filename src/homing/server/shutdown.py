@@ -1,6 +1,6 @@
 """The stop of a process: the first SIGTERM or SIGINT requests it, and starts its time limit.
 
-A store that does not answer could otherwise block a stop for ever. After the grace period, and a
+A store that does not respond could otherwise block a stop for ever. After the grace period, and a
 few seconds to close the store, the process and its child processes end whatever they still wait
 for. A second signal ends them at once.
 """

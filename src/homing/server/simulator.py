@@ -136,7 +136,7 @@ class Simulator:
 
 def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules) -> str:
     """The scenario file of a request."""
-    outage = {"answers": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
+    outage = {"responds": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
     hit = {**outage, "fails": asked.percent / 100} if asked.percent < 100 else outage
     outage_text = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
     preset = PRESETS.get(schedule.name) == schedule

@@ -17,7 +17,7 @@ from homing.app.app import App
 from homing.app.options import AppOptions, SettingShown
 from homing.engine.engine import Engine
 from homing.engine.fleet.membership import FleetParts
-from homing.engine.keys import LIFE_MS, KeyRing
+from homing.engine.keys import LIFE_MS, ApiKeys
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
@@ -100,8 +100,8 @@ async def running(
             settings=_shown(settings, sources or {}),
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
-        ring = _key_ring(settings, stores, clock)
-        app = App(engine, stores.views, ring, app_options)
+        api_keys = _api_keys(settings, stores, clock)
+        app = App(engine, stores.views, api_keys, app_options)
         relay = make_relay(settings, app.publishing, clock, random.random)
         web = WebOptions(
             hosts=settings.listen.host_names,
@@ -113,7 +113,7 @@ async def running(
                 config = _http_config(asgi_app(app, web), settings, shares.connections)
                 yield Running(engine, app, stores, clock, config, web.leaving.set)
         finally:
-            await _stop(engine, ring, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms))
+            await _stop(engine, api_keys, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms))
     finally:
         await stores.close()
 
@@ -204,10 +204,10 @@ def _metrics_of(engine: Engine, relay: Relay | None) -> More:
     return more
 
 
-def _key_ring(settings: Settings, stores: Stores, clock: Clock) -> KeyRing:
+def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:
     node = stores.fleet.me.node if stores.fleet is not None else 0
     life_ms = LIFE_MS if settings.database.url else None  # Other processes may share the database.
-    return KeyRing(stores.keys, clock, node=node, life_ms=life_ms)
+    return ApiKeys(stores.keys, clock, node=node, life_ms=life_ms)
 
 
 def _http_config(app: object, settings: Settings, connections_max: int) -> uvicorn.Config:
@@ -220,8 +220,8 @@ def _http_config(app: object, settings: Settings, connections_max: int) -> uvico
     )
 
 
-async def _stop(engine: Engine, ring: KeyRing, shutdown: Shutdown) -> None:
+async def _stop(engine: Engine, api_keys: ApiKeys, shutdown: Shutdown) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KEYS_CLOSE_S):
-            await ring.close()
+            await api_keys.close()
     shutdown.all_settled = await engine.stop(grace_ms=shutdown.grace_ms())

@@ -1,4 +1,4 @@
-"""What the drawings show of a simulation: each endpoint's time cut into equal steps."""
+"""The data of the drawings of a simulation: each endpoint's time in equal steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from homing.sim.play import PERSON, Played
 from homing.sim.record import AttemptLine, FinishLine, StateLine
 from homing.sim.scenario import Outage, Receiver
 from homing.sim.summary import LATE_MS
-from homing.sim.tell import span_text
+from homing.sim.summary_text import span_text
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _TICKS_MS = (
@@ -31,18 +31,18 @@ _STEPS_MS = (
 
 
 class Span(Struct, frozen=True):
-    """From here to there, under a word."""
+    """A span of time with a label."""
 
     from_ms: int
     to_ms: int
-    word: str
+    label: str
 
 
 class Mark(Struct, frozen=True):
-    """A moment, with what is to be said of it."""
+    """A moment with a label and a sentence."""
 
     at_ms: int
-    word: str
+    label: str
     sentence: str
 
 
@@ -54,10 +54,10 @@ class Panel(Struct, frozen=True):
     run_for_ms: int
     delivered: list[int]
     failed: list[int]
-    ours: list[int]  # failed by trouble of our own
+    sender_errors: list[int]  # sender-side failures
     probes_delivered: list[int]
     probes_failed: list[int]
-    backlog: list[int]  # the most within the step
+    backlog: list[int]  # the maximum within the step
     states: list[Span]
     outages: list[Span]
     pauses: list[Span]  # of all sending
@@ -66,12 +66,12 @@ class Panel(Struct, frozen=True):
 
     @property
     def attempts(self) -> list[int]:
-        return list(map(sum, zip(self.delivered, self.failed, self.ours, strict=True)))
+        return list(map(sum, zip(self.delivered, self.failed, self.sender_errors, strict=True)))
 
 
 def panels(played: Played, *, steps: int, names: Sequence[str], even: bool = False) -> list[Panel]:
-    """These endpoints, in this order, cut into so many steps, or ``even`` ones and fewer."""
-    # One moment more than the run has: what happens at its end belongs to the last step.
+    """These endpoints, in this order, in so many steps; ``even``: fewer steps of a round length."""
+    # One millisecond more than the run: its last moment belongs to the last step.
     step_ms = -(-(played.scenario.run_for_ms + 1) // steps)
     if even:
         least_ms = -(-played.scenario.run_for_ms // steps)
@@ -82,7 +82,7 @@ def panels(played: Played, *, steps: int, names: Sequence[str], even: bool = Fal
 
 
 class _Cut:
-    """All lines sorted into endpoints and steps, in one walk."""
+    """The lines of a trace, sorted into endpoints and steps."""
 
     def __init__(self, played: Played, step_ms: int, names: frozenset[str]) -> None:
         self._scenario = scenario = played.scenario
@@ -126,7 +126,7 @@ class _Cut:
             run_for_ms=run_for_ms,
             delivered=self._counts[name, "delivered"],
             failed=self._counts[name, "failed"],
-            ours=self._counts[name, "ours"],
+            sender_errors=self._counts[name, "sender_error"],
             probes_delivered=self._counts[name, "probes_delivered"],
             probes_failed=self._counts[name, "probes_failed"],
             backlog=self._backlog(name),
@@ -149,21 +149,21 @@ class _Cut:
         )
 
     def _backlog(self, name: str) -> list[int]:
-        """The most that waited in each step; what is delivered within a second never waited."""
+        """The largest backlog of each step, without deliveries that took less than a second."""
         net: dict[int, int] = defaultdict(int)
         for at_ms, change in self._moves[name]:
             net[at_ms] += change
         times = sorted(net)
         levels = list(accumulate(net[at_ms] for at_ms in times))
-        most = [0] * self._steps
+        peaks = [0] * self._steps
         level, place = 0, 0
         for step in range(self._steps):
-            most[step] = level
+            peaks[step] = level
             while place < len(times) and times[place] // self._step_ms == step:
                 level = levels[place]
-                most[step] = max(most[step], level)
+                peaks[step] = max(peaks[step], level)
                 place += 1
-        return most
+        return peaks
 
 
 def _change(line: StateLine) -> Mark:
@@ -178,8 +178,8 @@ def _outage_word(outage: Outage) -> str:
         parts.append("hangs")
     elif outage.refuses:
         parts.append("refuses")
-    elif outage.answers is not None:
-        parts.append(str(outage.answers))
+    elif outage.responds is not None:
+        parts.append(str(outage.responds))
     if outage.fails is not None:
         parts.insert(0, f"{outage.fails * 100:g} % fail")
     if outage.latency_ms is not None:
@@ -187,18 +187,18 @@ def _outage_word(outage: Outage) -> str:
     return " ".join(parts)
 
 
-def ticks(run_for_ms: int, most: int) -> list[int]:
-    """Round times for an axis, at most so many after 0."""
+def ticks(run_for_ms: int, count_max: int) -> list[int]:
+    """Round times for an axis: 0 and at most ``count_max`` others."""
     for step_ms in _TICKS_MS:
-        if run_for_ms // step_ms <= most:
+        if run_for_ms // step_ms <= count_max:
             return list(range(0, run_for_ms + 1, step_ms))
     return [0, run_for_ms]
 
 
-def most_interesting(played: Played, most: int) -> list[str]:
+def most_interesting(played: Played, count_max: int) -> list[str]:
     """The endpoints to draw when there are many: those with changes of state, then by failures."""
     names = [receiver.name for receiver in played.scenario.receivers]
-    if len(names) <= most:
+    if len(names) <= count_max:
         return names
     weight: dict[str, list[int]] = {name: [0, 0] for name in names}
     for line in played.trace.lines:
@@ -206,5 +206,5 @@ def most_interesting(played: Played, most: int) -> list[str]:
             weight[line.endpoint][0] += 1
         elif isinstance(line, AttemptLine) and line.outcome != "delivered":
             weight[line.endpoint][1] += 1
-    chosen = set(sorted(names, key=lambda name: weight[name], reverse=True)[:most])
+    chosen = set(sorted(names, key=lambda name: weight[name], reverse=True)[:count_max])
     return [name for name in names if name in chosen]

@@ -1,4 +1,4 @@
-"""Draws a simulation as one page that needs nothing else: figures, timelines, what happened."""
+"""Draws a simulation as one self-contained page: figures, timelines, changes of state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from homing.sim.chart import Panel, most_interesting, panels
-from homing.sim.draw_svg import ENDPOINTS_MOST, STEPS, STYLE, WIDTH, draw_panel, wrap
+from homing.sim.draw_svg import ENDPOINTS_MAX, STEPS, STYLE, WIDTH, draw_panel, wrap
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, Row, moment_text, pause_text, span_text
+from homing.sim.summary_text import ROWS, Row, moment_text, pause_text, span_text
 
-ENDPOINT_ROWS_MOST = 200
-CHANGES_MOST = 200
+ENDPOINT_ROWS_MAX = 200
+CHANGES_MAX = 200
 HALF = 660  # the width of a drawing beside another
 
 _PAGE_STYLE = """
@@ -90,16 +90,16 @@ def page(played: Sequence[tuple[Played, Summary]]) -> str:
 
 
 def _run(one: Played, summary: Summary, *, width: int = WIDTH) -> Iterator[str]:
-    names = most_interesting(one, ENDPOINTS_MOST)
+    names = most_interesting(one, ENDPOINTS_MAX)
     legend = _LEGEND
     for panel in panels(one, steps=STEPS * width // WIDTH, names=names, even=True):
         drawing, height = draw_panel(panel, width=width, sentences=False)
         svg = wrap(drawing, height, width=width, label=f"{panel.name} over time")
         yield f'<div class="card">{legend}{svg}{_changes(panel)}</div>'
-        legend = ""  # It has been said.
+        legend = ""  # Only the first drawing has one.
     if more := len(one.scenario.receivers) - len(names):
         yield f'<p class="soft">and {more:,} more endpoints</p>'
-    for pause in one.trace.pauses[:CHANGES_MOST]:
+    for pause in one.trace.pauses[:CHANGES_MAX]:
         yield f'<p class="soft">{escape(pause_text(pause))}</p>'
     if len(summary.endpoints) > 1:
         yield _endpoints(summary)
@@ -109,7 +109,7 @@ _LEGEND = (
     '<ul class="legend">'
     '<li><i style="background:var(--good)"></i>delivered</li>'
     '<li><i style="background:var(--bad)"></i>failed</li>'
-    '<li><i style="background:#0e7fa8"></i>ours, or by a person</li>'
+    '<li><i style="background:#0e7fa8"></i>sender error, or by a person</li>'
     '<li><i style="background:#8d83e6"></i>backlog: waiting for more than a second</li>'
     '<li><i style="background:#d6456030"></i>outage</li>'
     "<li>bars grow with the square root; point at anything for its numbers</li></ul>"
@@ -121,11 +121,11 @@ def _changes(panel: Panel) -> str:
         return '<p class="soft">Its state never changed.</p>'
     rows = [
         f'<li><span class="n">{number}</span><time>{moment_text(change.at_ms)}</time>'
-        f'<span class="state {change.word}">{change.word}</span>'
+        f'<span class="state {change.label}">{change.label}</span>'
         f"<span>{escape(change.sentence)}</span></li>"
-        for number, change in enumerate(panel.changes[:CHANGES_MOST], start=1)
+        for number, change in enumerate(panel.changes[:CHANGES_MAX], start=1)
     ]
-    if (rest := len(panel.changes) - CHANGES_MOST) > 0:
+    if (rest := len(panel.changes) - CHANGES_MAX) > 0:
         rows.append(f"<li><span></span><span></span><span></span>and {rest:,} more</li>")
     return f'<ol class="changes">{"".join(rows)}</ol>'
 
@@ -144,8 +144,8 @@ def _tiles(figures: Figures) -> str:
             f"all within {span_text(late.max_ms)}"
         )
     failed = f"{figures.failed:,} attempts failed"
-    if figures.ours:
-        failed += f", {figures.ours:,} by trouble of our own"
+    if figures.sender_errors:
+        failed += f", {figures.sender_errors:,} sender-side"
     tiles = (
         (f"{figures.delivered:,}", "delivered", f"of {figures.accepted:,} accepted"),
         (f"{late.count:,}", "of them late", within),
@@ -197,7 +197,7 @@ def _endpoints(summary: Summary) -> str:
         f"<tr><td>{escape(name)}</td>"
         + "".join(f"<td>{row.text(figures)}</td>" for row in columns)
         + "</tr>"
-        for name, figures in [*each[:ENDPOINT_ROWS_MOST], ("all endpoints", summary.total)]
+        for name, figures in [*each[:ENDPOINT_ROWS_MAX], ("all endpoints", summary.total)]
     )
     return (
         f'<div class="card"><table><thead><tr><th>endpoint</th>{heads}</tr></thead>'

@@ -1,7 +1,7 @@
 """Draws a simulation as SVG: for each endpoint its state, attempts, probes and backlog over time.
 
-One picture is light or dark as its reader's system is, and needs nothing from anywhere else.
-Heights of bars grow with the square root, so that a herd does not hide everyday traffic.
+The picture follows the light or dark setting of its reader's system, and needs no other files.
+Heights of bars grow with the square root, so that a burst does not hide everyday traffic.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from html import escape
 from homing.sim.chart import Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Summary
-from homing.sim.tell import clock_text, moment_text, pause_text, span_text
+from homing.sim.summary_text import clock_text, moment_text, pause_text, span_text
 
-ENDPOINTS_MOST = 12
-CHANGES_MOST = 10
+ENDPOINTS_MAX = 12
+CHANGES_MAX = 10
 STEPS = 240
 
 WIDTH = 1200
@@ -40,7 +40,8 @@ font:12px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-se
 .sim .name{font-size:15px;font-weight:650}.sim .soft{fill:var(--soft);font-size:11px}
 .sim .grid{stroke:var(--line);stroke-width:1}.sim .base{stroke:var(--soft);opacity:.5}
 .sim .delivered{fill:var(--good)}.sim .failed{fill:var(--bad)}
-.sim .ours,.sim .pause{fill:var(--person)}.sim .pause-word{fill:var(--person);font-size:11px}
+.sim .sender_error,.sim .pause{fill:var(--person)}
+.sim .pause-word{fill:var(--person);font-size:11px}
 .sim .backlog{fill:var(--wait);fill-opacity:.22;stroke:var(--wait);stroke-width:1.5}
 .sim .outage{fill:var(--outage);fill-opacity:.09}.sim .outage-edge{fill:var(--outage)}
 .sim .outage-word{fill:var(--bad);font-size:11px;font-weight:600}
@@ -66,7 +67,7 @@ def picture(played: Sequence[tuple[Played, Summary]]) -> str:
         parts.append(_text(24, y + 38, facts, "soft"))
         parts.append(f'<g transform="translate(0 {y + 22:g})">{_legend()}</g>')
         y += 58
-        names = most_interesting(one, ENDPOINTS_MOST)
+        names = most_interesting(one, ENDPOINTS_MAX)
         for panel in panels(one, steps=STEPS, names=names, even=True):
             drawing, height = draw_panel(panel)
             parts.append(f'<g transform="translate(0 {y:g})">{drawing}</g>')
@@ -74,7 +75,7 @@ def picture(played: Sequence[tuple[Played, Summary]]) -> str:
         if more := len(scenario.receivers) - len(names):
             parts.append(_text(24, y + 8, f"and {more:,} more endpoints", "soft"))
             y += 30
-        for pause in one.trace.pauses[:CHANGES_MOST]:
+        for pause in one.trace.pauses[:CHANGES_MAX]:
             parts.append(_text(24, y + 8, pause_text(pause), "pause-word"))
             y += _LINE
     return wrap("".join(parts), y + 8, label=played[0][0].scenario.title, style=True)
@@ -102,12 +103,12 @@ def draw_panel(panel: Panel, *, width: int = WIDTH, sentences: bool = True) -> t
 
 
 class _Drawing:
-    """One endpoint on paper of some width; every part says where it stands."""
+    """The drawing of one endpoint; each method returns a part of it."""
 
     def __init__(self, panel: Panel, width: int) -> None:
         self._panel = panel
-        self._end = width - _RIGHT  # where time ends
-        self._numbered = len(panel.changes) <= CHANGES_MOST
+        self._end = width - _RIGHT  # the end of the time axis
+        self._numbered = len(panel.changes) <= CHANGES_MAX
 
     def draw(self, *, sentences: bool) -> tuple[str, float]:
         panel = self._panel
@@ -131,7 +132,7 @@ class _Drawing:
         height = backlog + 26
         if sentences and panel.changes:
             parts += self._sentences(height + 12)
-            height += 10 + _LINE * min(len(panel.changes), CHANGES_MOST + 1)
+            height += 10 + _LINE * min(len(panel.changes), CHANGES_MAX + 1)
         return "".join(parts), height
 
     def _x(self, at_ms: float) -> float:
@@ -145,20 +146,20 @@ class _Drawing:
             yield _text(x, bottom + 18, clock_text(at_ms), "soft", f' text-anchor="{anchor}"')
 
     def _outages(self, top: float, bottom: float) -> Iterator[str]:
-        free = 0.0  # words must not run into each other
+        free = 0.0  # labels must not overlap
         for span in self._panel.outages:
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 2)
             yield (
-                f"<g><title>{escape(f'{_from_to(span)}: {span.word}')}</title>"
+                f"<g><title>{escape(f'{_from_to(span)}: {span.label}')}</title>"
                 f'<rect class="outage" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{bottom - top:g}"/><rect class="outage-edge" x="{x:.1f}" y="{top:g}" '
                 f'width="{width:.1f}" height="2"/></g>'
             )
-            place = min(x, self._end - len(span.word) * _CHAR)
+            place = min(x, self._end - len(span.label) * _CHAR)
             if place >= free:
-                yield _text(place, top - 4, span.word, "outage-word")
-                free = place + len(span.word) * _CHAR + 8
+                yield _text(place, top - 4, span.label, "outage-word")
+                free = place + len(span.label) * _CHAR + 8
 
     def _states(self, top: float) -> Iterator[str]:
         yield _label(top + 15, "state")
@@ -167,15 +168,15 @@ class _Drawing:
             width = max(self._x(span.to_ms) - x, 1.5)
             long = span_text(span.to_ms - span.from_ms)
             yield (
-                f"<g><title>{span.word}, {_from_to(span)} ({long})</title>"
-                f'<rect class="state-{span.word}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
+                f"<g><title>{span.label}, {_from_to(span)} ({long})</title>"
+                f'<rect class="state-{span.label}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{_BAND_HEIGHT}" rx="3"/></g>'
             )
             dotted = number > 0 and self._numbered
             begin = 22 if dotted else 8
-            for text in (f"{span.word} · {long}", span.word):
+            for text in (f"{span.label} · {long}", span.label):
                 if begin + len(text) * _CHAR + 6 <= width:
-                    yield _text(x + begin, top + 15, text, f"word word-{span.word}")
+                    yield _text(x + begin, top + 15, text, f"word word-{span.label}")
                     break
             if dotted and width >= 22:
                 yield _dot(x + 11, top + _BAND_HEIGHT / 2, number)
@@ -192,13 +193,13 @@ class _Drawing:
             )
 
     def _bars(self, base: float) -> Iterator[str]:
-        """Delivered below, failed above it, then ours, the whole as high as all together."""
+        """Delivered below, then failed, then sender errors: the height is the sum of all."""
         panel = self._panel
-        most = max(panel.attempts, default=0)
+        peak = max(panel.attempts, default=0)
         yield _label(base - _BARS_HEIGHT + 10, "attempts")
         yield _label(base - _BARS_HEIGHT + 24, f"in {span_text(panel.step_ms)}")
-        for level in _levels(most):
-            y = base - _BARS_HEIGHT * math.sqrt(level / most)
+        for level in _levels(peak):
+            y = base - _BARS_HEIGHT * math.sqrt(level / peak)
             yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{self._end}"/>'
             yield _text(self._end, y - 3, f"{level:,}", "soft", ' text-anchor="end"')
         width = max((self._end - _LEFT) * panel.step_ms / panel.run_for_ms - 0.6, 1)
@@ -206,12 +207,15 @@ class _Drawing:
             if not made:
                 continue
             x = self._x(step * panel.step_ms)
-            full = max(_BARS_HEIGHT * math.sqrt(made / most), 1.5)
-            good, bad, ours = panel.delivered[step], panel.failed[step], panel.ours[step]
-            told = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
-            yield f"<g><title>{told}{f', {ours:,} ours' if ours else ''}</title>"
+            full = max(_BARS_HEIGHT * math.sqrt(made / peak), 1.5)
+            good, bad = panel.delivered[step], panel.failed[step]
+            sender_errors = panel.sender_errors[step]
+            title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
+            more = f", {sender_errors:,} sender errors" if sender_errors else ""
+            yield f"<g><title>{title}{more}</title>"
             y = base
-            for kind, count in (("delivered", good), ("failed", bad), ("ours", ours)):
+            parts = (("delivered", good), ("failed", bad), ("sender_error", sender_errors))
+            for kind, count in parts:
                 height = full * count / made
                 y -= height
                 yield _rect(kind, x, y, width, height)
@@ -226,23 +230,23 @@ class _Drawing:
             if good or bad:
                 x = self._x((step + 0.5) * panel.step_ms)
                 kind = "delivered" if good else "failed"
-                told = f"{moment_text(step * panel.step_ms)}: {good:,} answered, {bad:,} failed"
+                title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
                 yield (
                     f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="{3.4 if good else 1.8}">'
-                    f"<title>{told}</title></circle>"
+                    f"<title>{title}</title></circle>"
                 )
 
     def _backlog(self, base: float) -> Iterator[str]:
         panel = self._panel
-        most = max(panel.backlog, default=0)
+        peak = max(panel.backlog, default=0)
         yield _label(base - _BACKLOG_HEIGHT + 10, "backlog")
-        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if most else "none")
-        if most:
-            yield _label(base - _BACKLOG_HEIGHT + 38, f"{most:,}")
-        if most:
+        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if peak else "none")
+        if peak:
+            yield _label(base - _BACKLOG_HEIGHT + 38, f"{peak:,}")
+        if peak:
             points = [
                 f"L{self._x((step + 0.5) * panel.step_ms):.1f} "
-                f"{base - _BACKLOG_HEIGHT * value / most:.1f}"
+                f"{base - _BACKLOG_HEIGHT * value / peak:.1f}"
                 for step, value in enumerate(panel.backlog)
             ]
             path = f"M{_LEFT} {base:g}{''.join(points)}L{self._end} {base:g}Z"
@@ -257,36 +261,36 @@ class _Drawing:
             return
         y = top - (18 if self._panel.outages else 4)
         places = [self._x(mark.at_ms) for mark in self._panel.actions]
-        free = 0.0  # Words end before the next line, or stand to the left of their own.
+        free = 0.0  # A label ends before the next line, or is to the left of its own line.
         for mark, x, limit in zip(
             self._panel.actions, places, [*places[1:], self._end], strict=True
         ):
-            told = f"{moment_text(mark.at_ms)}: a person, {mark.word}"
+            title = f"{moment_text(mark.at_ms)}: a person, {mark.label}"
             yield (
                 f'<path class="person" d="M{x:.1f} {y - 10:g}V{bottom:g}">'
-                f"<title>{escape(told)}</title></path>"
+                f"<title>{escape(title)}</title></path>"
             )
-            width = len(mark.word) * _CHAR + 8
+            width = len(mark.label) * _CHAR + 8
             if x + width <= limit:
-                yield _text(x + 6, y, mark.word, "person-word")
+                yield _text(x + 6, y, mark.label, "person-word")
                 free = x + width
             elif x - width >= free:
-                yield _text(x - 6, y, mark.word, "person-word", ' text-anchor="end"')
+                yield _text(x - 6, y, mark.label, "person-word", ' text-anchor="end"')
                 free = x
             else:
                 free = max(free, x)
 
     def _sentences(self, top: float) -> Iterator[str]:
         changes = self._panel.changes
-        for number, change in enumerate(changes[:CHANGES_MOST]):
+        for number, change in enumerate(changes[:CHANGES_MAX]):
             y = top + _LINE * number
             if self._numbered:
                 yield _dot(_LEFT + 8, y - 4, number + 1)
             yield _text(_LEFT + 26, y, moment_text(change.at_ms), "at")
             yield _text(_LEFT + 98, y, change.sentence, "sentence")
-        rest = len(changes) - CHANGES_MOST
+        rest = len(changes) - CHANGES_MAX
         if rest > 0:
-            y = top + _LINE * CHANGES_MOST
+            y = top + _LINE * CHANGES_MAX
             yield _text(_LEFT + 26, y, f"and {rest:,} more changes of state", "soft")
 
 
@@ -320,12 +324,12 @@ def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
     )
 
 
-def _levels(most: int) -> list[int]:
-    """Round numbers up to the most, for grid lines."""
-    if most == 0:
+def _levels(peak: int) -> list[int]:
+    """Round numbers up to ``peak``, for grid lines."""
+    if peak == 0:
         return []
-    top = 10 ** int(math.log10(most))
-    highest = max(factor * top for factor in (1, 2, 5) if factor * top <= most)
+    top = 10 ** int(math.log10(peak))
+    highest = max(factor * top for factor in (1, 2, 5) if factor * top <= peak)
     return sorted({highest, max(highest // 5, 1)})
 
 

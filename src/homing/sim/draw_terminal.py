@@ -1,7 +1,7 @@
-"""Draws a simulation in a terminal: a timeline for each endpoint, what happened, the summary.
+"""Draws a simulation in a terminal: a timeline for each endpoint, changes of state, the summary.
 
-Heights grow with the square root, so that a herd does not hide everyday traffic. Everything can be
-told apart without colour, too.
+Heights grow with the square root, so that a burst does not hide everyday traffic. Everything can
+also be distinguished without colour.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from homing.model import State
 from homing.sim.chart import Mark, Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Figures, Summary
-from homing.sim.tell import ROWS, clock_text, moment_text, pause_text
+from homing.sim.summary_text import ROWS, clock_text, moment_text, pause_text
 
-ENDPOINTS_MOST = 8
-CHANGES_MOST = 20
-STEPS_MOST = 160
-COLUMNS_MOST = 4  # endpoints with a column of their own in the summary
+ENDPOINTS_MAX = 8
+CHANGES_MAX = 20
+STEPS_MAX = 160
+COLUMNS_MAX = 4  # endpoints with a column of their own in the summary
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LABEL = 10
@@ -37,10 +37,10 @@ def draw(console: Console, played: Sequence[tuple[Played, Summary]]) -> None:
         title = Text(one.scenario.title, style="bold")
         title.append(f"   policy {summary.policy} · seed {summary.seed}", style="dim")
         console.print(title)
-        names = most_interesting(one, ENDPOINTS_MOST)
-        note = max(_NOTE, len(_most(summary.total.accepted)) + 1)
+        names = most_interesting(one, ENDPOINTS_MAX)
+        note = max(_NOTE, len(_peak(summary.total.accepted)) + 1)
         width = console.width - _LABEL - note - 4
-        for panel in panels(one, steps=max(min(width, STEPS_MOST), 10), names=names):
+        for panel in panels(one, steps=max(min(width, STEPS_MAX), 10), names=names):
             console.print(_endpoint(panel, note))
         more = len(one.scenario.receivers) - len(names)
         if more:
@@ -64,9 +64,9 @@ def _endpoint(panel: Panel, note_width: int) -> RenderableType:
         grid.add_row(label, row, f" {note}" if note else "")
     parts: list[RenderableType] = [grid]
     if panel.changes:
-        parts += [Text(), _changes(panel.changes[:CHANGES_MOST])]
-    if len(panel.changes) > CHANGES_MOST:
-        rest = len(panel.changes) - CHANGES_MOST
+        parts += [Text(), _changes(panel.changes[:CHANGES_MAX])]
+    if len(panel.changes) > CHANGES_MAX:
+        rest = len(panel.changes) - CHANGES_MAX
         parts.append(Text(f"and {rest:,} more changes of state", style="dim"))
     return Box(Group(*parts), title=Text(panel.name, style="bold"), title_align="left", style="")
 
@@ -75,21 +75,21 @@ def _rows(panel: Panel) -> Iterator[tuple[str, Text, str]]:
     if panel.outages:
         yield "outage", _outages(panel), ""
     yield "state", _states(panel), ""
-    most = max(panel.attempts, default=0)
-    yield "delivered", _bars(panel.delivered, most, "green"), _most(max(panel.delivered))
-    yield "failed", _bars(panel.failed, most, "red"), _most(max(panel.failed))
-    if any(panel.ours):
-        yield "ours", _bars(panel.ours, most, "cyan"), _most(max(panel.ours))
+    peak = max(panel.attempts, default=0)
+    yield "delivered", _bars(panel.delivered, peak, "green"), _peak(max(panel.delivered))
+    yield "failed", _bars(panel.failed, peak, "red"), _peak(max(panel.failed))
+    if any(panel.sender_errors):
+        yield "sender", _bars(panel.sender_errors, peak, "cyan"), _peak(max(panel.sender_errors))
     if panel.pauses:
         yield "paused", _pauses(panel), ""
     yield "probes", _probes(panel), _sum(panel.probes_delivered, panel.probes_failed)
-    yield "backlog", _bars(panel.backlog, max(panel.backlog), "magenta"), _most(max(panel.backlog))
+    yield "backlog", _bars(panel.backlog, max(panel.backlog), "magenta"), _peak(max(panel.backlog))
     if panel.actions:
         yield "person", _actions(panel), ""
     yield "", _axis(panel), ""
 
 
-def _most(number: int) -> str:
+def _peak(number: int) -> str:
     return f"at most {number:,}" if number else "none"
 
 
@@ -98,8 +98,8 @@ def _sum(*rows: list[int]) -> str:
     return f"{total:,} in all" if total else "none"
 
 
-def _bars(values: Sequence[int], most: int, colour: str) -> Text:
-    heights = (math.ceil(8 * math.sqrt(value / most)) if value else 0 for value in values)
+def _bars(values: Sequence[int], peak: int, colour: str) -> Text:
+    heights = (math.ceil(8 * math.sqrt(value / peak)) if value else 0 for value in values)
     return Text("".join(_BARS[height] for height in heights), style=colour)
 
 
@@ -116,13 +116,13 @@ def _probes(panel: Panel) -> Text:
 
 
 def _states(panel: Panel) -> Text:
-    """The state that a step begins with, and any other that lies within it alone."""
+    """The state at the begin of each step, or a state that lasts less than the step."""
     row = Text()
     order = [State.ENABLED.value, State.DISABLED.value, State.FROZEN.value]
     for step in range(len(panel.backlog)):
         begin = step * panel.step_ms
         here = [
-            span.word
+            span.label
             for span in panel.states
             if span.from_ms < begin + panel.step_ms and span.to_ms >= begin
         ]
@@ -142,7 +142,7 @@ def _outages(panel: Panel) -> Text:
         begin, end = _cells(panel, span)
         for cell in range(begin, min(end, len(cells))):
             cells[cell] = "░"
-        word = f" {span.word} "
+        word = f" {span.label} "
         if len(word) + 2 <= end - begin:
             cells[begin + 1 : begin + 1 + len(word)] = word
     return Text("".join(cells), style="red")
@@ -157,12 +157,12 @@ def _pauses(panel: Panel) -> Text:
 
 
 def _actions(panel: Panel) -> Text:
-    """A mark at each moment, with its word where there is room for it before the next."""
+    """A mark at each moment, with its label if there is room for it before the next."""
     width = len(panel.backlog)
     places = [min(mark.at_ms // panel.step_ms, width - 1) for mark in panel.actions]
     cells = [" "] * width
     for mark, place, limit in zip(panel.actions, places, [*places[1:], width], strict=True):
-        word = f"▲ {mark.word}"
+        word = f"▲ {mark.label}"
         cells[place : place + 1] = "▲"
         if place + len(word) < limit or place + len(word) == limit == width:
             cells[place : place + len(word)] = word
@@ -185,7 +185,7 @@ def _changes(changes: Sequence[Mark]) -> Table:
     grid.add_column(width=2, justify="right")
     grid.add_column()
     for change in changes:
-        mark, colour = _BAND[change.word]
+        mark, colour = _BAND[change.label]
         grid.add_row(moment_text(change.at_ms), Text(mark, style=colour), Text(change.sentence))
     return grid
 
@@ -195,7 +195,7 @@ def _legend() -> Text:
     for word, (mark, colour) in _BAND.items():
         text.append(f"{mark * 2} ", style=f"not dim {colour}").append(f"{word}  ")
     text.append(" probes: ")
-    text.append("●", style="not dim green").append(" answered  ")
+    text.append("●", style="not dim green").append(" responded  ")
     text.append("·", style="not dim red").append(" failed   heights grow with the square root")
     return text
 
@@ -223,5 +223,5 @@ def summary_columns(summaries: Sequence[Summary]) -> list[tuple[str, Figures]]:
     each = list(summary.endpoints.items())
     if len(each) == 1:
         return each
-    total = ("all endpoints" if len(each) > COLUMNS_MOST else "all", summary.total)
-    return [total] if len(each) > COLUMNS_MOST else [*each, total]
+    total = ("all endpoints" if len(each) > COLUMNS_MAX else "all", summary.total)
+    return [total] if len(each) > COLUMNS_MAX else [*each, total]

@@ -18,8 +18,8 @@ _PART = r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)"
 _PARTS = re.compile(_PART, re.ASCII)
 _DURATION = re.compile(rf"\s*(?:{_PART}\s*)+", re.ASCII)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_LONGEST_MS = 1e18  # Longer is no longer: more than any limit, and still a whole number.
-_SHOWN_MOST = 60
+_LONGEST_MS = 1e18  # Longer durations become this: more than any limit, and still exact.
+_SHOWN_MAX = 60
 _DECIMAL_BITS = 2_000  # Python refuses to write very long numbers with decimal digits.
 DURATION_RULE = 'must be a duration like "90s", "1h30m" or "500ms"'
 
@@ -60,18 +60,18 @@ class Fields:
         self._path, self._problems = path, problems
         self._asked: list[str] = []
         self.values: dict[str, Any] = {}
-        self.fine = True  # nothing of its own is wrong so far
+        self.fine = True  # no problem of its own so far
         if isinstance(table, dict):
             self.values = table
         else:
             self.wrong("", "must be a table")
-            self._problems = Problems()  # What follows from that is not told.
+            self._problems = Problems()  # Problems that follow from that are not reported.
 
     def has(self, key: str) -> bool:
         return key in self.values
 
     def wrong(self, key: str, reason: str) -> None:
-        """``key`` is "" where the whole table is meant."""
+        """Report a problem; ``key`` is "" if it is about the whole table."""
         self.fine = False
         self._problems.add((*self._path, key) if key else self._path, reason)
 
@@ -128,7 +128,7 @@ class Fields:
         return True
 
     def duration(self, key: str, low: int, high: int, *, needed: bool = False) -> int | None:
-        """Milliseconds, from text."""
+        """A duration in milliseconds, from its text."""
         value = self._get(key, needed=needed)
         if value is None:
             return None
@@ -156,16 +156,16 @@ class Fields:
         return Fields({} if value is None else value, (*self._path, key), self._problems)
 
     def take(self, key: str) -> Any:
-        """As it is, unread."""
+        """The value as it is, without a check."""
         return self._get(key, needed=True)
 
     def spelled(self, key: str) -> str:
-        """``window`` where that is written for ``window_ms``."""
+        """The key as it was written: ``window`` may stand for ``window_ms``."""
         short = key.removesuffix("_ms")
         return short if key not in self.values and short in self.values else key
 
     def end(self, known: Sequence[str] = ()) -> None:
-        """Refuse what was not asked for."""
+        """Report keys that were not read."""
         names = sorted({*self._asked, *known})
         for key in self.values:
             if key not in self._asked:
@@ -175,7 +175,7 @@ class Fields:
 
 
 def show_ms(ms: int) -> str:
-    """``500ms``, ``90s``, ``1h30m``: as a scenario would say it."""
+    """A duration as a scenario writes it: ``500ms``, ``90s``, ``1h30m``."""
     if ms == 0:
         return "0s"
     text = ""
@@ -186,7 +186,7 @@ def show_ms(ms: int) -> str:
 
 
 def shown(value: object) -> str:
-    """As it would be written, on one line and not too long."""
+    """A value as a scenario writes it, on one line, cut if it is long."""
     match value:
         case str():
             return _short(printable(json.dumps(value, ensure_ascii=False)))
@@ -203,11 +203,11 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """What could steer a terminal is escaped."""
+    """The text with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_MOST else f"{text[: _SHOWN_MOST - 3]}…"
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}…"

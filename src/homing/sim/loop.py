@@ -1,10 +1,10 @@
 """An event loop on virtual time: waiting takes no time, and the clock jumps to the next timer.
 
 It is asyncio's own loop with a selector that never waits. Time starts at 0 and moves only when
-nothing is ready to run; if then no timer is set either, every task would wait for ever, and that is
-an error (``WaitsForEver``), not a hang; so is time that stands still (``SpinsForEver``). There are
-no threads, no sockets and no signals here, but for an interrupt, which waits for the end of a turn:
-in the middle of one it would leave work that was never begun.
+nothing is ready to run. If there is no timer either, every task would wait for ever: that raises
+``WaitsForEver`` instead of hanging. Tasks that run without end while no time passes raise
+``SpinsForEver``. There are no threads, sockets or signals, except for an interrupt, which waits for
+the end of a turn: in the middle of one it would leave coroutines that were never started.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from homing.ports import ClockState
 
 T = TypeVar("T")
 
-TURNS_MOST = 1_000_000
-ENDING_TURNS = 20  # what ends may begin something else, and that again
+TURNS_MAX = 1_000_000
+ENDING_TURNS = 20  # for tasks that start others while they end
 START_MS = 1_750_000_000_000  # a date in 2025, so that virtual times read like real ones
 
 
 class WaitsForEver(RuntimeError):
-    """Every task waits for something that nothing will bring."""
+    """Every task waits, and no timer is set."""
 
 
 class SpinsForEver(RuntimeError):
-    """Tasks run and run, and no time passes."""
+    """Tasks run without end, and no time passes."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Knows the loop's own pipe, and turns waiting into moving the clock."""
+    """Moves the clock instead of waiting; it has only the loop's own pipe."""
 
     def __init__(self) -> None:
         self._keys: dict[Any, selectors.SelectorKey] = {}
@@ -63,12 +63,12 @@ class _VirtualSelector(selectors.BaseSelector):
             raise WaitsForEver("every task waits and no timer is set")
         if timeout > 0:
             self.time += timeout
-            self.time_ms = round(self.time * 1000)  # Asked for far more often than it moves.
+            self.time_ms = round(self.time * 1000)  # It is read far more often than it moves.
             self._turns = 0
         else:
             self._turns += 1
-            if self._turns > TURNS_MOST:
-                raise SpinsForEver(f"{TURNS_MOST:,} turns of the loop, and no time has passed")
+            if self._turns > TURNS_MAX:
+                raise SpinsForEver(f"{TURNS_MAX:,} turns of the loop, and no time has passed")
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.time_ms
 
     def interrupt(self) -> None:
-        """Stop when this turn is over; at once where that was asked for before."""
+        """Stop at the end of this turn; the second time at once."""
         if self._virtual.interrupted:
             raise KeyboardInterrupt
         self._virtual.interrupted = True
@@ -108,7 +108,7 @@ class _Turn(asyncio.TimerHandle):
 
 
 class OrderlyLoop(VirtualLoop):
-    """Timers of the same moment go off in the order they were set: asyncio promises none."""
+    """Timers of the same moment run in the order in which they were set, unlike in asyncio."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,13 +150,13 @@ class VirtualClock:
         return self._state
 
     def step(self, by_ms: int) -> None:
-        """Set the wall clock; a step is seen at once, and steady time goes on as before."""
+        """Set the wall clock; the step is noticed at once, and steady time stays as it was."""
         self._ahead_ms += by_ms
         self._state = ClockState(self._ahead_ms, self._state.steps + 1, self.now(), by_ms)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
-    """Run to the end on virtual time; an exception that nobody took is raised, too."""
+    """Run to the end on virtual time; raises also the exceptions of tasks nobody awaited."""
     loop = loop or VirtualLoop()
     lost: list[BaseException] = []
 
@@ -181,7 +181,7 @@ def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -
 
 @contextmanager
 def _interrupts(loop: VirtualLoop) -> Iterator[None]:
-    """An interrupt goes to the loop, where nobody else has asked for it."""
+    """Let an interrupt stop the loop, unless the program has its own handler."""
     alone = threading.current_thread() is threading.main_thread()
     if not alone or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

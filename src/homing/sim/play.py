@@ -25,7 +25,7 @@ from homing.ports import (
 )
 from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
-from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, chance_of
+from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, random_fraction_of
 from homing.sim.world import Hit, Reply, Script, WatchedAdmin, WatchedFlow, World
 from homing.store.views import Views
 
@@ -34,29 +34,31 @@ PERSON = "a person"
 
 _SECRET = "whsec_c2ltdWxhdGVkIHNlY3JldCwgMzIgYnl0ZXMgbG9uZw=="  # noqa: S105 - nothing is kept
 _DATA = b'{"simulated":true}'
-_INSTANT_S = 0.0004  # less than what the clock shows: all that takes no time happens in it
+_INSTANT_S = 0.0004  # less than the clock's resolution: time for everything that takes none
 
 
 class Played(Struct, frozen=True):
-    """A scenario and what came of it."""
+    """A scenario and its trace."""
 
     scenario: Scenario
     trace: Trace
 
 
 def play(scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None) -> Played:
-    """Play it to its end; ``on_progress`` hears now and then which share of it is over."""
+    """Play a scenario to its end; ``on_progress`` is called with the share that is done."""
     return run_virtual(_play(scenario, on_progress), OrderlyLoop())
 
 
 async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Played:
     recorder = Recorder(START_MS)
-    world = await _Stage.make(_options(scenario), watch=recorder)
-    recorder.gate = world.engine.outage
-    asyncio.get_running_loop().set_task_factory(None)  # Nobody dies here: no lives to keep.
-    cast = [await _enter(world, recorder, scenario, one) for one in range(len(scenario.receivers))]
+    world = await _RecordedWorld.make(_options(scenario), watch=recorder)
+    recorder.outage = world.engine.outage
+    asyncio.get_running_loop().set_task_factory(None)  # No process crashes here.
+    subscribed = [
+        await _subscribe(world, recorder, scenario, one) for one in range(len(scenario.receivers))
+    ]
     async with asyncio.TaskGroup() as group:
-        group.create_task(_direct(world, scenario, cast))
+        group.create_task(_run_actions(world, scenario, subscribed))
         for step in range(1, PROGRESS_STEPS + 1):
             await _until(world, scenario.run_for_ms * step // PROGRESS_STEPS)
             on_progress(step / PROGRESS_STEPS)
@@ -69,26 +71,26 @@ def _options(scenario: Scenario) -> EngineOptions:
         schedules={scenario.schedule.name: scenario.schedule},
         policy=scenario.schedule.name,
         health=scenario.rules,
-        node=scenario.seed % 128,  # Jitter is drawn from ids: another seed, other ids.
+        node=scenario.seed % 128,  # Jitter is computed from ids: another seed gives other ids.
     )
 
 
 class _RecordedFlow(WatchedFlow):
-    """Tells also of what was accepted."""
+    """Also reports accepted deliveries to the recorder."""
 
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
     ) -> list[list[Receipt] | Refusal]:
-        answers = await super().publish(requests, catalog_version=catalog_version, number=number)
+        results = await super().publish(requests, catalog_version=catalog_version, number=number)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
-        for request in requests:  # Every event is new here: none has a key of its own.
+        for request in requests:  # Every event is new: none has an id of its publisher.
             recorder.accepted(delivery for new in request for delivery in new.deliveries)
-        return answers
+        return results
 
 
 class _RecordedAdmin(WatchedAdmin):
-    """Tells also of replays."""
+    """Also reports replays to the recorder."""
 
     async def replay_step(
         self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
@@ -101,8 +103,8 @@ class _RecordedAdmin(WatchedAdmin):
         return taken
 
 
-class _Stage(World):
-    """A world whose recorder hears of everything that was accepted."""
+class _RecordedWorld(World):
+    """A world whose stores report accepted deliveries to the recorder."""
 
     def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
         return _RecordedFlow(self.db, self), _RecordedAdmin(self.db, self), Views(self.db)
@@ -111,33 +113,35 @@ class _Stage(World):
 # --- receivers ------------------------------------------------------------------------------
 
 
-class _Cast(Struct, frozen=True):
-    """An endpoint in its part: everything of it has a tenant of its own."""
+class _Subscribed(Struct, frozen=True):
+    """The subscription of a receiver, in a tenant of its own."""
 
     tenant: str
     endpoint_id: int
 
 
-async def _enter(world: World, recorder: Recorder, scenario: Scenario, index: int) -> _Cast:
-    """Subscribe for this receiver."""
+async def _subscribe(
+    world: World, recorder: Recorder, scenario: Scenario, index: int
+) -> _Subscribed:
+    """Subscribe a receiver to its events."""
     receiver, tenant = scenario.receivers[index], f"t{index}"
     url = f"https://{tenant}.example/"
     made = await world.subscribe(
         url, "*", tenant=tenant, secret=_SECRET, deadline_ms=receiver.deadline_ms
     )
-    recorder.know(made.endpoint_id, url, receiver.name)
+    recorder.name_endpoint(made.endpoint_id, url, receiver.name)
     world.scripts[url] = _script(scenario.seed, receiver, recorder)
-    return _Cast(tenant, made.endpoint_id)
+    return _Subscribed(tenant, made.endpoint_id)
 
 
 def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:
     def script(hit: Hit) -> Reply:
         outage = receiver.outage_at(hit.at - START_MS)
-        chance = 0.0
+        random = 0.0
         if outage is not None and outage.fails is not None:
             number = recorder.number_of(read_id("dlv", hit.delivery) or 0)
-            chance = chance_of(seed, receiver.name, number, hit.number)
-        reply = receiver.reply(outage, chance=chance)
+            random = random_fraction_of(seed, receiver.name, number, hit.number)
+        reply = receiver.reply(outage, random=random)
         if reply.code is None and not reply.hangs:
             return Reply(None, Failure.REFUSED, latency_ms=reply.latency_ms)
         recorder.seen(hit)
@@ -149,26 +153,26 @@ def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:
     return script
 
 
-# --- what happens when ----------------------------------------------------------------------
+# --- events and actions ------------------------------------------------------------------------
 
 
 async def _until(world: World, at_ms: int) -> None:
     await asyncio.sleep((START_MS + at_ms - world.clock.now()) / 1000)
 
 
-async def _direct(world: World, scenario: Scenario, cast: Sequence[_Cast]) -> None:
-    """Publish and act at the times of the scenario; at one moment people act first."""
+async def _run_actions(world: World, scenario: Scenario, subscribed: Sequence[_Subscribed]) -> None:
+    """Publish and act at the times of the scenario; at the same time actions go first."""
     moments = heapq.merge(
         _actions(scenario), *(_events(*one) for one in enumerate(scenario.traffic))
     )
-    for at_ms, cues in groupby(moments, key=itemgetter(0)):
+    for at_ms, due in groupby(moments, key=itemgetter(0)):
         await _until(world, at_ms)
         drafts: list[EventDraft] = []
-        for _, _, cue in cues:
-            if isinstance(cue, Action):
-                await _act(world, cue, cast[cue.endpoint])
+        for _, _, one in due:
+            if isinstance(one, Action):
+                await _act(world, one, subscribed[one.endpoint])
             else:
-                drafts.append(EventDraft(cast[cue.to].tenant, cue.type, _DATA))
+                drafts.append(EventDraft(subscribed[one.to].tenant, one.type, _DATA))
         if drafts:
             await world.call(world.engine.publish(drafts))
 
@@ -183,7 +187,7 @@ def _events(index: int, traffic: Traffic) -> Iterator[tuple[int, int, Action | T
         yield at_ms, index, traffic
 
 
-async def _act(world: World, action: Action, one: _Cast) -> None:
+async def _act(world: World, action: Action, one: _Subscribed) -> None:
     engine = world.engine
     match action.do:
         case Do.ENABLE:

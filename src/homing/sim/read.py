@@ -1,4 +1,4 @@
-"""Reads a scenario from TOML; what is wrong is named with its line and field, all at once."""
+"""Reads a scenario from TOML; reports all mistakes at once, each with its line and field."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from homing.sim.fields import (
 from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Traffic
 from homing.sim.toml_lines import Path, TooMuch, check_keys, lines_of
 
-RUN_MOST_MS = 366 * DAY_MS
-LATENCY_MOST_MS = 3_600_000
-ENDPOINTS_MOST = 100_000
-EVENTS_MOST = 5_000_000
+RUN_MAX_MS = 366 * DAY_MS
+LATENCY_MAX_MS = 3_600_000
+ENDPOINTS_MAX = 100_000
+EVENTS_MAX = 5_000_000
 
 _SCHEDULE_KEYS = ("base_ms", "retries", "delays_ms", "anchor", "window_ms", "jitter", "deadline_ms")
 _SHAPE_KEYS = {"base_ms", "retries", "delays_ms", "anchor"}  # they move the end of the window
@@ -46,14 +46,14 @@ def read_scenario(text: str, *, source: str) -> Scenario:
     problems = Problems()
     try:
         scenario = _scenario(Fields(_table(text, source), (), problems), source)
-        if not problems.found and scenario.events > EVENTS_MOST:
-            reason = f"would publish {scenario.events:,} events; at most {EVENTS_MOST:,} can be"
+        if not problems.found and scenario.events > EVENTS_MAX:
+            reason = f"would publish {scenario.events:,} events; at most {EVENTS_MAX:,} can be"
             problems.add(("traffic",), f"{reason} simulated")
-        told = _told(problems, lines_of(text)) if problems.found else []
+        mistakes = _with_lines(problems, lines_of(text)) if problems.found else []
     except TooMuch as much:
-        told = [(much.line, f"{field_name(much.path)} {much.reason}")]
-    if told:
-        lines = [f"{source}, line {line}: {printable(what)}." for line, what in sorted(told)]
+        mistakes = [(much.line, f"{field_name(much.path)} {much.reason}")]
+    if mistakes:
+        lines = [f"{source}, line {line}: {printable(what)}." for line, what in sorted(mistakes)]
         several = f"{len(lines)} mistakes:"
         raise BadScenario("\n  ".join([several, *lines]) if len(lines) > 1 else lines[0])
     return scenario
@@ -66,19 +66,19 @@ def _table(text: str, source: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         what, _, where = str(error).partition(" (at ")  # "line 2, column 9)"
         raise BadScenario(f"{source}, {where.rstrip(')')}: {printable(what)}.") from None
-    except (ValueError, RecursionError):  # too many digits, too deep: the walk says where
+    except (ValueError, RecursionError):  # ``lines_of`` raises TooMuch, with the line
         lines_of(text)
         raise
 
 
-def _told(problems: Problems, lines: dict[Path, int]) -> list[tuple[int, str]]:
-    told = []
+def _with_lines(problems: Problems, lines: dict[Path, int]) -> list[tuple[int, str]]:
+    mistakes = []
     for path, reason in problems.found:
         at = path
         while at not in lines:
             at = at[:-1]
-        told.append((lines[at], f"{field_name(path) or 'it'} {reason}"))
-    return told
+        mistakes.append((lines[at], f"{field_name(path) or 'it'} {reason}"))
+    return mistakes
 
 
 def with_policy(scenario: Scenario, name: str) -> Scenario:
@@ -89,13 +89,13 @@ def with_policy(scenario: Scenario, name: str) -> Scenario:
 def _scenario(fields: Fields, source: str) -> Scenario:
     title = fields.text("title", source.rpartition("/")[2].removesuffix(".toml"))
     seed = fields.whole("seed", 0, (1 << 63) - 1) or 0
-    run_for_ms = fields.duration("run_for", 1, RUN_MOST_MS, needed=True) or RUN_MOST_MS
+    run_for_ms = fields.duration("run_for", 1, RUN_MAX_MS, needed=True) or RUN_MAX_MS
     schedule, rules = _policy(fields)
     places = fields.tables("endpoints")
     receivers = tuple(_receiver(one, run_for_ms) for one in places)
     listed = isinstance(fields.values.get("endpoints", []), list)
-    if listed and not 1 <= len(receivers) <= ENDPOINTS_MOST:
-        fields.wrong("", f"needs 1 to {ENDPOINTS_MOST:,} [[endpoints]]")
+    if listed and not 1 <= len(receivers) <= ENDPOINTS_MAX:
+        fields.wrong("", f"needs 1 to {ENDPOINTS_MAX:,} [[endpoints]]")
     index = _index(receivers, places)
     traffic = tuple(_traffic(one, index, run_for_ms) for one in fields.tables("traffic"))
     actions = tuple(_action(one, index, run_for_ms) for one in fields.tables("actions"))
@@ -116,11 +116,11 @@ def _scenario(fields: Fields, source: str) -> Scenario:
 
 
 def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
-    answers = fields.whole("answers", 100, 599)
+    responds = fields.whole("responds", 100, 599)
     receiver = Receiver(
         name=fields.text("name", needed=True),
-        answers=200 if answers is None else answers,
-        latency_ms=fields.whole("latency_ms", 0, LATENCY_MOST_MS) or 0,
+        responds=200 if responds is None else responds,
+        latency_ms=fields.whole("latency_ms", 0, LATENCY_MAX_MS) or 0,
         deadline_ms=fields.duration("deadline", DEADLINE_MIN_MS, DEADLINE_MAX_MS),
         retry_after_s=_retry_after(fields),
         outages=tuple(_outage(one, run_for_ms) for one in fields.tables("outages")),
@@ -130,7 +130,7 @@ def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
 
 
 def _retry_after(fields: Fields) -> int | None:
-    """Seconds, as the header has it; a duration is read as well."""
+    """Seconds, as in the header, or a duration."""
     if isinstance(fields.values.get("retry_after"), str):
         ms = fields.duration("retry_after", 0, DAY_MS)
         return None if ms is None else -(-ms // 1000)
@@ -138,7 +138,7 @@ def _retry_after(fields: Fields) -> int | None:
 
 
 def _index(receivers: Sequence[Receiver], places: Sequence[Fields]) -> dict[str, int]:
-    """Where each name is; empty where one is wrong, as that may be the one which is meant."""
+    """The index of each name; empty if a name is wrong, as others may refer to that one."""
     index: dict[str, int] = {}
     for number, (receiver, place) in enumerate(zip(receivers, places, strict=True)):
         if receiver.name and index.setdefault(receiver.name, number) != number:
@@ -155,34 +155,34 @@ def _endpoint(fields: Fields, key: str, index: dict[str, int]) -> int:
 
 
 def _outage(fields: Fields, run_for_ms: int) -> Outage:
-    from_ms = fields.duration("from", 0, RUN_MOST_MS, needed=True) or 0
-    to_ms = fields.duration("to", 0, RUN_MOST_MS)
+    from_ms = fields.duration("from", 0, RUN_MAX_MS, needed=True) or 0
+    to_ms = fields.duration("to", 0, RUN_MAX_MS)
     outage = Outage(
         from_ms=from_ms,
         to_ms=run_for_ms + 1 if to_ms is None else to_ms,
-        answers=fields.whole("answers", 100, 599),
+        responds=fields.whole("responds", 100, 599),
         hangs=fields.flag("hangs"),
         refuses=fields.flag("refuses"),
         fails=fields.number("fails", 0, 1),
-        latency_ms=fields.whole("latency_ms", 0, LATENCY_MOST_MS),
+        latency_ms=fields.whole("latency_ms", 0, LATENCY_MAX_MS),
         retry_after_s=_retry_after(fields),
     )
     fields.end()
     if to_ms is not None and to_ms <= from_ms:
         fields.wrong("to", "must lie after from")
-    kinds = [kind for kind in ("answers", "hangs", "refuses") if fields.has(kind)]
+    kinds = [kind for kind in ("responds", "hangs", "refuses") if fields.has(kind)]
     if len(kinds) > 1:
         fields.wrong(kinds[1], f"does not go together with {kinds[0]}")
     if not kinds and not fields.has("fails") and not fields.has("latency_ms"):
-        fields.wrong("", "needs one of answers, hangs, refuses, fails or latency_ms")
+        fields.wrong("", "needs one of responds, hangs, refuses, fails or latency_ms")
     return outage
 
 
 def _traffic(fields: Fields, index: dict[str, int], run_for_ms: int) -> Traffic:
     to = _endpoint(fields, "to", index)
-    from_ms = fields.duration("from", 0, RUN_MOST_MS) or 0
-    until_ms = fields.duration("until", 0, RUN_MOST_MS)
-    every_ms = fields.duration("every", 1, RUN_MOST_MS)
+    from_ms = fields.duration("from", 0, RUN_MAX_MS) or 0
+    until_ms = fields.duration("until", 0, RUN_MAX_MS)
+    every_ms = fields.duration("every", 1, RUN_MAX_MS)
     per_second = fields.number("per_second", 0.000001, 100_000)
     kind = fields.text("type", "event")
     fields.end()
@@ -228,7 +228,7 @@ def _policy(fields: Fields) -> tuple[Schedule, HealthRules]:
         schedule = PRESETS.get(table.choice("preset", tuple(PRESETS)), WORKFRONT)
     written = _written(table, (*_SCHEDULE_KEYS, *HEALTH_RANGES))
     numbers = {key: written.pop(key) for key in HEALTH_RANGES if key in written}
-    if table.fine:  # else what seems wrong with the whole may only follow from that
+    if table.fine:  # Otherwise problems of the whole may only follow from those of its fields.
         schedule = _overridden(table, schedule, written)
     return schedule, _rules(table, numbers, rules)
 
@@ -243,7 +243,7 @@ def _rules(fields: Fields, numbers: dict[str, Any], base: HealthRules) -> Health
 
 
 def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What is written, with milliseconds where ``window = "48h"`` stands for ``window_ms``."""
+    """The written values; ``window = "48h"`` becomes ``window_ms`` in milliseconds."""
     written: dict[str, Any] = {}
     for key in keys:
         short = key.removesuffix("_ms")
@@ -260,7 +260,7 @@ def _written(fields: Fields, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _milliseconds(value: Any) -> int | list[int | None] | None:
-    """Of a duration, or of a list of them; None where one is wrong."""
+    """The milliseconds of a duration or of a list of them; None for a wrong one."""
     if isinstance(value, list):
         each = [read_duration(one) if isinstance(one, str) else None for one in value]
         return None if None in each else each

@@ -1,9 +1,9 @@
-"""Records what happens in a simulation as trace lines: attempts, changes of state, ends.
+"""Records a simulation as trace lines: attempts, changes of state, finished deliveries.
 
-It only listens: to what the engine commits, and to what receivers see. Deliveries are numbered
-from 1 in the order they were accepted. A line is put in its place by its time; what happens in the
-same millisecond stands in the order in which it counted, and attempts that begin in it and end
-later stand in the order in which they began.
+The recorder only observes the commits of the engine and the requests at receivers. Deliveries are
+numbered from 1 in the order of acceptance. Lines are in order of time; lines of one millisecond are
+in the order in which they counted, and attempts that begin in it and end later are in the order in
+which they began.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StateLine(Struct, frozen=True, kw_only=True):
 
 
 class FinishLine(Struct, frozen=True, kw_only=True, gc=False):
-    """A delivery needs nothing more."""
+    """A delivery is finished."""
 
     at_ms: int
     kind: str = "finish"
@@ -74,7 +74,7 @@ Line = AttemptLine | StateLine | FinishLine
 
 
 class Pause(Struct, frozen=True):
-    """Sending was paused: what failed was taken for an outage of our own."""
+    """Sending was paused by a sender outage: failures were taken for sender-side ones."""
 
     from_ms: int
     to_ms: int
@@ -82,23 +82,23 @@ class Pause(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """All that happened, in order of time."""
+    """Everything that happened, in order of time."""
 
     lines: tuple[Line, ...]
     homes: tuple[str, ...]  # of delivery n, at n - 1: the name of its endpoint
     accepted_ms: tuple[int, ...]  # when
-    requests_ms: dict[str, tuple[int, ...]]  # what each receiver saw, and when
+    requests_ms: dict[str, tuple[int, ...]]  # receiver → the times of its requests
     sha256: str
     pauses: tuple[Pause, ...] = ()
 
 
 def encode(lines: Iterable[Struct]) -> bytes:
-    """One JSON object a line."""
+    """The lines as JSON, one object per line."""
     return msgspec.json.Encoder().encode_lines(lines)
 
 
 class Recorder(Watch):
-    """Listens to a world."""
+    """Records the trace of a world."""
 
     def __init__(self, start_ms: int) -> None:
         self._start_ms = start_ms
@@ -106,7 +106,7 @@ class Recorder(Watch):
         self._numbers: dict[int, int] = {}  # delivery id → its number
         self._names: dict[int, str] = {}  # endpoint id → its name
         self._counts: dict[int, tuple[int, int]] = {}  # endpoint id → attempts, failures in a row
-        self._homes: list[str] = []
+        self._endpoints: list[str] = []
         self._accepted_ms: list[int] = []
         self._requests_ms: dict[str, list[int]] = {}
         self._by_url: dict[str, list[int]] = {}
@@ -114,11 +114,11 @@ class Recorder(Watch):
         self._began: dict[bytes, int] = {}  # the turn of each delivery's latest attempt
         self._turns: dict[int, int] = {}  # line → turn, of attempts that took some time
         self._pauses: list[Pause] = []
-        self._paused: OutageView | None = None  # the gate, while it is closed
-        self.gate: Callable[[], OutageView] = OutageView  # as the engine has it now
+        self._paused: OutageView | None = None  # the present outage
+        self.outage: Callable[[], OutageView] = OutageView  # the engine's present state
 
-    def know(self, endpoint_id: int, url: str, name: str) -> None:
-        """From here on this endpoint is called by its name."""
+    def name_endpoint(self, endpoint_id: int, url: str, name: str) -> None:
+        """Use this name for an endpoint in all later lines."""
         self._names[endpoint_id] = name
         self._by_url[url] = self._requests_ms[name] = []
 
@@ -126,8 +126,8 @@ class Recorder(Watch):
         return self._numbers[delivery_id]
 
     def trace(self, *, end_ms: int) -> Trace:
-        """Everything up to the end."""
-        self._look_at_gate()
+        """The trace up to the end."""
+        self._note_outage()
         if self._paused is not None:
             self._pause_ended(end_ms)
         lines = self._in_order()
@@ -136,7 +136,7 @@ class Recorder(Watch):
             digest.update(encode(lines[begin : begin + _FEW]))
         return Trace(
             lines=tuple(lines),
-            homes=tuple(self._homes),
+            homes=tuple(self._endpoints),
             accepted_ms=tuple(self._accepted_ms),
             requests_ms={name: tuple(times) for name, times in self._requests_ms.items()},
             sha256=digest.hexdigest(),
@@ -145,7 +145,7 @@ class Recorder(Watch):
 
     def _in_order(self) -> list[Line]:
         lines, turns = self._lines, self._turns
-        order = sorted(range(len(lines)), key=lambda it: lines[it].at_ms)  # keeps what is equal
+        order = sorted(range(len(lines)), key=lambda it: lines[it].at_ms)  # stable
         for _, moment in groupby(range(len(order)), key=lambda place: lines[order[place]].at_ms):
             places = [place for place in moment if order[place] in turns]
             if len(places) > 1:
@@ -154,24 +154,24 @@ class Recorder(Watch):
                     order[place] = line
         return [lines[it] for it in order]
 
-    # --- what it hears -----------------------------------------------------------------------
+    # --- events of a world -------------------------------------------------------------------
 
     def accepted(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliveries were committed, by a publish or a replay."""
+        """Record deliveries that a publish or a replay committed."""
         for delivery in deliveries:
-            self._homes.append(self._names[delivery.endpoint_id])
+            self._endpoints.append(self._names[delivery.endpoint_id])
             self._accepted_ms.append(delivery.accepted_at - self._start_ms)
-            self._numbers[delivery.id] = len(self._homes)
+            self._numbers[delivery.id] = len(self._endpoints)
 
     def sent(self, hit: Hit) -> None:
         self._began[_delivery_in(hit.header_block)] = next(self._turn)
 
     def seen(self, hit: Hit) -> None:
-        """It has arrived at its receiver."""
+        """Record a request at its receiver."""
         self._by_url[hit.url].append(hit.at - self._start_ms)
 
     def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Each attempt, and at once what followed from it."""
+        """Record each attempt, followed by the changes that it caused."""
         ends = {one.delivery.id: one for one in batch.finished if one.delivery.id not in gone}
         changes: dict[int, list[Transition]] = defaultdict(list)
         for change in batch.transitions:
@@ -191,20 +191,20 @@ class Recorder(Watch):
             self._end(end)
         for endpoint in batch.endpoints:
             self._count(endpoint)
-        self._look_at_gate()
+        self._note_outage()
 
     def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
         self._count(endpoint)
         if transition is not None:
             self._change(transition)
 
-    def _look_at_gate(self) -> None:
-        """It closes and opens with an outcome, and says since when it is as it is."""
-        gate = self.gate()
-        if gate.state is OutageState.CLOSED:
-            self._paused = gate
+    def _note_outage(self) -> None:
+        """Record the begin and the end of an outage, which come with an outcome."""
+        outage = self.outage()
+        if outage.state is OutageState.CONFIRMED:
+            self._paused = outage
         elif self._paused is not None:
-            self._pause_ended((gate.since or 0) - self._start_ms)
+            self._pause_ended((outage.since or 0) - self._start_ms)
 
     def _pause_ended(self, at_ms: int) -> None:
         assert self._paused is not None
@@ -217,8 +217,8 @@ class Recorder(Watch):
         self._counts[endpoint.id] = (health.attempts, health.consecutive_failures)
 
     def _made(self, attempt: Attempt, change: Transition) -> bool:
-        """Whether this is the attempt that made the change, by the numbers that it names."""
-        if attempt.outcome is Outcome.OURS:
+        """Whether this attempt caused the change, by the numbers in the change."""
+        if attempt.outcome is Outcome.SENDER_ERROR:
             return False
         failed = attempt.outcome is Outcome.FAILED
         attempts, row = self._counts.get(attempt.endpoint_id, (0, 0))
@@ -275,6 +275,6 @@ class Recorder(Watch):
 
 
 def _delivery_in(header_block: bytes) -> bytes:
-    """Its id, without reading all the headers."""
+    """The delivery's id, without parsing all headers."""
     begin = header_block.index(_HEADER) + len(_HEADER)
     return header_block[begin : header_block.index(b"\r", begin)]

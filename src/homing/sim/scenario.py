@@ -1,4 +1,4 @@
-"""A scenario: receivers by script, traffic, and what a person does, over a span of virtual time.
+"""A scenario: receivers with outages, traffic, and actions of a person, over a virtual time.
 
 All times are milliseconds from 0, the start of the scenario. Spans are half open: an outage or
 traffic from 2 h to 9 h includes the first of these moments and not the last.
@@ -16,11 +16,11 @@ from homing.policy.health import HealthRules
 from homing.policy.presets import WORKFRONT
 from homing.policy.retry import Schedule
 
-FAILS_WITH = 500  # what an outage answers that only says how often it fails
+FAILS_WITH = 500  # the status code of an outage that only says how often it fails
 
 
 class Do(StrEnum):
-    """What a person can do."""
+    """The actions of a person."""
 
     ENABLE = "enable"
     FREEZE = "freeze"
@@ -28,7 +28,7 @@ class Do(StrEnum):
 
 
 class Reply(Struct, frozen=True):
-    """What a receiver does with one request."""
+    """The reaction of a receiver to one request."""
 
     code: int | None  # None: it hangs or refuses
     hangs: bool = False
@@ -37,11 +37,11 @@ class Reply(Struct, frozen=True):
 
 
 class Outage(Struct, frozen=True):
-    """A span in which a receiver is not itself."""
+    """A span of time in which a receiver behaves differently."""
 
     from_ms: int
     to_ms: int
-    answers: int | None = None
+    responds: int | None = None
     hangs: bool = False
     refuses: bool = False
     fails: float | None = None  # the share of requests it hits; None: all
@@ -50,32 +50,34 @@ class Outage(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True):
-    """An endpoint of the scenario, as it answers."""
+    """An endpoint of the scenario: how it responds."""
 
     name: str
-    answers: int = 200
+    responds: int = 200
     latency_ms: int = 0
     deadline_ms: int | None = None
     retry_after_s: int | None = None
     outages: tuple[Outage, ...] = ()
 
     def outage_at(self, at_ms: int) -> Outage | None:
-        """The last one listed that covers this moment."""
+        """The last listed outage that covers this moment."""
         for outage in reversed(self.outages):
             if outage.from_ms <= at_ms < outage.to_ms:
                 return outage
         return None
 
-    def reply(self, outage: Outage | None, *, chance: float) -> Reply:
-        """What it does with a request; ``chance`` (0 to 1) decides where the outage hits some."""
-        if outage is None or (outage.fails is not None and chance >= outage.fails):
-            return Reply(self.answers, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s)
+    def reply(self, outage: Outage | None, *, random: float) -> Reply:
+        """The reply to a request; ``random`` (0 to 1) decides whether a partial outage hits it."""
+        if outage is None or (outage.fails is not None and random >= outage.fails):
+            return Reply(
+                self.responds, latency_ms=self.latency_ms, retry_after_s=self.retry_after_s
+            )
         latency_ms = self.latency_ms if outage.latency_ms is None else outage.latency_ms
         if outage.hangs or outage.refuses:
             return Reply(None, hangs=outage.hangs, latency_ms=latency_ms)
-        code = outage.answers
+        code = outage.responds
         if code is None:
-            code = self.answers if outage.fails is None else FAILS_WITH
+            code = self.responds if outage.fails is None else FAILS_WITH
         return Reply(code, latency_ms=latency_ms, retry_after_s=outage.retry_after_s)
 
 
@@ -90,7 +92,7 @@ class Traffic(Struct, frozen=True):
     type: str
 
     def times(self) -> Iterator[int]:
-        """The first at ``from``, the others at even steps after it, before ``until``."""
+        """The times of the events: at ``from``, then at even steps, before ``until``."""
         at, n = self.from_ms, 0
         while at < self.until_ms:
             yield at
@@ -104,7 +106,7 @@ class Traffic(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What a person does, and when."""
+    """An action of a person, with its time."""
 
     at_ms: int
     do: Do
@@ -112,7 +114,7 @@ class Action(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True):
-    """Everything there is to play; the same scenario always plays the same."""
+    """A complete scenario; the same scenario always gives the same trace."""
 
     title: str
     run_for_ms: int
@@ -128,7 +130,7 @@ class Scenario(Struct, frozen=True):
         return sum(one.count for one in self.traffic)
 
 
-def chance_of(seed: int, name: str, delivery: int, attempt: int) -> float:
+def random_fraction_of(seed: int, name: str, delivery: int, attempt: int) -> float:
     """A number from 0 up to 1 that this attempt of this delivery draws, whatever the policy."""
     text = f"{seed}\0{name}\0{delivery}\0{attempt}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest()) / (1 << 56)

@@ -1,8 +1,9 @@
-"""What a simulation comes to, in numbers: for each endpoint, and for all together.
+"""The results of a simulation in numbers: for each endpoint, and for all together.
 
-Late is a delivery whose successful attempt began more than a second after it was accepted; how
-late is the time between the two. Recovery is the end of an outage, or an endpoint becoming enabled;
-the peak after it is the most requests in any one second of the hour that follows.
+A delivery is late if its successful attempt began more than a second after its acceptance; its
+lateness is the time between the two. A recovery is the end of an outage, or the moment at which an
+endpoint becomes enabled; the peak after it is the largest number of requests in one second of the
+following hour.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PEAK_MS = 1_000
 
 
 class Late(Struct, frozen=True):
-    """How many were late, and how late those were."""
+    """How many deliveries were late, and by how much."""
 
     count: int
     p50_ms: int | None
@@ -43,7 +44,7 @@ class Figures(Struct, frozen=True):
     pending: int
     attempts: int
     failed: int
-    ours: int  # failed by trouble of our own, which counts for nothing
+    sender_errors: int  # sender-side failures, which count for nothing
     probes: int
     requests: int
     disabled_ms: int
@@ -52,14 +53,14 @@ class Figures(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What a scenario came to under its policy."""
+    """The results of a scenario under its policy."""
 
     policy: str
     seed: int
     run_for_ms: int
     total: Figures
     endpoints: dict[str, Figures]
-    paused_ms: int  # by an outage of our own
+    paused_ms: int  # by a sender outage
     trace_sha256: str
 
 
@@ -80,9 +81,9 @@ def summary_line(summary: Summary) -> bytes:
 
 
 def summarize(played: Played) -> Summary:
-    """Count everything once."""
+    """The summary of a played scenario."""
     scenario, trace = played.scenario, played.trace
-    books = {receiver.name: _Book() for receiver in scenario.receivers}
+    books = {receiver.name: _Counts() for receiver in scenario.receivers}
     for home in trace.homes:
         books[home].accepted += 1
     _read(played, books)
@@ -103,7 +104,7 @@ def summarize(played: Played) -> Summary:
     )
 
 
-def _read(played: Played, books: dict[str, _Book]) -> None:
+def _read(played: Played, books: dict[str, _Counts]) -> None:
     trace = played.trace
     last_start: dict[int, int] = {}  # of each delivery's latest attempt
     for line in trace.lines:
@@ -112,7 +113,7 @@ def _read(played: Played, books: dict[str, _Book]) -> None:
                 book = books[line.endpoint]
                 book.attempts += 1
                 book.failed += line.outcome == "failed"
-                book.ours += line.outcome == "ours"
+                book.sender_errors += line.outcome == "sender_error"
                 book.probes += line.lane == "probe"
                 last_start[line.delivery] = line.at_ms
             case FinishLine():
@@ -125,11 +126,11 @@ def _read(played: Played, books: dict[str, _Book]) -> None:
                 books[line.endpoint].change(line)
 
 
-class _Book:
-    """An endpoint while it is being counted."""
+class _Counts:
+    """The counts of one endpoint so far."""
 
     def __init__(self) -> None:
-        self.accepted = self.attempts = self.failed = self.ours = self.probes = 0
+        self.accepted = self.attempts = self.failed = self.sender_errors = self.probes = 0
         self.requests = self.peak = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.lateness: list[int] = []
@@ -162,7 +163,7 @@ class _Book:
             pending=self.accepted - sum(finished.values()),
             attempts=self.attempts,
             failed=self.failed,
-            ours=self.ours,
+            sender_errors=self.sender_errors,
             probes=self.probes,
             requests=self.requests,
             disabled_ms=self.spent_ms[State.DISABLED.value],
@@ -171,13 +172,13 @@ class _Book:
         )
 
 
-def _total(books: Iterable[_Book]) -> _Book:
-    total = _Book()
+def _total(books: Iterable[_Counts]) -> _Counts:
+    total = _Counts()
     for book in books:
         total.accepted += book.accepted
         total.attempts += book.attempts
         total.failed += book.failed
-        total.ours += book.ours
+        total.sender_errors += book.sender_errors
         total.probes += book.probes
         total.requests += book.requests
         total.peak = max(total.peak, book.peak)
@@ -189,7 +190,7 @@ def _total(books: Iterable[_Book]) -> _Book:
 
 
 def peak_after(times: Sequence[int], recoveries: Iterable[int]) -> int:
-    """The most in one second, within an hour after any of these moments."""
+    """The largest number in one second, within an hour after any of these moments."""
     peak = 0
     for begin in sorted(set(recoveries)):
         first, last = bisect_left(times, begin), bisect_left(times, begin + RECOVERY_MS)
@@ -202,7 +203,7 @@ def peak_after(times: Sequence[int], recoveries: Iterable[int]) -> int:
 
 
 def _share(values: Sequence[int], percent: int) -> int | None:
-    """The value that so many percent do not exceed."""
+    """The value that so many percent of the values do not exceed; None without values."""
     if not values:
         return None
     return values[min(-(-len(values) * percent // 100), len(values)) - 1]

@@ -1,8 +1,8 @@
-"""Where things stand in a TOML file: the line of every key, which ``tomllib`` does not tell.
+"""The line of every key in a TOML file, which ``tomllib`` does not report.
 
-Only text that ``tomllib`` has read without complaint comes here, so nothing is checked again: keys
-are walked, values are stepped over. ``("endpoints", 0, "name")`` is the path of a value. What no
-scenario needs is not walked, but told: so the walk also finds what was too much for ``tomllib``.
+The text has been read by ``tomllib`` without an error, so nothing is checked again: keys are read
+and values are skipped. ``("endpoints", 0, "name")`` is the path of a value. Values that are nested
+too deeply or too long for a scenario raise ``TooMuch``, also where ``tomllib`` itself failed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import tomllib
 Path = tuple[str | int, ...]
 
 DEEPEST = 16
-NUMBER_MOST = (
-    600  # characters; Python reads 4,300 digits, or what it was told, never fewer than 640
-)
+NUMBER_MAX = 600  # characters; Python reads 4,300 digits, or another limit, never fewer than 640
 
 _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -31,7 +29,7 @@ _STRINGS = (  # The long ones first: they begin like the short ones.
 
 
 class TooMuch(Exception):
-    """A value that is nested too deeply, or too long; the first of them."""
+    """The first value that is nested too deeply or too long."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -41,8 +39,7 @@ class TooMuch(Exception):
 def check_keys(text: str) -> None:
     """Raises TooMuch for a key of too many dotted parts, which ``tomllib`` would read for hours.
 
-    It takes steps in the length of the text, whatever stands there: what is no TOML is left to
-    ``tomllib``.
+    The cost is linear in the length of any text; ``tomllib`` reports text that is not TOML.
     """
     at, begin, line, dots = 0, 0, 1, 0
     while found := _STOP.search(text, at):
@@ -69,7 +66,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 class _Walk:
-    """One walk through the text."""
+    """Reads the keys of a text from its begin to its end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -115,7 +112,7 @@ class _Walk:
         return path
 
     def _keys(self) -> list[str]:
-        """``a.b."c d"``; stands behind the blanks after it when it returns."""
+        """The parts of a key like ``a.b."c d"``; moves behind the blanks that follow it."""
         keys: list[str] = []
         while True:
             self._skip(_BLANK)
@@ -151,8 +148,8 @@ class _Walk:
                 self._inline(path)
             case _:
                 begin = self._at
-                if len(self._text[begin : self._skip(_SCALAR)].rstrip()) > NUMBER_MOST:
-                    reason = f"is a number of more than {NUMBER_MOST} characters"
+                if len(self._text[begin : self._skip(_SCALAR)].rstrip()) > NUMBER_MAX:
+                    reason = f"is a number of more than {NUMBER_MAX} characters"
                     raise TooMuch(path, self._line, reason)
 
     def _string(self) -> None:

@@ -1,8 +1,8 @@
 """A world on virtual time: the real engine and SQLite store, and receivers that are functions.
 
-A world lives through several *lives*: one for each start of the process. What an engine starts
-(tasks, timers, requests) belongs to its life and ends with it, so a crash drops all memory and
-keeps the store, wherever the engine was waiting at that moment.
+A world has several *lives*: one for each start of the process. The tasks, timers and requests of an
+engine belong to its life and end with it, so a crash drops all memory and keeps the store, wherever
+the engine was waiting at that moment.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transi
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.ports import (
     AdminStore,
-    Answer,
     DeliveryFilter,
     DeliveryRow,
     FlowStore,
     Receipt,
     Request,
+    Response,
     Sender,
     SettleBatch,
     ViewStore,
@@ -42,15 +42,15 @@ T = TypeVar("T")
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 _ADDRESS = "192.0.2.1:443"
-BURY_TURNS = 20
+ENDING_TURNS = 20
 
 
 class Crashed(Exception):
-    """The process died before it answered."""
+    """The process died before it responded."""
 
 
 class Hit(Struct):
-    """A request on its way to a receiver."""
+    """A request to a receiver."""
 
     at: int  # by the engine's clock
     url: str
@@ -63,7 +63,7 @@ class Hit(Struct):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Read when someone asks: most receivers do not."""
+        """The headers, parsed at the first use: most receivers do not need them."""
         if self._headers is None:
             lines = self.header_block.decode().split("\r\n")[:-1]
             self._headers = dict(line.split(": ", 1) for line in lines)
@@ -79,7 +79,7 @@ class Hit(Struct):
 
 
 class Reply(Struct, frozen=True):
-    """What comes back: a code or a failure, after a while; beyond the deadline it is a timeout."""
+    """The reply of a receiver: a code or a failure; after the deadline it is a timeout."""
 
     code: int | None = 200
     failure: Failure | None = None
@@ -92,35 +92,35 @@ Script = Callable[[Hit], Reply]
 
 
 class Watch:
-    """What can be seen from outside; a world tells of everything as it happens."""
+    """The events of a world; a subclass overrides the methods that it needs."""
 
     def sent(self, hit: Hit) -> None:
         """A request starts."""
 
-    def answered(self, hit: Hit, answer: Answer) -> None:
-        """A request has its answer; it is not settled yet."""
+    def responded(self, hit: Hit, response: Response) -> None:
+        """A request has its response; it is not settled yet."""
 
     def settled(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Outcomes were committed: attempts, what they finished, what they changed."""
+        """A batch of outcomes was committed."""
 
     def commanded(self, endpoint: Endpoint, transition: Transition | None) -> None:
         """A person's enable or freeze was committed."""
 
 
 class ScriptedSender:
-    """A sender whose receivers are functions; those of one life."""
+    """The sender of one life, whose receivers are functions."""
 
     def __init__(self, world: World, life: Life) -> None:
         self._world, self._life = world, life
 
-    def send(self, request: Request, done: Callable[[Answer], None]) -> None:
+    def send(self, request: Request, done: Callable[[Response], None]) -> None:
         if not self._life.alive:
             return
         hit = self._hit(request)
         self.ask(hit, done)
 
     def _hit(self, request: Request) -> Hit:
-        """The request starts."""
+        """Start a request."""
         target, life = request.target, self._life
         url = f"{target.scheme}://{target.authority}{target.path}"
         block, body = request.header_block, request.body
@@ -132,12 +132,12 @@ class ScriptedSender:
     def ask(
         self,
         hit: Hit,
-        done: Callable[[Answer], None],
+        done: Callable[[Response], None],
         *,
         used_ms: int = 0,
         late: Callable[[], Failure] = lambda: Failure.TIMEOUT,
     ) -> None:
-        """The receiver is asked when so much of the deadline is used up."""
+        """Ask the receiver, after so much of the deadline."""
         world, left_ms = self._world, hit.deadline_ms - used_ms
         seen = hit
         if used_ms:
@@ -145,7 +145,7 @@ class ScriptedSender:
         reply = world.scripts.get(hit.url, world.otherwise)(seen)
         in_time = reply.latency_ms <= left_ms
         latency_ms = min(reply.latency_ms, left_ms)
-        answer = Answer(
+        response = Response(
             code=reply.code if in_time else None,
             failure=reply.failure if in_time else late(),
             detail="",
@@ -155,12 +155,12 @@ class ScriptedSender:
             ),
             retry_after=reply.retry_after if in_time else None,
         )
-        asyncio.get_running_loop().call_later(latency_ms / 1000, self.land, hit, answer, done)
+        asyncio.get_running_loop().call_later(latency_ms / 1000, self.finish, hit, response, done)
 
-    def land(self, hit: Hit, answer: Answer, done: Callable[[Answer], None]) -> None:
-        """The attempt has ended."""
-        self._world.watch.answered(hit, answer)
-        done(answer)
+    def finish(self, hit: Hit, response: Response, done: Callable[[Response], None]) -> None:
+        """End a request."""
+        self._world.watch.responded(hit, response)
+        done(response)
 
     async def close(self) -> None: ...
 
@@ -176,7 +176,7 @@ class Life(Struct, eq=False):
 
 
 class WatchedFlow(Flow):
-    """Tells of every settle."""
+    """Reports every settle to the world's watch."""
 
     def __init__(self, db: SqliteDb, world: World) -> None:
         super().__init__(db)
@@ -189,7 +189,7 @@ class WatchedFlow(Flow):
 
 
 class WatchedAdmin(Admin):
-    """Tells of every enable and freeze."""
+    """Reports every enable and freeze to the world's watch."""
 
     def __init__(self, db: SqliteDb, world: World) -> None:
         super().__init__(db)
@@ -208,7 +208,7 @@ class WatchedAdmin(Admin):
 def _make_task(
     loop: asyncio.AbstractEventLoop, work: Any, context: Context | None = None
 ) -> asyncio.Task[Any]:
-    """A task knows its life, and the other way round."""
+    """Make a task that belongs to the present life."""
     task = asyncio.Task(work, loop=loop, context=context)
     life = LIFE.get() if context is None else context.get(LIFE)
     if life is not None:
@@ -225,7 +225,7 @@ class World:
         self.scripts: dict[str, Script] = {}
         self.otherwise: Script = lambda _: Reply()
         self.make_sender: Callable[[Life], Sender] = partial(ScriptedSender, self)
-        self.views: ViewStore = Views(db)  # for looking, in any life and between two
+        self.views: ViewStore = Views(db)  # for tests, in any life and between two
         self.lives = 0
         self.life: Life
         self.engine: Engine
@@ -241,11 +241,11 @@ class World:
         return world
 
     def install(self) -> None:
-        """Let the loop know whose life a task belongs to."""
+        """Let the loop add every task to its life."""
         asyncio.get_running_loop().set_task_factory(_make_task)
 
     def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
-        """What the engine of a new life is given."""
+        """The stores of the engine of a new life."""
         return WatchedFlow(self.db, self), WatchedAdmin(self.db, self), Views(self.db)
 
     # --- lives -------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class World:
         self.engine = await self.call(self.begin())
 
     async def begin(self) -> Engine:
-        """The engine of a new life."""
+        """Start the engine of a new life."""
         flow, admin, views = self.stores()
         return await Engine.start(
             flow=flow,
@@ -272,7 +272,7 @@ class World:
         )
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the process do something; raises Crashed if it dies first."""
+        """Run a coroutine in the process; raises Crashed if the process dies first."""
         life = self.life
         if not life.alive:
             work.close()
@@ -286,12 +286,12 @@ class World:
             raise Crashed from None
 
     def die(self) -> None:
-        """Drop all memory, at this very moment."""
+        """Kill the process now: all memory is lost."""
         self.life.alive = False
-        self._bury(self.life, BURY_TURNS)
+        self._end_tasks(self.life, ENDING_TURNS)
 
-    def _bury(self, life: Life, turns: int) -> None:
-        """End its tasks and timers; for some turns, as tasks that end may set timers again."""
+    def _end_tasks(self, life: Life, turns: int) -> None:
+        """End the tasks and timers of a life; several times, as ending tasks may set timers."""
         loop = asyncio.get_running_loop()
         for task in list(life.tasks):
             if task is not asyncio.current_task():
@@ -300,7 +300,7 @@ class World:
             if timer._context.get(LIFE) is life:
                 timer.cancel()
         if turns:
-            loop.call_soon(self._bury, life, turns - 1, context=Context())
+            loop.call_soon(self._end_tasks, life, turns - 1, context=Context())
 
     async def crash(self, *, clock_offset_ms: int = 0) -> None:
         """Die and start again on the same store."""
@@ -312,7 +312,7 @@ class World:
     def clock(self) -> VirtualClock:
         return self.life.clock
 
-    # --- doing -------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------
 
     async def subscribe(self, url: str, *types: str, **more: Any) -> Subscription:
         draft = SubscriptionDraft(
@@ -343,10 +343,10 @@ class World:
     async def wait(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reads -------------------------------------------------------------------------------
 
     async def deliveries(self, **conditions: Any) -> list[DeliveryRow]:
-        """All there are, oldest first."""
+        """All deliveries of these conditions, oldest first."""
         rows: list[DeliveryRow] = []
         before: int | None = None
         while True:
@@ -358,7 +358,7 @@ class World:
                 return rows[::-1]
 
     async def endpoints(self) -> list[Endpoint]:
-        """All there are, oldest first."""
+        """All endpoints, oldest first."""
         found: list[Endpoint] = []
         before: int | None = None
         while True:

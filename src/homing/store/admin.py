@@ -1,4 +1,4 @@
-"""Commands: changes of subscriptions, endpoints and single deliveries, and replays."""
+"""Commands of people: changes of subscriptions, endpoints and single deliveries, and replays."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from homing.store import cleanup_jobs, leases, replays, rows
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
-_FIXED = frozenset({"bucket", "tenant", "url", "created_at"})  # of an endpoint: never changed
+_FIXED = frozenset({"bucket", "tenant", "url", "created_at"})  # columns of an endpoint
 
 
 class Admin:
-    """``AdminStore`` on a database; ``node`` is this process in the ledger."""
+    """``AdminStore`` on a database; ``node`` is the number of this process in the ledger."""
 
     def __init__(self, db: Db, node: int = 0) -> None:
         self._db = db
@@ -132,7 +132,7 @@ class Admin:
         limit: int,
         epoch: int = 0,
     ) -> CleanupStep:
-        """StaleCatalog if ``target`` is not the endpoint that the subscription has now."""
+        """Raises StaleCatalog if ``target`` is not the present endpoint of the subscription."""
 
         await leases.hold(tx, [(cleanup_job.bucket, epoch)] if epoch else ())
         if target is not None:
@@ -253,9 +253,9 @@ async def _raise_catalog(tx: Tx) -> int:
 
 
 async def _endpoint_at(tx: Tx, endpoint: Endpoint) -> int:
-    """The id of the endpoint at this tenant and URL, which may be new.
+    """The id of the endpoint of this tenant and URL; inserts it if there is none.
 
-    The catalog's row is locked: no other transaction makes one at the same time.
+    The catalog's row is locked, so no other transaction inserts one at the same time.
     """
     row = await tx.one("endpoint_of_url", tenant=endpoint.tenant, url=endpoint.url)
     if row is not None:
@@ -275,7 +275,7 @@ async def _living(tx: Tx, subscription_id: int) -> Subscription:
 
 
 async def _of_version(tx: Tx, subscription: Subscription) -> Subscription:
-    """As it is stored; StaleCatalog if it was changed since."""
+    """The subscription as it is stored; raises StaleCatalog if it has another version."""
     before = await _living(tx, subscription.id)
     if before.version != subscription.version:
         raise StaleCatalog
@@ -283,7 +283,7 @@ async def _of_version(tx: Tx, subscription: Subscription) -> Subscription:
 
 
 async def _twin_of_version(tx: Tx, twin: Subscription) -> Subscription:
-    """As it is stored; StaleCatalog if it was changed or deleted since."""
+    """The twin as it is stored; raises StaleCatalog if it was changed or deleted."""
     try:
         return await _of_version(tx, twin)
     except NotFound:
@@ -291,7 +291,7 @@ async def _twin_of_version(tx: Tx, twin: Subscription) -> Subscription:
 
 
 async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscription:
-    """Replace it; its pending deliveries follow it to another endpoint."""
+    """Replace a subscription; a cleanup job moves its pending deliveries to a new endpoint."""
     before = await _living(tx, new.id)
     await _replace_subscription(tx, new)
     if before.endpoint_id != new.endpoint_id:
@@ -308,7 +308,7 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
 async def _delete(
     tx: Tx, before: Subscription, *, now: int, version: int, cleanup_job_id: int
 ) -> Subscription:
-    """Mark it deleted; a cleanup job cancels its pending deliveries."""
+    """Mark a subscription as deleted; a cleanup job cancels its pending deliveries."""
     gone = replace(before, deleted_at=now, updated_at=now, version=version)
     await _replace_subscription(tx, gone)
     await tx.all("cleanup_job_moves_cancel", subscription_id=gone.id)

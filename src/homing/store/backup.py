@@ -1,9 +1,9 @@
 """Copies of the SQLite file: made while a server writes to it, and verified.
 
-The copy is read page by page in one read transaction of WAL, so it is one moment of the database,
-however long it takes and whatever is committed meanwhile. The steps are small and yield between
-each other: the server's commits do not wait for them. What was copied is then read back: its pages
-(``integrity_check``) and the number of rows of every table.
+The copy is read page by page in one read transaction of WAL, so it shows one moment of the
+database, however long it takes and whatever is committed meanwhile. It is made in small steps, so
+the server's commits do not wait for it. Then the copy is checked: its pages (``integrity_check``)
+and the number of rows of every table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
         except apsw.Error as error:
             raise StoreUnavailable(f"{source.name}: {type(error).__name__}.") from error
         if expected != found:
-            raise BadCopy("It holds other rows than the original.")
+            raise BadCopy("The copy holds other rows than the original.")
         size = draft.stat().st_size
         _give_name(draft, target)
     except OSError as error:
@@ -67,9 +67,9 @@ def check_copy(file: Path) -> dict[str, int]:
     """The number of rows by table, after a check of every page; raises BadCopy."""
     with _opened(file, readonly=True) as connection:
         try:
-            trouble = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            if trouble != ["ok"]:
-                raise BadCopy(trouble[0])
+            problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+            if problems != ["ok"]:
+                raise BadCopy(problems[0])
             return _counts(connection)
         except (apsw.NotADBError, apsw.CorruptError):
             raise BadCopy("It is not a database, or it is damaged.") from None
@@ -77,7 +77,7 @@ def check_copy(file: Path) -> dict[str, int]:
 
 @contextlib.contextmanager
 def unheld(database: Path) -> Iterator[None]:
-    """While no other process holds this data; raises DataInUse."""
+    """Hold the lock of the database; raises DataInUse if another process has it."""
     lock = Lock(Path(f"{database}.lock"))
     try:
         yield
@@ -87,14 +87,14 @@ def unheld(database: Path) -> Iterator[None]:
 
 def _copy(source: Path, draft: Path, progress: Progress) -> dict[str, int]:
     with _opened(source, readonly=True) as original, _opened(draft) as copy:
-        original.execute("BEGIN")  # One moment: the counts and the pages are of the same snapshot.
+        original.execute("BEGIN")  # The counts and the pages are of one snapshot.
         expected = _counts(original)
         with copy.backup("main", original, "main") as backup:
             while not backup.done:
                 backup.step(STEP_PAGES)
                 progress(backup.page_count - backup.remaining, backup.page_count)
         original.execute("COMMIT")
-        # Without a log the copy is one file, and people copy only one.
+        # Without a write-ahead log the copy is a single file.
         copy.pragma("journal_mode", "delete")
     return expected
 
@@ -115,7 +115,7 @@ def _opened(file: Path, *, readonly: bool = False) -> Iterator[apsw.Connection]:
 
 
 def _counts(connection: apsw.Connection) -> dict[str, int]:
-    """By the tables that are there, which may be those of an older schema."""
+    """The number of rows of every table; the schema may be an older one."""
     tables = [str(row[0]) for row in connection.execute(_TABLES)]
     if not {*tables} >= _TABLES_OF_HOMING:
         raise BadCopy("It is not a database of Homing.")
@@ -126,7 +126,7 @@ def _counts(connection: apsw.Connection) -> dict[str, int]:
 
 
 def _give_name(draft: Path, target: Path) -> None:
-    """Sync it and give it its name; a file of that name is not overwritten."""
+    """Sync the draft and rename it; an existing file is not overwritten."""
     descriptor = os.open(draft, os.O_RDONLY)
     try:
         os.fsync(descriptor)

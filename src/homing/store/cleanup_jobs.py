@@ -1,10 +1,11 @@
 """Cleanup jobs: the bulk work that a change of a subscription leaves, done in bounded steps.
 
-A subscription whose URL changes leaves its pending deliveries at the old endpoint, and a "move"
-there; the place they move to is always its endpoint of now, so two changes in a row need no more
-than two cleanup jobs. A deleted subscription leaves a "cancel", and what was a "move" becomes one.
+When the URL of a subscription changes, its pending deliveries stay at the old endpoint, with a job
+of the kind "move". The job moves them to the present endpoint of the subscription, so two changes
+in a row need only two jobs. A deleted subscription leaves a job of the kind "cancel", and its
+"move" jobs become "cancel" jobs.
 
-Deliveries in flight are passed over: the engine moves them when they settle.
+Deliveries in flight are left out: the engine moves them when they settle.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CANCEL = "cancel"
 
 
 async def leave(tx: Tx, kind: str, *, cleanup_job_id: int, subscription_id: int, at: int) -> None:
-    """Leave a cleanup job at an endpoint."""
+    """Insert a cleanup job for an endpoint."""
     cleanup_job = CleanupJob(cleanup_job_id, kind, subscription_id, at, after_id=0)
     await tx.insert("cleanup_job", [rows.cleanup_job_row(cleanup_job)])
 
@@ -36,13 +37,13 @@ async def step(
     limit: int,
     node: int,
 ) -> CleanupStep:
-    """One step of a cleanup job as it is stored; one that is no longer there is done."""
+    """Run one step of a cleanup job; a job that does not exist any more is done."""
     await tx.one("catalog_hold")
     held = await tx.one("cleanup_job_hold", id=cleanup_job_id)
     if held is None:
         return CleanupStep(touched=0, done=True)
     cleanup_job = rows.cleanup_job(held)
-    if cleanup_job.kind == MOVE and await _is_home(tx, cleanup_job, target):
+    if cleanup_job.kind == MOVE and await _is_back(tx, cleanup_job, target):
         await tx.all("cleanup_job_done", id=cleanup_job.id)
         return CleanupStep(touched=0, done=True)
     scanned = await tx.all(
@@ -68,8 +69,8 @@ async def step(
     return CleanupStep(touched, done=False)
 
 
-async def _is_home(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> bool:
-    """Whether the subscription is back at the job's endpoint; StaleCatalog if not at target."""
+async def _is_back(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> bool:
+    """Whether the subscription has the job's endpoint again; StaleCatalog if not ``target``."""
     subscription = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
     current = rows.subscription(subscription).endpoint_id if subscription else None
     if current == cleanup_job.endpoint_id:

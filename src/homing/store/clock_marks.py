@@ -1,7 +1,7 @@
-"""The mark of the clock, and moving stored times after the clock was set, in bounded steps.
+"""The clock mark, and the move of stored times after the clock was set, in bounded steps.
 
-A move is begun with the mark and goes on from where it was interrupted: each step is one
-transaction that also writes how far it has come.
+A move begins with the mark, and continues where it was interrupted: each step is one transaction
+that also writes the progress.
 """
 
 from __future__ import annotations

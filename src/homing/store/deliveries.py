@@ -1,12 +1,12 @@
-"""Lists of deliveries: which walks a page takes, and where the next one begins.
+"""Lists of deliveries: which index scans (walks) a page needs, and where the next page begins.
 
 ``sql/deliveries.sql`` has the statements and says why no delivery is missed or listed twice.
 
 The deliveries of one tenant, or of one subscription, are found through the tenant's endpoints.
-There is no index by tenant: it would cost every delivery of every tenant. A tenant with few
-endpoints has its newest rows at the ends of their indexes, however many rows of others lie between.
-One statement finds the ids, at one moment; a second one reads those that are shown, wherever they
-are by then, so nothing is missed or listed twice here either.
+There is no index by tenant: it would make every delivery of every tenant slower. The newest rows of
+a tenant with few endpoints are at the ends of their index ranges, however many rows other tenants
+have. One statement finds the ids, at one moment; a second one reads the rows that are shown,
+pending or in history, so nothing is missed or listed twice here either.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from homing.store.rows import HISTORY_WIDTH
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 
-SCAN_MAX = 2_000  # rows that a page scans, on each walk, where conditions pass over some
-ENDPOINTS_MAX = 40  # of a tenant whose deliveries are found through its endpoints
+SCAN_MAX = 2_000  # rows that each walk of a page scans, if conditions exclude some
+ENDPOINTS_MAX = 40  # of a tenant, to find its deliveries through its endpoints
 
 _UNDELIVERED = frozenset({Status.DROPPED, Status.CANCELLED})
 
 
 class Walks(Struct, frozen=True):
-    """The walks that a page takes."""
+    """The walks of a page: which of them are used."""
 
     pending_by_id: bool = False
     pending_by_endpoint: bool = False
@@ -41,7 +41,7 @@ class Walks(Struct, frozen=True):
 
 
 def delivery_row(row: Row) -> DeliveryRow:
-    """From the columns of ``history``, then the event's key and type, and the URL."""
+    """A value from the columns of ``history``, the event's key and type, and the URL."""
     return DeliveryRow(
         delivery=Delivery(*(*row[:14], row[14] != 0)),
         status=Status(row[15]),
@@ -55,14 +55,14 @@ def delivery_row(row: Row) -> DeliveryRow:
 
 
 def sides(conditions: DeliveryFilter) -> tuple[bool, bool]:
-    """Whether the deliveries asked for can be pending, and whether they can be in history."""
+    """Whether these deliveries can be pending, and whether they can be in history."""
     pending = conditions.status in {None, Status.PENDING}
     history = conditions.status is not Status.PENDING and conditions.expires_before is None
     return pending, history
 
 
 def choose(conditions: DeliveryFilter) -> Walks:
-    """The shortest walks that meet all rows of these conditions."""
+    """The shortest walks that include all rows of these conditions."""
     pending, history = sides(conditions)
     if conditions.event_id is not None:
         return Walks(pending_by_id=pending, history_by_id=history, replays=True)
@@ -74,7 +74,7 @@ def choose(conditions: DeliveryFilter) -> Walks:
 
 
 def _passes_over(conditions: DeliveryFilter) -> bool:
-    """Whether the walks meet rows that do not belong on the page."""
+    """Whether the walks include rows that the conditions exclude."""
     if any(
         it is not None
         for it in (
@@ -95,7 +95,7 @@ def _passes_over(conditions: DeliveryFilter) -> bool:
 
 
 def _scan_limits(conditions: DeliveryFilter, limit: int) -> tuple[int, ...]:
-    """How far to scan: one row more than is shown; where rows are passed over, far if need be."""
+    """How many rows to scan: one more than shown; if rows are excluded, up to ``SCAN_MAX``."""
     if not _passes_over(conditions):
         return (limit + 1,)
     return (min(4 * limit + 1, SCAN_MAX), max(limit + 1, SCAN_MAX))
@@ -106,7 +106,7 @@ async def page(
 ) -> tuple[list[DeliveryRow], int | None]:
     """A page, and the ``before_id`` of the next.
 
-    It is put together from scans that follow one another as pages do.
+    It is put together from several scans, each of which begins where the last one ended.
     """
     before_id = min(before_id, id_range(conditions)[1])
     last_id = None
@@ -132,7 +132,7 @@ async def page(
 def _values(
     conditions: DeliveryFilter, *, before_id: int, last_id: int | None, scan_limit: int
 ) -> dict[str, object]:
-    """The values of the statement for one scan; ``last_id`` is the last of an event's own range."""
+    """The values of the statement for one scan; ``last_id`` ends an event's range of ids."""
     walks = choose(conditions)
     from_id = replays_from_id = id_range(conditions)[0]
     until_id = before_id
@@ -171,7 +171,7 @@ class Few(NamedTuple):
 
 
 async def few_endpoints(tx: Tx, conditions: DeliveryFilter) -> Few | None:
-    """The tenant through whose endpoints the deliveries are found soonest, if there is one."""
+    """The tenant of these conditions, if it has few endpoints."""
     if conditions.endpoint_id is not None or conditions.event_id is not None:
         return None
     if conditions.status in {Status.DROPPED, Status.CANCELLED}:
@@ -209,13 +209,13 @@ async def page_of_tenant(
     page = [delivery_row(row) for row in chosen]
     if len(page) > limit:
         return page[:limit], page[limit - 1].delivery.id
-    if not skips and len(ids) > limit:  # One of them has finished or gone meanwhile.
+    if not skips and len(ids) > limit:  # A delivery was removed meanwhile.
         return page, ids[limit]
     return page, low
 
 
 def _known(found: list[Row], scan_limit: int) -> tuple[list[int], int | None]:
-    """The ids that no side's bound hides others from, newest first, and the lowest of those."""
+    """The ids above the scan limits of both sides, newest first, and the lowest such limit."""
     walks: dict[tuple[int, int], list[int]] = defaultdict(list)
     for endpoint_id, side, number in found:
         walks[endpoint_id, side].append(number)
@@ -225,7 +225,7 @@ def _known(found: list[Row], scan_limit: int) -> tuple[list[int], int | None]:
 
 
 def _skips_rows(conditions: DeliveryFilter) -> bool:
-    """Whether the walks meet rows that do not belong on the page."""
+    """Whether the walks include rows that the conditions exclude."""
     return (
         conditions.status is Status.DELIVERED
         or conditions.reason is not None

@@ -1,8 +1,8 @@
 """Tokens, secrets and header values are encrypted on their way into the store.
 
-Encryption stands in front of the ports, in the process that signs: neither the writer process nor
-the database ever has the plain text or a key. The database has the names of the keys, so that a
-start with other keys is refused in time.
+Values are encrypted in the process that signs, before they are passed to a port: neither the writer
+process nor the database ever has the plain text or a key. The database has the names of the keys,
+so that a start with other keys is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _texts(sub: Subscription) -> list[str]:
 
 
 def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
-    """The subscription with every secret text changed."""
+    """The subscription with ``change`` applied to every secret text."""
     values: dict[str, Any] = {}
     for name, field in SPEC.items():
         value = getattr(sub, name)
@@ -77,27 +77,27 @@ def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
 
 
 def _context(sub: Subscription, field: str) -> str:
-    """Bound into the ciphertext: it cannot be moved to another row or field."""
+    """The context of a text, bound into its ciphertext, which fits no other row or field."""
     return f"{show_id('sub', sub.id)} {field}"
 
 
-# --- in front of the ports ------------------------------------------------------------------
+# --- wrappers of the ports -------------------------------------------------------------------
 
 
-class _Front:
-    """Passes every method on but those that carry secret fields."""
+class _Wrapper:
+    """Calls the wrapped store for every method without secret fields."""
 
     def __init__(self, store: Any, fields: FieldCipher) -> None:
         self._store, self._fields = store, fields
 
     def __getattr__(self, method: str) -> Any:
         found = getattr(self._store, method)
-        setattr(self, method, found)  # Once for each method.
+        setattr(self, method, found)  # The next call finds it directly.
         return found
 
 
-class EncryptedAdmin(_Front):
-    """``AdminStore`` in front of another."""
+class EncryptedAdmin(_Wrapper):
+    """``AdminStore`` that encrypts and decrypts around another one."""
 
     _store: AdminStore
 
@@ -155,8 +155,8 @@ class EncryptedAdmin(_Front):
         return self._fields.decrypt(stored)
 
 
-class EncryptedViews(_Front):
-    """``ViewStore`` in front of another."""
+class EncryptedViews(_Wrapper):
+    """``ViewStore`` that decrypts the results of another one."""
 
     _store: ViewStore
 
@@ -177,9 +177,9 @@ class EncryptedViews(_Front):
 
 
 async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
-    """Encrypt with the first key every subscription that is not; return how many there were.
+    """Encrypt every subscription with the first key, if it is not; return how many were not.
 
-    A subscription that is changed meanwhile is left: that change has encrypted it.
+    A subscription that is changed meanwhile is skipped: the change has encrypted it.
     """
     fields, done, after_id = FieldCipher(keys), 0, 0
     while page := await store.subscriptions_page(after_id, limit=PAGE):
@@ -200,7 +200,7 @@ class EncryptionKeys:
 
     @transaction()
     async def claim_keys(self, tx: Tx, names: Sequence[str]) -> Claim:
-        await tx.one("catalog_lock")  # Of two first starts at once, one is second.
+        await tx.one("catalog_lock")  # Two processes that start for the first time take turns.
         known: dict[str, int] = dict(await tx.all("encryption_keys"))
         missing = tuple(name for name in known if name not in names)
         if missing:

@@ -1,4 +1,4 @@
-"""The hot path: publish, due, settle; each call one transaction, everything batched."""
+"""The hot path: publish, due, settle; each call is one transaction for a batch of rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from homing.model import (
     Work,
 )
 from homing.ports import (
-    DueAnswer,
     DueAsk,
+    DueRows,
     EndpointStart,
     NewEvent,
     Receipt,
@@ -41,7 +41,7 @@ from homing.store.writes import (
     write_events,
 )
 
-PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe passes over; expiry removes them.
+PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
 _FRESH = 0
 
 
@@ -51,11 +51,11 @@ class Flow:
     def __init__(self, db: Db, node: int = 0) -> None:
         self._db = db
         self._node = node
-        # Publish and settle commit side by side: with a ledger row each, neither waits.
+        # Publish and settle have a ledger row each, so that neither waits for the other.
         self._settle_node = -1 - node
         self._in_turn = asyncio.Lock()  # Publishes are written in the order of their calls.
         self._walk = retention.Walk()
-        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch and its result
+        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch with its result
 
     @transaction(read_only=True)
     async def last_id(self, tx: Tx) -> int:
@@ -103,8 +103,8 @@ class Flow:
         return await _starts(tx, [(it,) for it in endpoint_ids])
 
     @transaction(read_only=True)
-    async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueAnswer]:
-        # One row more than asked for: it tells whether there is more, and when.
+    async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
+        # One row more than asked for shows whether there are more, and when they are due.
         heads = await tx.many(
             "due_heads",
             [
@@ -126,7 +126,7 @@ class Flow:
             for it in (*choice.fresh, *choice.retry)
         ]
         works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
-        return [choice.answer(works) for choice in choices]
+        return [choice.due_rows(works) for choice in choices]
 
     @transaction()
     async def take_probe(
@@ -139,7 +139,7 @@ class Flow:
         skip_expired: bool,
         epoch: int = 0,
     ) -> Work | None:
-        """``probe_after_id`` is committed with it: it becomes the id of the delivery taken."""
+        """Take a delivery for a probe; its id is committed as ``probe_after_id``."""
         alive_at = now if skip_expired else -1
         await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
         chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
@@ -177,7 +177,7 @@ class Flow:
     # --- outcomes ---------------------------------------------------------------------------
 
     async def settle(self, batch: SettleBatch) -> frozenset[int]:
-        """A batch that was already written returns its result again and is not written again."""
+        """Write a batch; if it was written before, only return its result again."""
         if self._settled is not None and self._settled[0] == batch.number:
             return self._settled[1]
 
@@ -225,7 +225,7 @@ class Flow:
 
 
 class _Choice(NamedTuple):
-    """Which rows a request gets, by id, and what follows them."""
+    """The ids of the rows that a request gets, and whether and when others follow."""
 
     endpoint_id: int
     fresh: list[int]
@@ -233,9 +233,9 @@ class _Choice(NamedTuple):
     more_fresh: bool
     next_due: int | None
 
-    def answer(self, works: dict[int, Work]) -> DueAnswer:
-        """A delivery without its event cannot be sent; it stays where people can see it."""
-        return DueAnswer(
+    def due_rows(self, works: dict[int, Work]) -> DueRows:
+        """The reply to a request; a delivery without its event stays pending, visible to people."""
+        return DueRows(
             self.endpoint_id,
             tuple(works[it] for it in self.fresh if it in works),
             tuple(works[it] for it in self.retry if it in works),
@@ -315,7 +315,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
 
 
 async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
-    """First of all: decisions made on stale values must not be written."""
+    """Write the endpoints first: decisions on outdated values must not be written."""
     ordered = sorted(endpoints, key=lambda it: it.id)
     changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation, it.bucket) for it in ordered]
     written = {row[0] for row in await tx.many("endpoint_settle", changed)}

@@ -1,4 +1,4 @@
-"""Reads facts about a store from outside, for ``homing doctor``: nothing is written or locked."""
+"""Reads facts about a store for ``homing doctor``, without writes and locks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def inspect_postgres(url: str) -> StoreFacts:
 
 
 def holder(database: Path) -> int | None:
-    """The process that holds this SQLite data, if it is alive."""
+    """The id of the running process that has this SQLite file open, if there is one."""
     with contextlib.suppress(OSError, ValueError):
         number = int(Path(f"{database}.lock").read_text(encoding="ascii"))
         if number > 0:
@@ -129,11 +129,11 @@ class FleetFacts(Struct, frozen=True):
     """Facts about the database of a fleet."""
 
     dead: dict[str, tuple[int, int]]  # table → live rows, dead rows
-    oldest_ms: int  # the age of the oldest transaction that vacuum must respect
-    oldest_name: str  # whose it is
+    oldest_ms: int  # the age of the oldest transaction that holds back vacuum
+    oldest_name: str  # of the program that has it open
     last_day: int  # the last day that has a partition, since 1970; -1: none
     now_ms: int
-    crew: tuple[FleetProcess, ...]
+    processes: tuple[FleetProcess, ...]
     free: int  # buckets without an owner
 
 
@@ -148,14 +148,14 @@ async def inspect_fleet(url: str) -> FleetFacts:
         try:
             dead = {row[0]: (row[1], row[2]) for row in await connection.fetch(_DEAD)}
             oldest = await connection.fetchrow(_SNAPSHOT)
-            crew = tuple(FleetProcess(*row) for row in await connection.fetch(_LEASES))
+            processes = tuple(FleetProcess(*row) for row in await connection.fetch(_LEASES))
             return FleetFacts(
                 dead=dead,
                 oldest_ms=int(oldest[0]),
                 oldest_name=str(oldest[1]),
                 last_day=int(await connection.fetchval(_DAYS)),
                 now_ms=int(await connection.fetchval(f"SELECT {_NOW}")),
-                crew=crew,
+                processes=processes,
                 free=int(await connection.fetchval(_FREE)),
             )
         finally:

@@ -1,4 +1,4 @@
-"""The keys of the API in the database: their hashes, never the keys."""
+"""The API keys in the database: their hashes, never the keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from homing.policy.keys import ApiKey, Role
 from homing.ports import KeySession
 from homing.store.tx import Db, Row, Tx, transaction
 
-PAST_AT_ONCE = 100  # old sessions that a new session removes
+PAST_AT_ONCE = 100  # old sessions that a new session removes at most
 TOP_ID = (1 << 63) - 1  # above every id
 
 

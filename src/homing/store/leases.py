@@ -1,9 +1,9 @@
-"""Processes and leases: rows, no session locks, and the database's clock.
+"""Processes and leases: plain rows, by the database's clock, without session locks.
 
-A lease holds as long as its owner's heartbeat is young. Taking a bucket over locks the old owner's
-row: a heartbeat that comes at the same moment waits, and then sees what it has lost. Whatever is
-written under a lease locks the lease's row against being taken until it is committed, and checks
-its epoch: a late writer is refused.
+A lease is valid while its owner's heartbeat is recent. A process that takes a bucket over locks the
+old owner's row: a heartbeat at the same moment waits, and then sees which buckets were lost. Every
+write under a lease locks the lease's row, so that the bucket cannot be taken before the commit, and
+checks its epoch: a late writer is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
-from homing.ports import Lease, Member, Standing
+from homing.ports import FleetState, Lease, Member
 from homing.store.tx import Db, Row, Tx, transaction
 
 NODES = 1 << NODE_BITS
@@ -25,7 +25,7 @@ Fence = tuple[int, int]  # bucket, epoch
 
 
 async def hold(tx: Tx, fences: Sequence[Fence]) -> None:
-    """No process takes these buckets until this commits; LostLeases if one already has."""
+    """Keep these buckets from being taken until the commit; raises LostLeases if one was."""
     if not fences:
         return
     held = {row[0] for row in await tx.many("lease_fence", fences)}
@@ -78,7 +78,7 @@ class Leases:
     @transaction()
     async def renew(
         self, tx: Tx, member_id: int, *, delivers: bool, lease_ms: int
-    ) -> Standing | None:
+    ) -> FleetState | None:
         now = await self._now(tx)
         renewed = await tx.one(
             "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
@@ -87,12 +87,12 @@ class Leases:
             return None
         members = [member(row) for row in await tx.all("processes")]
         if any(it.expires_at > now + LEASE_MAX_MS for it in members):
-            # The database's clock was set back: ended processes would keep their leases.
+            # After the database's clock was set back, ended processes would keep their leases.
             await tx.all(
                 "processes_shorten", max_expires_at=now + LEASE_MAX_MS, until=now + lease_ms
             )
         leases = tuple(Lease(*row) for row in await tx.all("leases"))
-        return Standing(now, tuple(it for it in members if it.expires_at > now), leases)
+        return FleetState(now, tuple(it for it in members if it.expires_at > now), leases)
 
     @transaction()
     async def take(self, tx: Tx, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
@@ -116,7 +116,7 @@ class Leases:
 
     @transaction()
     async def leave(self, tx: Tx, member_id: int) -> None:
-        # In this order: a ``take`` of this process that is under way is waited for and undone.
+        # In this order: a concurrent ``take`` of this process is waited for and undone.
         await tx.all("process_leave", id=member_id, now=await self._now(tx))
         await tx.all("leases_leave", owner=member_id)
         await raise_topic(tx, "leases")
@@ -154,18 +154,20 @@ class Leases:
 
 
 def _free_node(known: Sequence[Member], now: int) -> int:
-    """One never used, else the one left longest ago."""
+    """A node number that was never used, else the one that was left longest ago."""
     unused = set(range(NODES)) - {it.node for it in known}
     if unused:
         return min(unused)
     oldest = min(known, key=lambda it: it.expires_at)
     if oldest.expires_at > now - NODE_REST_MS:
-        raise Unavailable(f"All {NODES} node numbers are in use, or were a minute ago.")
+        raise Unavailable(
+            f"All {NODES} node numbers are in use, or were a minute ago: stop a process first."
+        )
     return oldest.node
 
 
 async def _gone(tx: Tx, owners: Sequence[int], now: int) -> set[int]:
-    """The owners whose heartbeat has stopped, locked; one that is just renewing is not included."""
+    """The owners whose heartbeat has stopped, with their rows locked."""
     held = await tx.all("owners_hold", ids=owners)
     known = {row[0] for row in await tx.all("owners_known", ids=owners)}
     return {row[0] for row in held if row[1] <= now} | (set(owners) - known)

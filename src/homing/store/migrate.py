@@ -30,12 +30,12 @@ _NOW: dict[Dialect, str] = {
     "sqlite": "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
     "postgres": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
 }
-MOVE_TABLE = "move_progress"  # there while `homing move` carries an installation into a database
+MOVE_TABLE = "move_progress"  # exists while `homing move` copies into a database
 MOVING: dict[Dialect, str] = {
     "sqlite": f"SELECT 1 FROM sqlite_schema WHERE name = '{MOVE_TABLE}'",  # noqa: S608
     "postgres": f"SELECT 1 WHERE to_regclass('{MOVE_TABLE}') IS NOT NULL",
 }
-# Held to the end of the transaction: of two processes one waits for the other here.
+# Held to the end of the transaction: two processes migrate one after the other.
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140551)"
 
 
@@ -119,7 +119,7 @@ def _apply(migration: Migration, dialect: Dialect) -> Callable[[Execute], Awaita
     async def apply(execute: Execute) -> None:
         await _lock(execute, dialect)
         if await execute(known, migration.number):
-            return  # Another process was first.
+            return  # Another process has applied it.
         for statement in migration.statements:
             await execute(statement)
         values: tuple[Any, ...] = (migration.number, migration.name)

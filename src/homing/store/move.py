@@ -1,9 +1,10 @@
 """Copies a whole installation from one database to another, of either kind.
 
-Tables are found, not listed, so that one added by a later schema goes along. Rows go in the order
-of their primary key, a batch in one transaction with the note how far it is: killed at any point,
-the move goes on from there. Until all is verified, by counts and by checksums of every row read
-back from both sides, the target says that it is not finished and no server starts on it.
+Tables are read from the schema, so that tables of later schemas are included. Rows are copied in
+the order of their primary key; each batch is one transaction, which also notes the progress, so a
+move that was killed continues from there. Until everything is verified, by counts and by checksums
+of every row read back from both sides, the target is marked as unfinished, and no server starts on
+it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from homing.store.partitions import DAY_MS, PARTED, make_days
 from homing.store.tx import Row
 
 BATCH_ROWS = 2_000
-DAYS_MAX = 4_000  # More days come from a wrong clock; such rows stay in the default partition.
+DAYS_MAX = 4_000  # More days mean a wrong clock; their rows stay in the default partition.
 HELD = ("subscription", "endpoint", "event", "pending", "history")
 
-Progress = Callable[[str, int, int], None]  # what is done, rows so far, rows in all
+Progress = Callable[[str, int, int], None]  # the step, rows so far, rows in all
 
 _MAKE = f"CREATE TABLE IF NOT EXISTS {MOVE_TABLE} (name text PRIMARY KEY, note text NOT NULL)"
 _PLAN = ""  # the name of the note that holds the number of rows of each table
@@ -56,7 +57,10 @@ class _Note(Struct, frozen=True):
 async def move(
     source: RawSql, target: RawSql, progress: Progress, *, batch_rows: int = BATCH_ROWS
 ) -> Moved:
-    """Both have the current schema. Raises BadSetting or NotTheSame; call it again to continue."""
+    """Copy and verify; both databases have the current schema. Call it again to continue.
+
+    Raises BadSetting or NotTheSame.
+    """
     tables = await tables_of(source)
     others = await tables_of(target)
     for name, table in tables.items():
@@ -69,7 +73,7 @@ async def move(
     carried = 0
     for name, table in tables.items():
         start = carried
-        async for rows in _carry(source, target, table, others[name], batch_rows):
+        async for rows in _copy(source, target, table, others[name], batch_rows):
             carried += rows
             progress("moving", carried, total)
         carried = start + plan[name]
@@ -79,7 +83,7 @@ async def move(
 
 
 async def _begin(target: RawSql, tables: dict[str, Table], plan: dict[str, int]) -> None:
-    """Refuse a target with data of its own, and a source that has changed since the last time."""
+    """Refuse a target with other data, and a source that has changed since the last run."""
     text = json.dumps(plan, sort_keys=True)
 
     async def begin(run: Execute) -> None:
@@ -103,7 +107,7 @@ async def _begin(target: RawSql, tables: dict[str, Table], plan: dict[str, int])
     await target.raw(begin)
 
 
-async def _carry(
+async def _copy(
     source: RawSql, target: RawSql, table: Table, other: Table, batch_rows: int
 ) -> AsyncIterator[int]:
     """Copy the rows that are not there yet; yields the number of rows of each batch."""
@@ -186,7 +190,7 @@ async def _verify(
 
 
 def _row_sum(row: Row) -> int:
-    """The sum over a table does not depend on the order of rows: collations differ."""
+    """A checksum of a row; sums do not depend on the order of rows, as collations differ."""
     packed = msgspec.msgpack.encode(row)
     return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest())
 
@@ -234,7 +238,7 @@ def _sign(db: RawSql) -> str:
 
 # --- the tables of an installation ----------------------------------------------------------
 
-# These tables belong to the processes that run on a database, not to the installation.
+# These tables belong to the running processes, not to the installation.
 _FILES = "plaintext_removal"  # about the files of one database
 STAY = frozenset(
     (
@@ -264,7 +268,7 @@ _POSTGRES_COLUMNS = """
 """
 
 
-# Behind a pooler sessions do not have our name; heartbeats are the way to find processes.
+# Behind a pooler, sessions do not have the name of Homing: processes are found by heartbeats.
 _PROCESSES = """
     SELECT name FROM process
     WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint ORDER BY id
@@ -303,7 +307,7 @@ async def tables_of(db: RawSql) -> dict[str, Table]:
 
 
 async def at_work(dsn: str) -> list[str]:
-    """The processes of Homing in this PostgreSQL, by their heartbeats; else by their sessions."""
+    """The processes of Homing on this PostgreSQL, by heartbeats, or else by sessions."""
     try:
         connection = await asyncpg.connect(dsn, timeout=5, statement_cache_size=0)
         try:

@@ -15,14 +15,14 @@ import structlog
 
 from homing.store.tx import Db, Tx
 
-log = structlog.get_logger("homing.wire")
+log = structlog.get_logger("homing.notifications")
 
 PAUSES_S = (0.1, 0.3, 1.0)
 _CHANNEL = "SELECT 'homing.' || current_schema()"
 
 
 class PostgresNotificationBus:
-    """``Wire`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
+    """``NotificationBus`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
 
     def __init__(self, db: Db, dsn: str | None) -> None:
         self._db, self._dsn = db, dsn
@@ -34,22 +34,22 @@ class PostgresNotificationBus:
     def live(self) -> bool:
         return self._live
 
-    async def tell(self, texts: Sequence[str]) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         async def work(tx: Tx) -> None:
             await tx.all("notify_all", texts=list(texts))
 
         if texts:
             await self._db.run(work, read_only=True)
 
-    def listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+    def listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
         if self._dsn is not None:
-            self._task = asyncio.get_running_loop().create_task(self._listen(heard, gap))
+            self._task = asyncio.get_running_loop().create_task(self._listen(on_message, gap))
 
-    async def _listen(self, heard: Callable[[str], None], gap: Callable[[], None]) -> None:
+    async def _listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
         failures = 0
         while True:
             try:
-                broken = await self._hear(heard)
+                broken = await self._begin_listening(on_message)
                 failures = 0
                 self._live = True
                 gap()
@@ -58,15 +58,15 @@ class PostgresNotificationBus:
                 failures += 1
                 if failures == 1:
                     log.warning(
-                        "no notifications from other processes: the listening connection is broken",
+                        "the connection for notifications is broken; changes are found by polling",
                         error=type(error).__name__,
                     )
             finally:
                 self._live = False
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
 
-    async def _hear(self, heard: Callable[[str], None]) -> asyncio.Event:
-        """Listen; the event is set when the connection breaks."""
+    async def _begin_listening(self, on_message: Callable[[str], None]) -> asyncio.Event:
+        """Listen on a new connection; returns an event that is set when it breaks."""
         broken = asyncio.Event()
         connection: Any = await asyncpg.connect(
             self._dsn, timeout=5, server_settings={"application_name": "homing listens"}
@@ -74,7 +74,7 @@ class PostgresNotificationBus:
         connection.add_termination_listener(lambda _: broken.set())
         channel = await connection.fetchval(_CHANNEL)
         await connection.add_listener(
-            channel, lambda _connection, _pid, _channel, text: heard(text)
+            channel, lambda _connection, _pid, _channel, text: on_message(text)
         )
         self._connection = connection
         return broken

@@ -1,8 +1,8 @@
-"""Daily partitions: events, history and attempts by UTC day, after the time in their id.
+"""Daily partitions: events, history and attempts by UTC day, from the time in their id.
 
-A day is dropped as a whole, which costs nothing, once nothing in it is needed any more. Rows that
-fit no day (a clock far off, a server that slept for days) lie in the default partition and are
-removed row by row.
+A day is dropped as a whole, which costs almost nothing, when none of its rows is needed any more.
+Rows that fit no day (a wrong clock, a server that was suspended for days) are in the default
+partition and are removed row by row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DAYS_AHEAD = 2
 DAYS_AT_ONCE = 50
 PARTED = ("event", "history", "attempt")
 
-# Of two processes one waits for the other here; held to the end of the transaction.
+# Held to the end of the transaction: two processes change partitions one after the other.
 _LOCK = "SELECT pg_advisory_xact_lock(7239140552)"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _EXISTING = """
@@ -26,7 +26,7 @@ _EXISTING = """
     WHERE i.inhparent = $1::text::regclass
 """
 _GUESS = "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass"
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"  # Better to try later than to hold up others.
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"  # Rather fail and try later than delay others.
 _REPLAYS = "SELECT 1 FROM pending WHERE replay = 1 AND event_id >= $1 AND event_id < $2 LIMIT 1"
 _REMOVE_KEYS = """
     DELETE FROM event_key k
@@ -79,7 +79,7 @@ async def _missing(execute: Execute, wanted: list[tuple[str, int]]) -> list[tupl
 async def _make(execute: Execute, table: str, day: int) -> None:
     low, high = id_floor(day * DAY_MS), id_floor((day + 1) * DAY_MS)
     key = "delivery_id" if table == "attempt" else "id"
-    # Rows of that day may already lie in the default partition; then the day stays there.
+    # If the default partition already has rows of that day, the day stays there.
     taken = await execute(
         f"SELECT 1 FROM {table}_default WHERE {key} >= $1 AND {key} < $2 LIMIT 1",  # noqa: S608
         low,
@@ -93,13 +93,13 @@ async def _make(execute: Execute, table: str, day: int) -> None:
 
 
 async def remove_days(db: RawSql, *, before: int, limit: int, keys_upto: int) -> tuple[int, int]:
-    """Remove the oldest day that may go; about how many rows went, and how far keys have.
+    """Remove the oldest day that is not needed; returns about how many rows, and the last key.
 
-    A day may go when it has ended before ``before`` and
+    A day is not needed when it has ended before ``before`` and
 
     - history and attempts: none of its deliveries is pending, and none finished at or after
       ``before`` (a BRIN index answers without reading the day);
-    - events: no pending delivery and no pending replay carries one of them. Deliveries are made
+    - events: no pending delivery and no pending replay refers to one of them. Deliveries are made
       with their event, so those with an id up to a minute past the day are checked, too.
 
     This is checked again under a lock that keeps writers out for as long as two seeks take. The
@@ -108,7 +108,7 @@ async def remove_days(db: RawSql, *, before: int, limit: int, keys_upto: int) ->
 
     removed = 0
     for table in ("history", "attempt", "event"):
-        for _ in range(DAYS_AT_ONCE):  # Empty days count for nothing: go on to one that does.
+        for _ in range(DAYS_AT_ONCE):  # Empty days do not count.
             step = await db.raw(_remove_day(table, before=before, limit=limit, keys_upto=keys_upto))
             keys_upto = step.keys_upto
             removed += step.removed
@@ -152,7 +152,7 @@ async def _days(execute: Execute, table: str) -> list[int]:
 
 
 async def _day_to_go(execute: Execute, table: str, *, before: int) -> int | None:
-    """The oldest day that may go; one that may not does not keep the others."""
+    """The oldest day that is not needed; needed days are skipped."""
     for day in await _days(execute, table):
         if (day + 1) * DAY_MS <= before and await _may_go(execute, table, day, before=before):
             return day
@@ -166,7 +166,7 @@ async def _may_go(execute: Execute, table: str, day: int, *, before: int) -> boo
         return False
     if table == "event":
         return not await execute(_REPLAYS, low, high)
-    if table == "attempt":  # They go after the deliveries that they belong to.
+    if table == "attempt":  # Attempts are removed after their deliveries.
         others = "SELECT 1 FROM history WHERE id >= $1 AND id < $2 LIMIT 1"
         return not await execute(others, low, high)
     late = f"SELECT 1 FROM {part_name(table, day)} WHERE finished_at >= $1 LIMIT 1"  # noqa: S608
@@ -176,7 +176,7 @@ async def _may_go(execute: Execute, table: str, day: int, *, before: int) -> boo
 async def _remove_keys(
     execute: Execute, day: int, *, after: int, limit: int
 ) -> tuple[int, int | None]:
-    """One step of a day's keys and replay links; the second value is None when all are gone."""
+    """Remove some keys and replay links of a day; the second value is None when none is left."""
     part = part_name("event", day)
     begin = id_floor(day * DAY_MS) - 1
     found = await execute(
@@ -193,7 +193,7 @@ async def _remove_keys(
 
 
 async def _drop(execute: Execute, name: str) -> int:
-    """About how many rows went with it: counting them would cost more than dropping them."""
+    """Drop a partition; returns about how many rows it had, as counting costs too much."""
     guess = await execute(_GUESS, name)
     some = await execute(f"SELECT 1 FROM {name} LIMIT 1")  # noqa: S608
     await execute(f"DROP TABLE {name}")

@@ -1,14 +1,14 @@
 """PostgreSQL: many machines, one database; the same operations as on SQLite.
 
-A transaction that fails before its COMMIT has done nothing, so a lost connection, a restart of
-the server or a deadlock is answered by running it again, for a second or two. A connection that
-breaks *during* COMMIT leaves a doubt. Batches that must not be written twice carry a mark, a row
-that the same transaction writes first: when the batch is run again, the row tells whether the
-first run was committed, and if its backend is still busy committing, the row's lock makes us wait
-for the answer.
+A transaction that fails before its COMMIT has changed nothing. So after a lost connection, a
+restart of the server or a deadlock it is run again, for a second or two. If a connection breaks
+*during* COMMIT, it is unknown whether the transaction was committed. Batches that must not be
+written twice have a mark, a row that the same transaction writes first. When the batch is run
+again, the row shows whether the first run was committed; while its backend is still committing, the
+lock of the row makes the second run wait.
 
-The hot path runs on seeks alone: its sessions keep one plan for each statement, and never one that
-scans or sorts a whole table where an index could lead, whatever the statistics say at that moment.
+The hot path uses index seeks only: its sessions keep one plan for each statement, and never one
+that scans or sorts a whole table where there is an index, whatever the statistics are.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from homing.store.tx import (
 
 T = TypeVar("T")
 
-COPY_ROWS = 100  # From here on COPY is the faster way in; below it is one INSERT of arrays.
-PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each further try
+COPY_ROWS = 100  # From here on COPY is faster than one INSERT of arrays.
+PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each retry
 REWRITE_PAUSES_S = (0.1, 0.4)
 HOT_CONNECTIONS = 6
 WRITING_CONNECTIONS = 2  # of these, for publish and settle
 VIEW_CONNECTIONS = 4
 FLEET_CONNECTIONS = 2
-# A process that stops in the middle of a transaction must not hold up its successor.
+# A process that hangs in the middle of a transaction must not block its successor.
 STUCK_AFTER = "2s"
 
 _SESSION = {
@@ -82,7 +82,7 @@ _TYPES = """
     AND a.attnum > 0 AND NOT a.attisdropped
 """
 
-# The connection or the server is gone, for now.
+# The connection or the server is lost, for now.
 _LOST = (
     OSError,  # A time-out is one.
     asyncpg.PostgresConnectionError,
@@ -93,7 +93,7 @@ _LOST = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,
 )
-# The server runs and cannot do it: no space, no rights, a standby, damage.
+# The server runs and cannot do the work: no space, no rights, a standby, damage.
 _REFUSED = (
     asyncpg.InsufficientResourcesError,
     asyncpg.InsufficientPrivilegeError,
@@ -105,22 +105,22 @@ _REFUSED = (
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
 )
-# At a start these do not go away by themselves.
+# At a start these do not end by themselves.
 _WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
-# Worth another try at once.
+# The operation is run again at once.
 _PASSING = (
-    *(kind for kind in _LOST if kind is not OSError),  # Not a time-out: it has waited enough.
+    *(kind for kind in _LOST if kind is not OSError),  # Not a time-out: it has taken long enough.
     ConnectionError,
     FileNotFoundError,  # the server's socket
     *_RACE,
 )
-# One of the values is a text that PostgreSQL cannot store, or this is a bug.
+# A value is a text that PostgreSQL cannot store, or this is a bug.
 _NOT_HELD = (asyncpg.DataError, ValueError)
 _RACED = ("event_key", "endpoint")  # tables to which two processes may add the same key at once
 
 
-class _Doubt(NamedTuple):
+class _Unconfirmed(NamedTuple):
     """A batch whose COMMIT was interrupted, and its result if it was committed."""
 
     mark: Mark
@@ -155,7 +155,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def take(self) -> AsyncIterator[Any]:
-        """A connection outside any transaction; closed afterwards if it is not so any more."""
+        """A connection outside any transaction; closed afterwards if it is inside one by then."""
         async with self._room:
             connection = await self._sound()
             clean = False
@@ -163,7 +163,7 @@ class Pool:
                 yield connection
                 clean = True
             except Exception:
-                clean = True  # As far as we know; checked below.
+                clean = True  # It is checked below.
                 raise
             finally:
                 if not clean or connection.is_closed() or connection.is_in_transaction():
@@ -294,7 +294,7 @@ class PostgresDb:
         self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
         self._keys_upto = 0  # The keys of events up to this id have been removed.
-        self._doubts: dict[tuple[int, str], _Doubt] = {}
+        self._unconfirmed: dict[tuple[int, str], _Unconfirmed] = {}
 
     @classmethod
     async def open(
@@ -308,7 +308,7 @@ class PostgresDb:
     ) -> PostgresDb:
         """Connect, and bring the schema and the days ahead up to date.
 
-        ``name`` is what the server shows of us. ``pooled``: through a pooler in transaction mode.
+        ``name`` is the application name. ``pooled``: through a pooler in transaction mode.
         """
         db = cls(dsn, name=name, pooled=pooled, hot=hot)
         try:
@@ -328,7 +328,7 @@ class PostgresDb:
 
     @classmethod
     def at(cls, spec: ConnectionSpec, *, hot: int) -> PostgresDb:
-        """On connections of its own; the schema is up to date."""
+        """The database of a spec on new connections; its schema must be up to date."""
         db = cls(spec.dsn, name=spec.name, pooled=spec.pooled, hot=hot)
         db._spec = spec
         return db
@@ -359,7 +359,7 @@ class PostgresDb:
         return await self._with_retries(lambda: self._commit(operation, mark))
 
     async def raw(self, operation: Callable[[Execute], Awaitable[T]]) -> T:
-        """Run plain SQL in one transaction: for migrations and the days."""
+        """Run plain SQL in one transaction: for migrations and partitions."""
 
         async def plain(tx: Tx) -> T:
             assert isinstance(tx, PostgresTx)
@@ -372,7 +372,7 @@ class PostgresDb:
         return await self._with_retries(lambda: self._commit(plain, None))
 
     async def rewrite(self) -> Rewrite:
-        """Try again if a transaction of another process, which ends soon, was in the way."""
+        """Rewrite the table of subscriptions; tries again while another transaction blocks it."""
         rewritten = await self.raw(rewrite_table)
         for pause in REWRITE_PAUSES_S:
             if rewritten.done:
@@ -389,7 +389,7 @@ class PostgresDb:
         return removed
 
     async def _with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run it until it succeeds, for a second or two."""
+        """Run ``work`` until it succeeds, for a second or two."""
         for pause in (*PAUSES_S, None):
             try:
                 return await work()
@@ -433,20 +433,20 @@ class PostgresDb:
             return result
 
     async def _is_committed(self, connection: Any, mark: Mark) -> bool:
-        """Write the mark; true if an earlier run of this batch had written it.
+        """Write the mark; returns True if an earlier run of this batch was committed.
 
-        Callers' numbers may begin again after a restart; the number that is written does not. It is
-        the same in the server and in its writer processes, wherever the batch is run again.
+        The numbers of callers may begin again after a restart; the written number does not repeat.
+        It is the same in the server and in its writer processes, wherever the batch is run again.
         """
         token = self._spec.base ^ mark.number
         return not await connection.fetch(_MARK, mark.node, mark.kind, token)
 
     def _result_of(self, mark: Mark) -> Any:
         """The result of a committed batch; unknown if the process that wrote it has ended."""
-        doubt = self._doubts.get(mark[:2])
-        if doubt is None or doubt.mark != mark:
+        found = self._unconfirmed.get(mark[:2])
+        if found is None or found.mark != mark:
             raise AlreadyWritten
-        return doubt.result
+        return found.result
 
     async def _finish(self, connection: Any, mark: Mark | None, result: Any) -> None:
         try:
@@ -455,7 +455,7 @@ class PostgresDb:
             connection.terminate()
             if mark is None:
                 raise StoreUnavailable("The connection broke during COMMIT.") from error
-            self._doubts[mark[:2]] = _Doubt(mark, result)
+            self._unconfirmed[mark[:2]] = _Unconfirmed(mark, result)
             raise
 
     async def close(self) -> None:
@@ -464,5 +464,5 @@ class PostgresDb:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """Only the kind of error: its text could quote a row."""
+    """The error with the type of the driver's error only: its text could quote a row."""
     return StoreUnavailable(f"PostgreSQL: {type(error).__name__}.")

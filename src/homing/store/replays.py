@@ -1,7 +1,7 @@
-"""Replays: one delivery again, or all that a stored job finds on its walk through history.
+"""Replays: of one delivery, or of all that a stored job finds in history.
 
-A replay is a new delivery of an old one's event to the endpoint that the subscription has now.
-Its id lies outside the event's range of ids, so a link leads from the event to it.
+A replay is a new delivery of the same event to the present endpoint of the subscription. Its id is
+outside the event's range of ids, so the table ``replay_link`` leads from the event to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNNING = "running"
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
     """Write ``new`` as a replay of a finished delivery."""
     await tx.one("catalog_hold")
-    # Pending first: a delivery moves from pending to history, so it is not missed between the two.
+    # Pending is read first: a delivery moves from pending to history and so cannot be missed.
     if await tx.one("pending_by_id", id=delivery_id) is not None:
         raise StillPending
     row = await tx.one("history_by_id", id=delivery_id)
@@ -61,13 +61,13 @@ async def replay_step(
         return False
     written = await _write(tx, new, node=node)
     gone = len(new) - len(written)
-    # Added to the stored counts: the caller does not know which were skipped here.
+    # Added to the stored counts: the caller does not know which rows were skipped here.
     await tx.all(
         "replay_job_progress",
         id=job.id,
         state=after.state,
         after_id=after.after_id,
-        scanned=after.looked_at,
+        scanned=after.scanned,
         replayed=stored.replayed + after.replayed - job.replayed - gone,
         skipped=stored.skipped + after.skipped - job.skipped + gone,
     )
@@ -102,11 +102,11 @@ async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[D
     return written
 
 
-# --- the walk of a job ----------------------------------------------------------------------
+# --- the scan of a job ----------------------------------------------------------------------
 
 
 async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
-    """What a job takes of the next ``limit`` rows, the last id scanned, and whether that is all."""
+    """The deliveries that a job takes of the next rows, the last id scanned, whether it is done."""
     walk = _walk(job, limit=limit)
     taken = await tx.all("replay_found", **walk)
     scanned, top = taken[0][:2]
@@ -117,14 +117,14 @@ async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], 
 
 
 async def count(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
-    """How many it would take of the next ``limit`` rows, and whether that is all."""
+    """How many deliveries it would take of the next ``limit`` rows, and whether these are all."""
     row = await tx.one("replay_count", **_walk(job, limit=limit))
     assert row is not None
     return row[1], row[0] < limit
 
 
 def _walk(job: ReplayJob, *, limit: int) -> dict[str, Any]:
-    """The values of the statements; only the shortest of the walks is open."""
+    """The values of the statements, which use only the shortest of the walks."""
     conditions = job.filter
     low, high = id_range(conditions)
     if conditions.event_id is not None:

@@ -1,8 +1,8 @@
 """Removes rows past retention in bounded steps, oldest first.
 
-Old rows that must stay (a delivery that finished late, a test send of yesterday's backlog) lie
-among those that go. A step scans a bounded number of rows and remembers how far it came, so
-that rows that stay are scanned once in a round and never stop it.
+Some old rows must stay (a delivery that finished late, a test send of yesterday's backlog) between
+rows that can be removed. A step scans a bounded number of rows and remembers where it stopped, so
+that rows that stay are scanned once per round and never block it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import NamedTuple
 from homing.model import Lane, id_floor
 from homing.store.tx import Row, Tx
 
-SCANS_MAX = 10  # in one step, while nothing is found to remove
+SCANS_MAX = 10  # in one step, while they find nothing to remove
 _END = (1 << 63) - 1
 
 Scan = Callable[[int], Awaitable[tuple[int, int | None]]]  # after id → removed, id to go on after
 
 
 class Walk(NamedTuple):
-    """How far the present round has come in each table; 0 begins a new one."""
+    """The last id of the present round in each table; 0 begins a new round."""
 
     history: int = 0
     attempts: int = 0
@@ -28,7 +28,7 @@ class Walk(NamedTuple):
 
 
 async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Walk]:
-    """Remove about ``limit`` rows of each table at most; how many went, and how far it came."""
+    """Remove at most about ``limit`` rows of each table; returns how many, and the new position."""
     bound_id = id_floor(before)
 
     async def history(after_id: int) -> tuple[int, int | None]:
@@ -60,7 +60,7 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
 
 
 async def _scan_until(scan: Scan, after_id: int) -> tuple[int, int]:
-    """Scan on until something was removed or the round is over."""
+    """Scan until rows were removed or the round is over."""
     for _ in range(SCANS_MAX):
         removed, on_after = await scan(after_id)
         after_id = on_after or 0
@@ -92,7 +92,7 @@ async def _events(tx: Tx, *, before: int, bound_id: int, limit: int) -> int:
 
 
 async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:
-    await tx.one("catalog_hold")  # No subscription is made for an endpoint while it is removed.
+    await tx.one("catalog_hold")  # No subscription is created for an endpoint meanwhile.
     scanned = await tx.one("endpoints_scan", after_id=after_id, limit=limit)
     assert scanned is not None
     count, upto_id = scanned

@@ -21,7 +21,7 @@ from homing.store.migrate import Execute
 # About half a minute. A longer start could be killed by a supervisor each time, and never end.
 REWRITE_BYTES_MAX = 4 << 30
 BUSY_MS = 5_000
-LOCK_TIMEOUT = "3s"  # Other processes wait behind the lock that a rewrite waits for.
+LOCK_TIMEOUT = "3s"  # While a rewrite waits for its lock, other processes wait behind it.
 
 _DONE = "DELETE FROM plaintext_removal"
 _TEMP_IN_FILE = 1
@@ -58,9 +58,9 @@ def rewrite_file(path: str, *, bytes_max: int = REWRITE_BYTES_MAX) -> Rewrite:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[apsw.Connection]:
-    """A connection that overwrites what it deletes and keeps temporary files beside the database.
+    """A connection that overwrites deleted data and keeps temporary files beside the database.
 
-    In memory, where other connections keep them, a temporary copy of a large file has no room.
+    Other connections keep temporary files in memory, which is too small for a large copy.
     """
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -82,14 +82,14 @@ def _data_bytes(connection: apsw.Connection) -> int:
 
 
 async def rewrite_table(run: Execute) -> Rewrite:
-    """Rewrite the subscriptions of a PostgreSQL, in the transaction that notes it.
+    """Rewrite the table of subscriptions on PostgreSQL, in the transaction that notes it.
 
     A transaction that began earlier, anywhere on the server, can still need the old row versions.
     CLUSTER then keeps them, and counts them among the rows of the table.
     """
     await run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     if not await run("SELECT id FROM plaintext_removal FOR UPDATE"):
-        return Rewrite(done=True)  # Another process was first.
+        return Rewrite(done=True)  # Another process has done it.
     await run("CLUSTER subscription USING subscription_pkey")
     await run("ALTER TABLE subscription SET WITHOUT CLUSTER")
     ((kept, live),) = await run(

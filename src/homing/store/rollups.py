@@ -1,7 +1,7 @@
-"""Counts per minute and hour: gathered in memory, one statement per batch, folded later.
+"""Counts per minute and hour: added up in memory, written by one statement per batch.
 
-Settle adds the counts of a batch: a row per endpoint, per tenant and for all together, whatever the
-batch's size. Maintenance adds minutes older than a day to their hours.
+Settle adds the counts of a batch: a row per endpoint, a row per tenant, and one row for all.
+Maintenance adds minutes that are older than a day to their hours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def add(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) ->
     """Add the counts of a batch."""
     counts = gather(batch, gone)
     if counts:
-        # In order: two transactions cannot deadlock.
+        # In order of the key, so that two transactions cannot deadlock.
         rows = [(*key, node, *counts[key]) for key in sorted(counts)]
         await tx.many("rollup_add", rows)
 
@@ -35,7 +35,7 @@ async def add(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) ->
 def gather(batch: SettleBatch, gone: frozenset[int]) -> Sums:
     """The counts of a batch per minute: by endpoint, by tenant, and in all.
 
-    It is on the hot path: no enum is hashed, and a row is found by one lookup.
+    This is on the hot path: no enum is hashed, and a row is found by one lookup.
     """
     counts: Sums = {}
     delivered, failed = Outcome.DELIVERED, Outcome.FAILED
@@ -55,7 +55,7 @@ def gather(batch: SettleBatch, gone: frozenset[int]) -> Sums:
 
 
 def _ended(counts: Sums, batch: SettleBatch, gone: frozenset[int]) -> None:
-    """Drops count for the endpoint too; how long a delivery took, for its tenant."""
+    """Add drops to the endpoint, too, and the time that a delivery took to its tenant."""
     delivered, dropped = Status.DELIVERED, Status.DROPPED
     for it in batch.finished:
         at, delivery, status = it.finished_at, it.delivery, it.status
@@ -91,7 +91,7 @@ def _totals(counts: Sums, tenants: dict[int, str]) -> Sums:
 
 
 async def fold(tx: Tx, *, now: int, before: int, limit: int) -> int:
-    """One bounded step: old minutes become hours, hours past retention go; how many rows went."""
+    """Turn some old minutes into hours and remove hours past retention; returns how many rows."""
     bound = (now - MINUTES_KEPT_MS) // HOUR_MS * HOUR_MS
     minutes = await tx.all("rollup_fold", before=bound, limit=limit)
     hours: dict[Row, list[int]] = {}

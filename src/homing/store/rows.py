@@ -1,8 +1,8 @@
 """Rows of the tables and values of the model, each made from the other.
 
-The only place that knows the order of columns. Text enums are written as they are, being text
-(their ``value`` costs half a microsecond each). Text that a database cannot hold (NUL, half a
-surrogate pair) is cleaned where it may come from a receiver or from an old version.
+Only this module knows the order of columns. Text enums are written as they are, because they are
+texts (reading ``value`` costs half a microsecond each). Text that a database cannot hold (NUL, half
+a surrogate pair) is cleaned if it may come from a receiver or from an old version.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def event_row(new: NewEvent) -> Row:
 
 
 def event(row: Row) -> Event:
-    """From the columns of ``event``; the last two (deliveries, last_id) are not part of it."""
+    """An event from the columns of ``event``, without the last two (deliveries, last_id)."""
     return Event(*row[:7])
 
 
@@ -223,7 +223,7 @@ def pending_row(it: Delivery) -> Row:
         it.t0,
         it.retry,
         it.attempts,
-        it.ours,
+        it.sender_errors,
         int(it.replay),
     )
 
@@ -248,7 +248,7 @@ def history_row(finished: Finished) -> Row:
         it.t0,
         it.retry,
         it.attempts,
-        it.ours,
+        it.sender_errors,
         int(it.replay),
         finished.status,
         finished.reason,
@@ -264,6 +264,28 @@ def history(row: Row) -> Finished:
 
 
 # --- attempts and transitions ---------------------------------------------------------------
+
+
+# Attempts written before these values were renamed keep their old text. They are not rewritten: the
+# table can be large, retention removes them, and no statement compares these columns.
+_OLD_OUTCOMES = {"ours": Outcome.SENDER_ERROR}
+_OLD_FAILURES = {
+    "our_dns": Failure.SENDER_DNS,
+    "our_network": Failure.SENDER_NETWORK,
+    "our_limits": Failure.SENDER_LIMITS,
+    "our_tls": Failure.SENDER_TLS,
+    "our_fault": Failure.SENDER_FAULT,
+    "bad_answer": Failure.BAD_RESPONSE,
+    "answer_too_large": Failure.RESPONSE_TOO_LARGE,
+}
+
+
+def _stored_outcome(text: str) -> Outcome:
+    return _OLD_OUTCOMES.get(text) or Outcome(text)
+
+
+def _stored_failure(text: str) -> Failure:
+    return _OLD_FAILURES.get(text) or Failure(text)
 
 
 def attempt_row(attempt: Attempt) -> Row:
@@ -287,7 +309,7 @@ def attempt_row(attempt: Attempt) -> Row:
         phases.first_byte_us,
         phases.total_us,
         attempt.request_headers,
-        attempt.answer_headers,
+        attempt.response_headers,
         attempt.excerpt,
         attempt.decided,
         attempt.due_at,
@@ -304,14 +326,14 @@ def attempt(row: Row) -> Attempt:
         lane=Lane(row[4]),
         started_at=row[5],
         finished_at=row[6],
-        outcome=Outcome(row[7]),
+        outcome=_stored_outcome(row[7]),
         code=row[8],
-        failure=None if row[9] is None else Failure(row[9]),
+        failure=None if row[9] is None else _stored_failure(row[9]),
         detail=row[10],
         address=row[11],
         phases=Phases(*row[12:17]),
         request_headers=row[17],
-        answer_headers=row[18],
+        response_headers=row[18],
         excerpt=row[19],
         decided=Decided(row[20]),
         due_at=row[21],
@@ -370,7 +392,7 @@ def replay_job_row(job: ReplayJob) -> Row:
         job.state,
         job.upto_id,
         job.after_id,
-        job.looked_at,
+        job.scanned,
         job.replayed,
         job.skipped,
     )

@@ -17,7 +17,7 @@ def id_range(conditions: Selection) -> tuple[int, int]:
 
 
 def type_terms(pattern: str | None) -> dict[str, str | None]:
-    """A pattern of event types as statements compare it: a type, and what longer ones begin with.
+    """A pattern of event types as values of statements: a type, and the prefix of longer ones.
 
     ``a.*`` is every type that begins with ``a.`` and goes on; ``a*`` is ``a`` as well.
     """

@@ -1,12 +1,13 @@
-"""SQLite: one file, one process, every commit on disk before it is answered.
+"""SQLite: one file, one process, every commit on disk before it is confirmed.
 
-All writing goes through one connection. It runs inline (tests, simulation: no thread, nothing
-waits) or on a thread of its own, with a second thread and connection for the reads of people, so
-that a list never delays a commit. WAL with ``synchronous=FULL``: simulated power cuts lost
-acknowledged rows with NORMAL, and group commit makes FULL fast.
+All writes use one connection. It runs inline (in tests and simulations, without threads) or on a
+thread of its own, with a second thread and connection for the reads of people, so that a list never
+delays a commit. The log is WAL with ``synchronous=FULL``: with NORMAL, simulated power cuts lost
+acknowledged rows, and group commit makes FULL fast.
 
-An error of the file system is StoreUnavailable and leaves nothing behind: the next call begins
-anew, on a new connection if need be, so that a full disk heals without a restart.
+An error of the file system raises StoreUnavailable and leaves no state behind: the next call begins
+again, if necessary on a new connection, so that a server recovers from a full disk without a
+restart.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from homing.store.tx import Dialect, Mark, Row, Tx, check_rows, check_storable, 
 T = TypeVar("T")
 
 MEMORY = ":memory:"
-BUSY_MS = 5_000  # Only a foreign tool (a backup, a shell) can hold the file; wait for it.
+BUSY_MS = 5_000  # to wait for another program (a backup, a shell) that locks the file
 WAL_TRIES = 500
 CACHE_KIB = 64 * 1024
-MEMORY_PAGE_BYTES = 8_192  # A commit that has split a node reads all pages in memory.
+MEMORY_PAGE_BYTES = 8_192  # Larger pages: a commit that has split a node reads all of them.
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
 
@@ -54,7 +55,7 @@ _BUGS = (
     apsw.TooBigError,
     apsw.ThreadingViolationError,
 )
-# After these a new connection may see more. Not after a failed write or sync: there the rollback
+# After these errors a new connection is opened, but not after a failed write or sync: the rollback
 # undoes a commit that is already in the log, and a new connection would find it there again.
 _ANOTHER_CONNECTION = (
     apsw.CantOpenError,
@@ -153,7 +154,7 @@ class Session:
     def _open(self) -> tuple[apsw.Connection, SqliteTx]:
         if self._connection is None or self._tx is None:
             connection = apsw.Connection(self.path, statementcachesize=300)
-            # Plans must not depend on values: else every new value makes SQLite plan anew (20 µs).
+            # Plans must not depend on values, or SQLite plans again for every new value (20 µs).
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(BUSY_MS)
             if self.path == MEMORY:
@@ -189,9 +190,9 @@ class Session:
         return self._between("BEGIN IMMEDIATE", work)
 
     def grouped(self, work: Callable[[], T]) -> T:
-        """Run several operations with one COMMIT: what one of them raises undoes that one alone.
+        """Run several operations with one COMMIT; one that raises is undone alone.
 
-        If the database itself fails at any of them, nothing of the group is kept.
+        If the database itself fails, the whole group is undone.
         """
 
         def group(*_: object) -> T:
@@ -204,7 +205,7 @@ class Session:
         return self._between("BEGIN IMMEDIATE", group)
 
     def _part(self, work: Callable[[apsw.Connection, SqliteTx], T]) -> T:
-        """One operation of a group."""
+        """Run one operation of a group inside a savepoint."""
         connection, tx = self._open()
         connection.execute("SAVEPOINT part")
         try:
@@ -258,7 +259,7 @@ class Session:
 
 
 class Lock:
-    """The lock of a SQLite file: a second process is refused and told which one holds it."""
+    """The lock of a SQLite file; a second process is refused, with the id of the first."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -354,7 +355,7 @@ class SqliteDb:
     ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
-        DataInUse if another process has it; with ``locked`` the caller has seen to that.
+        Raises DataInUse if another process has it; ``locked``: the caller holds the lock.
         """
         name = str(path)
         lock = None
@@ -374,7 +375,7 @@ class SqliteDb:
 
     @classmethod
     def reader(cls, path: str | Path) -> SqliteDb:
-        """Only to read, for people, a file that a writer process has opened."""
+        """A read-only connection, for people, to a file that a writer process has opened."""
         return cls(str(path), threads=True, lock=None)
 
     @property

@@ -1,7 +1,7 @@
 """Reads ``sql/*.sql``: named statements, one text for both engines or one for each.
 
     -- name: due_rows [sqlite]
-    -- Why it is there, in a line.
+    -- Why the statement exists, in a line.
     SELECT {pending:p} FROM pending p WHERE p.id > :after_id LIMIT :limit;
 
 ``:param`` becomes ``?N`` or ``$N``; N follows the order in which the SQLite text first names the
@@ -10,8 +10,8 @@ table in the schema's order, each with the prefix ``p.``; ``{pending}`` is the s
 ``{pending=}`` sets every column but the id to the parameter of its name.
 ``{selected:d}`` becomes the text of ``sql/parts/selected.sql``, with ``d`` for its ``{it}``.
 
-Arrays of integers (``:ids::bigint[]``) go to PostgreSQL as text, ``{1,2}``: asyncpg asks of every
-element of an array whether it is an array itself, which takes ten times as long.
+Arrays of integers (``:ids::bigint[]``) are sent to PostgreSQL as text, ``{1,2}``: asyncpg checks of
+every element of an array whether it is an array itself, which takes ten times as long.
 """
 
 from __future__ import annotations

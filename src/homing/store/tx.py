@@ -1,8 +1,8 @@
-"""One transaction as the store's operations see it, on either engine.
+"""One transaction as the store's operations see it, on either database.
 
 Operations (flow, admin, views) are written once, as coroutines over ``Tx``. On PostgreSQL they
-really wait. On SQLite no method of ``Tx`` ever suspends, so the same coroutine runs to its end in
-one ``send(None)``: inline (tests, simulation), on a thread, or in the writer process.
+suspend. On SQLite no method of ``Tx`` ever suspends, so the same coroutine runs to its end in one
+``send(None)``: inline (tests, simulation), on a thread, or in the writer process.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Tx(Protocol):
     async def many(self, name: str, rows: Sequence[Row], /) -> list[Row]:
         """Run a batch statement once for all rows; return its rows, in any order.
 
-        A row's values stand in the order in which the SQLite text first names its parameters.
+        A row's values are in the order in which the SQLite text first names its parameters.
         """
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
         """Append rows with all the columns of a table, in the schema's order.
 
-        Where another process may have just written the same key, RunAgain is raised.
+        Raises RunAgain if another process may have just written the same key.
         """
 
 
@@ -75,7 +75,7 @@ class Mark(NamedTuple):
 
 
 class RunAgain(Exception):
-    """Another process came first: the transaction is undone and the operation run once more."""
+    """Another process wrote first: the transaction is undone and the operation is run again."""
 
 
 class AlreadyWritten(StoreUnavailable):
@@ -99,18 +99,18 @@ class Db(Protocol):
         read_only: bool = False,
         view: bool = False,
     ) -> T:
-        """Commit what the operation does, or nothing of it.
+        """Commit the changes of an operation, or none of them.
 
         The operation may be run more than once: it must not change anything but the database.
         With ``read_only`` it only reads, briefly, for the hot path. With ``view`` it only reads,
-        for people, and never delays a commit. Raises StoreUnavailable when the database cannot do
+        for people, and never delays a commit. Raises StoreUnavailable if the database cannot do
         it, AlreadyWritten for a batch whose reply was lost with the process that had written it.
         """
 
     async def remove_days(self, *, before: int, limit: int) -> int:
-        """Remove whole days past retention where rows are kept by day; about how many rows went.
+        """Remove whole days past retention if rows are kept by day; returns about how many rows.
 
-        At most ``limit`` rows are touched one by one.
+        At most ``limit`` rows are removed one by one.
         """
 
     async def rewrite(self) -> Rewrite:
@@ -163,7 +163,7 @@ def check_storable(names: Iterable[str], values: Iterable[Any]) -> None:
 
 
 def check_rows(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """The same for the rows of a batch."""
+    """As ``check_storable``, for the rows of a batch."""
     check_storable(names, zip(*rows, strict=True))
 
 

@@ -302,7 +302,7 @@ def _before(before_id: int | None) -> int:
 
 
 def _scan_limit(limit: int, *, passes_over: bool) -> int:
-    """How many rows a page scans: one more than it shows, or more where some do not belong."""
+    """How many rows a page scans: one more than it shows, or more if conditions exclude some."""
     return max(limit + 1, SCAN_MAX) if passes_over else limit + 1
 
 
@@ -320,7 +320,7 @@ async def _has_few_endpoints(tx: Tx, tenant: str) -> bool:
 
 
 def _that_fit(page: list[Row]) -> list[Row]:
-    """The first rows whose data fit on a page together; at least one."""
+    """The first rows whose data fits on a page together; at least one."""
     size = 0
     for count, row in enumerate(page):
         size += row[3]

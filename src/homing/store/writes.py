@@ -22,7 +22,7 @@ class LedgerChange(Struct, gc=False):
 
 
 async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: int) -> None:
-    """In order of tenant: two transactions cannot deadlock."""
+    """Add to the ledger in the order of tenants, so that two transactions cannot deadlock."""
     added: list[Row] = [
         (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled)
         for tenant, it in sorted(changes.items(), key=itemgetter(0))
@@ -33,14 +33,14 @@ async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: in
 async def known_keys(
     tx: Tx, events: Sequence[NewEvent]
 ) -> dict[tuple[str, str], tuple[bytes, int]]:
-    """Of the events' keys those already kept: content hash and number of deliveries."""
+    """The content hash and number of deliveries of each event that is already stored."""
     wanted = dict.fromkeys((new.event.tenant, new.event.key) for new in events)
     found = await tx.many("keys_known", list(wanted))
     return {(tenant, key): (digest, deliveries) for tenant, key, digest, deliveries in found}
 
 
 async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
-    """Write events whose keys are not kept yet, with all their deliveries.
+    """Write events that are not stored yet, with all their deliveries.
 
     Raises RunAgain if another process has just written one of the keys.
     """
@@ -60,7 +60,7 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
 
 
 async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
-    """Write Homing's own notices; one whose key is already kept is left out."""
+    """Write Homing's own notices; one that is already stored is left out."""
     if not events:
         return
     known = await known_keys(tx, events)
@@ -73,7 +73,7 @@ def receipts_of(
 ) -> tuple[list[list[Receipt] | Refusal], list[NewEvent]]:
     """The receipts or refusal of each request, and the events to write.
 
-    One after the other: a request that repeats an event of an earlier one gets its receipt.
+    Requests are handled in order: one that repeats an event of an earlier one gets its receipt.
     """
     here: dict[tuple[str, str], NewEvent] = {}
     results: list[list[Receipt] | Refusal] = []

@@ -1,1 +1,1 @@
-"""The HTTP API."""
+"""HTTP: the API, the dashboard, the Workfront-compatible API, metrics."""

@@ -1,8 +1,9 @@
-"""The ASGI application: publishing first and without a framework, everything else by the table.
+"""The ASGI application: publishing without a framework, everything else through a router.
 
-``Front`` gets every request. It sends ``POST /v1/events`` straight to its endpoint (the hot path:
-no framework object is made for it) and all else to Starlette's router, and it turns each exception
-into a problem document. An unexpected exception is logged and shown as a 500 without its details.
+``Front`` gets every request. It calls the publish endpoint for ``POST /v1/events`` directly (the
+hot path: no framework object is created for it) and Starlette's router for all other requests. It
+turns every exception into a problem document. An unexpected exception is logged, and the response
+is a 500 without details.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homing.app.access import STRANGER
+from homing.app.access import ANONYMOUS
 from homing.app.app import App
 from homing.errors import HomingError
 from homing.web.api.publish import Publish
@@ -36,18 +37,18 @@ from homing.web.workfront.api import OPERATIONS as WORKFRONT
 
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
-# The operations of every process, whatever its role.
+# The operations that every process has, whatever its role.
 OF_EVERY_PROCESS = tuple(
     it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
 )
 
 
 def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
-    """The whole HTTP side."""
+    """The ASGI application of a process."""
     parts = WebParts(app, options or WebOptions())
     if not parts.options.api:
         routes = [*_routes(parts, OF_EVERY_PROCESS)]
-        return Front(None, Router(routes=routes, redirect_slashes=False, default=_elsewhere))
+        return Front(None, Router(routes=routes, redirect_slashes=False, default=_not_here))
     dashboard = DashboardApp(parts)
     every = (*OPERATIONS, *WORKFRONT)
     routes = [*_routes(parts, every), *dashboard.routes()]
@@ -57,14 +58,14 @@ def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
 
 
 class Front:
-    """Publishing or the router; errors become problem documents."""
+    """Calls the publish endpoint or the router, and turns errors into problem documents."""
 
     def __init__(self, publish: Publish | None, router: ASGIApp) -> None:
         self._publish, self._router = publish, router
 
     @property
     def publish(self) -> Publish:
-        """The publish endpoint of a process that takes events."""
+        """The publish endpoint; only for a process that accepts events."""
         assert self._publish is not None
         return self._publish
 
@@ -74,7 +75,7 @@ class Front:
             return
         started = False
 
-        async def watched_send(message: Message) -> None:
+        async def tracking_send(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
@@ -85,9 +86,9 @@ class Front:
                 and scope["method"] == "POST"
                 and self._publish is not None
             ):
-                await self._publish(scope, receive, watched_send)
+                await self._publish(scope, receive, tracking_send)
             else:
-                await self._router(scope, receive, watched_send)
+                await self._router(scope, receive, tracking_send)
         except ClientGone:
             return
         except HomingError as error:
@@ -101,8 +102,8 @@ class Front:
             await send_response(send, response)
 
 
-async def _elsewhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise NoSuchPath("This process only delivers: ask a process with the role api or both.")
+async def _not_here(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise NoSuchPath("This process only delivers: use a process with the role api or both.")
 
 
 def _routes(parts: WebParts, table: Sequence[Operation]) -> Iterator[BaseRoute]:
@@ -110,7 +111,7 @@ def _routes(parts: WebParts, table: Sequence[Operation]) -> Iterator[BaseRoute]:
     for operation in table:
         by_path.setdefault(operation.path, []).append(operation)
     for path, operations in by_path.items():
-        # An event's id may hold a slash.
+        # The id of an event may contain a slash.
         shown = path.replace("{id}", "{id:path}") if path.startswith("/v1/events/") else path
         yield Route(shown, _Resource(parts, operations))
 
@@ -155,7 +156,7 @@ class _Resource:
         send: Send,
     ) -> None:
         assert operation.handler is not None
-        caller = STRANGER
+        caller = ANONYMOUS
         if not operation.open:
             address = client_address(scope.get("client"))
             caller = await self._authenticator.caller_of(key, address)
@@ -167,7 +168,7 @@ class _Resource:
             body = await read_body(
                 receive,
                 declared=declared,
-                most=COMMAND_BYTES_MAX,
+                bytes_max=COMMAND_BYTES_MAX,
                 budget=self._parts.body_budget,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
@@ -180,7 +181,7 @@ class _Resource:
 
 
 class _Document:
-    """A document that is made once."""
+    """A JSON document that never changes."""
 
     def __init__(self, content: bytes) -> None:
         self._response = Response(200, content, JSON)

@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded while it arrives, and refused with the field that is wrong."""
+"""Reads request bodies: limits their size while they arrive, decodes them, names wrong fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from homing.web.body_budget import SMALL_BYTES, BodyBudget
 from homing.web.texts import json_problems
 
 PUBLISH_BYTES_MAX = 8 * 1024 * 1024
-COMMAND_BYTES_MAX = 256 * 1024  # what is read in one piece while everybody else waits
+COMMAND_BYTES_MAX = 256 * 1024  # decoded in one call, during which no other request is served
 ARRIVE_WITHIN_S = 60.0
 _DIGITS_MAX = 20  # of a content-length
 
@@ -27,44 +27,44 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 class ClientGone(Exception):
-    """The caller hung up before the request was complete."""
+    """The client closed the connection before the request was complete."""
 
 
 async def read_body(
-    receive: Receive, *, declared: bytes | None, most: int, budget: BodyBudget
+    receive: Receive, *, declared: bytes | None, bytes_max: int, budget: BodyBudget
 ) -> bytes:
-    """The whole body, or TooLarge, TooSlow or Busy as soon as that is known.
+    """The whole body; raises TooLarge, TooSlow or Busy as soon as that is known.
 
-    The caller gives the memory back after the response: ``budget.release(body)``.
+    The caller must call ``budget.release(body)`` after the response.
     """
     if declared is not None:
         if not declared.isdigit():
-            raise BadRequest("Its content-length is not a number.")
-        if len(declared) > _DIGITS_MAX or int(declared) > most:
-            raise _too_large(most)
+            raise BadRequest("The content-length is not a number.")
+        if len(declared) > _DIGITS_MAX or int(declared) > bytes_max:
+            raise _too_large(bytes_max)
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientGone
     body: bytes = message.get("body", b"")
-    if len(body) > most:
-        raise _too_large(most)
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
     if not message.get("more_body", False):
         if len(body) > SMALL_BYTES:
             budget.take(len(body))
         return body
-    return await _read_rest(receive, body, most, budget)
+    return await _read_rest(receive, body, bytes_max, budget)
 
 
-async def _read_rest(receive: Receive, begin: bytes, most: int, budget: BodyBudget) -> bytes:
+async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, budget: BodyBudget) -> bytes:
     budget.take(len(begin))
     parts = [begin]
     try:
         async with asyncio.timeout(ARRIVE_WITHIN_S):
-            await _arrive(receive, parts, most, budget)
+            await _arrive(receive, parts, bytes_max, budget)
     except BaseException as error:
         budget.held -= sum(map(len, parts))
         if isinstance(error, TimeoutError):
-            raise TooSlow(f"Its body did not come within {ARRIVE_WITHIN_S:.0f} s.") from None
+            raise TooSlow(f"The body did not arrive within {ARRIVE_WITHIN_S:.0f} s.") from None
         raise
     body = b"".join(parts)
     if len(body) <= SMALL_BYTES:
@@ -72,8 +72,8 @@ async def _read_rest(receive: Receive, begin: bytes, most: int, budget: BodyBudg
     return body
 
 
-async def _arrive(receive: Receive, parts: list[bytes], most: int, budget: BodyBudget) -> None:
-    """Counted as it comes: who declares much and sends little holds little."""
+async def _arrive(receive: Receive, parts: list[bytes], bytes_max: int, budget: BodyBudget) -> None:
+    """Adds the rest of the body to ``parts``; only bytes that have arrived use the budget."""
     size = len(parts[0])
     more = True
     while more:
@@ -83,27 +83,27 @@ async def _arrive(receive: Receive, parts: list[bytes], most: int, budget: BodyB
         part = message.get("body", b"")
         more = message.get("more_body", False)
         size += len(part)
-        if size > most:
-            raise _too_large(most)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
         budget.take(len(part))
         parts.append(part)
 
 
 def check_utf8(body: bytes) -> None:
-    """The JSON decoder looks at structure only; this looks at the text."""
+    """Raises BadRequest if the body is not UTF-8, which the JSON decoder does not check."""
     if body.isascii():
         return
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise BadRequest(f"It is not UTF-8 (byte {error.start}).") from None
+        raise BadRequest(f"The body is not UTF-8 (byte {error.start}).") from None
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
     """The body as this struct; raises BadRequest, or Invalid with the field."""
     check_utf8(body)
     if not body.strip():
-        raise BadRequest("It needs a JSON body.")
+        raise BadRequest("The request needs a JSON body.")
     if problems := json_problems(body, kind):
         raise Invalid(problems=tuple(problems))
     try:
@@ -112,20 +112,20 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except msgspec.ValidationError as error:
         raise Invalid(problems=(field_problem(error),)) from None
     except msgspec.DecodeError as error:
-        raise BadRequest(f"It is not JSON: {error}.") from None
+        raise BadRequest(f"The body is not JSON: {error}.") from None
     except RecursionError:
-        raise BadRequest("It is nested too deeply.") from None
+        raise BadRequest("The body is nested too deeply.") from None
     return read
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
-    """Of a name given twice, one reader takes the first and another the last."""
+    """Raises BadRequest for a name given twice: JSON readers disagree on which value counts."""
     if len(dict(pairs)) < len(pairs):
-        raise BadRequest(f"It names {_first_twice(pairs)[:64]!r} twice in one object.")
+        raise BadRequest(f"The body has {_first_twice(pairs)[:64]!r} twice in one object.")
 
 
 def _first_twice(pairs: list[tuple[str, Any]]) -> str:
-    """The first name that was there before; there is one."""
+    """The first name that appears twice."""
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
@@ -141,11 +141,11 @@ def field_problem(error: msgspec.ValidationError, within: str = "") -> FieldProb
     path = place[1] if place else ""
     reason = text[: place.start()] if place else text
     if found := _UNKNOWN.match(reason):
-        path, reason = _join(path, found[1][:64]), "is not a field that is known here"
+        path, reason = _join(path, found[1][:64]), "is not a known field"
     elif found := _MISSING.match(reason):
         path, reason = _join(path, found[1]), "must be given"
     else:
-        reason = "must fit: " + reason[0].lower() + reason[1:].replace("`", "")
+        reason = "is invalid: " + reason[0].lower() + reason[1:].replace("`", "")
     return FieldProblem(_join(within, path) or "body", reason)
 
 
@@ -155,6 +155,10 @@ def _join(before: str, after: str) -> str:
     return f"{before}.{after}"
 
 
-def _too_large(most: int) -> TooLarge:
-    shown = f"{most // 1024:,} KiB" if most < 1024 * 1024 else f"{most // (1024 * 1024)} MiB"
-    return TooLarge(f"A body holds at most {shown}.")
+def _too_large(bytes_max: int) -> TooLarge:
+    shown = (
+        f"{bytes_max // 1024:,} KiB"
+        if bytes_max < 1024 * 1024
+        else f"{bytes_max // (1024 * 1024)} MiB"
+    )
+    return TooLarge(f"The body may have at most {shown}.")

@@ -1,8 +1,8 @@
-"""The body memory budget: how many bytes of request bodies are held at once, over all connections.
+"""The body memory budget: limits the bytes of request bodies in memory, over all connections.
 
-One body is bounded, but many at once are not bounded by that. A body that does not fit is refused
-with a 503 while it arrives, before it is buffered; small bodies are not counted, because they are
-bounded by the number of connections.
+The limit of one body does not limit many bodies at once. A body that exceeds the budget is refused
+with a 503 while it arrives, before it is buffered. Small bodies are not counted: the number of
+connections limits them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BUDGET_BYTES = 128 * 1024 * 1024
 
 
 class BodyBudget:
-    """Counts bytes; each request gives its bytes back when it has its response."""
+    """Counts the bytes of bodies; a request releases its bytes after its response."""
 
     __slots__ = ("bytes_max", "held")
 
@@ -23,12 +23,12 @@ class BodyBudget:
         self.held = 0
 
     def take(self, count: int) -> None:
-        """Raises Busy if so many bytes are not left."""
+        """Counts these bytes; raises Busy if the budget does not allow them."""
         if self.held + count > self.bytes_max:
             raise Busy
         self.held += count
 
     def release(self, body: bytes) -> None:
-        """The request with this body has its response."""
+        """Releases the bytes of a body after its response was sent."""
         if len(body) > SMALL_BYTES:
             self.held -= len(body)

@@ -1,4 +1,4 @@
-"""The wall clock against steady time, as people are told of it."""
+"""The difference between the wall clock and steady time, as text for people."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from homing.ports import ClockState
 from homing.web.schemas import ClockShown
 from homing.web.show import time_text
 
-AWAY_MS = 60_000  # so far away from steady time the wall clock is worth a word
-TOLD_MS = 3_600_000  # and so long a step is: nothing expires in that time
+DIFFERENCE_MS = 60_000  # a larger difference is reported
+STEP_REPORTED_MS = 3_600_000  # how long a step is reported
 
 
 def clock_differs(clock: ClockState, *, now: int) -> bool:
-    """Whether the wall clock is away from steady time, or was stepped within the last hour."""
-    told_until = 0 if clock.stepped_at is None else clock.stepped_at + TOLD_MS
-    return abs(clock.ahead_ms) > AWAY_MS or now < told_until
+    """Whether the wall clock differs from steady time, or was stepped within the last hour."""
+    until = 0 if clock.stepped_at is None else clock.stepped_at + STEP_REPORTED_MS
+    return abs(clock.ahead_ms) > DIFFERENCE_MS or now < until
 
 
 def clock_detail(clock: ClockState) -> str:
-    """What happened to the wall clock, what it means and what to do; for people."""
-    said = []
+    """What happened to the wall clock, the consequences, and what to do."""
+    sentences = []
     if clock.stepped_at is not None:
         way = "forward" if clock.stepped_by_ms > 0 else "back"
         by = span_text(abs(clock.stepped_by_ms))
-        said.append(f"The wall clock was set {way} by {by} at {time_text(clock.stepped_at)}.")
-    if abs(clock.ahead_ms) > AWAY_MS:
+        sentences.append(f"The wall clock was set {way} by {by} at {time_text(clock.stepped_at)}.")
+    if abs(clock.ahead_ms) > DIFFERENCE_MS:
         way = "behind" if clock.ahead_ms > 0 else "ahead of"
-        away = span_text(abs(clock.ahead_ms))
-        said.append(
-            f"Schedules, and the times that the API and the dashboard show, are {away} {way} the "
-            "wall clock; a restart brings them together."
+        difference = span_text(abs(clock.ahead_ms))
+        sentences.append(
+            f"Schedules, and the times that the API and the dashboard show, are {difference} {way} "
+            "the wall clock; restart the server to correct this."
         )
-    if not said:
+    if not sentences:
         return "The wall clock and steady time agree."
-    said.append("Signatures carry the wall clock, retries keep their schedule.")
-    return " ".join(said)
+    sentences.append("Signatures use the wall clock; retries keep their schedule.")
+    return " ".join(sentences)
 
 
 def clock_shown(clock: ClockState) -> ClockShown:

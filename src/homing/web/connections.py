@@ -1,16 +1,17 @@
-"""How many connections callers may hold, and which of them are closed to make room.
+"""Limits the number of open connections, and chooses which idle ones to close.
 
-A connection is closed only when there are too many: in all, or, where the operator says so, from
-one address. Connections with a request in progress stay. Of the others the idlest go first: idle
-since they were made, or since their last response, and half a request head is no request. So a new
-connection has the longest time to ask something. The address that holds the most gives way first,
-so a caller who opens thousands closes its own. Behind a proxy all callers have one address, and the
-rule is the idlest of all.
+Connections are closed only when there are too many: in total, or from one address if the operator
+has set that limit. Connections with a request in progress stay open. Of the others, those that have
+been idle the longest are closed first. Idle time counts from when the connection was opened or from
+its last response; an incomplete request head does not reset it. So a new connection has the most
+time to send a request. Connections of the address that holds the most are closed first, so a client
+that opens thousands of connections loses its own. Behind a proxy all clients have one address, and
+the longest idle connections of all are closed.
 
-Bytes that have arrived and were not read yet are a request: their connection is not idle.
+A connection with bytes that have arrived but are not read yet counts as busy.
 
-Looking for the idlest means looking at all of them, so a part is closed at once: over many new
-connections each pays for a few steps.
+Finding the longest idle connections means scanning all of them, so several are closed at once and
+the cost is spread over many new connections.
 """
 
 from __future__ import annotations
@@ -26,88 +27,88 @@ from homing.app.throttle import network_of
 from homing.net.clock import monotonic as system_monotonic
 
 CONNECTIONS_MAX = 8_192
-PART = 16  # one in so many is closed at a time
-LOOK_AGAIN_S = 0.1  # after a look that found nothing to close
+CLOSED_AT_ONCE = 16  # one in this many of the limit
+RESCAN_AFTER_S = 0.1  # after a scan that found nothing to close
 REPORT_EVERY_S = 60.0
 
 log = structlog.get_logger("homing.web")
 
 
 class ConnectionLimit:
-    """Keeps the connections of one server within their number."""
+    """Keeps the number of connections of one server within its limit."""
 
     def __init__(
         self,
-        most: int = CONNECTIONS_MAX,
+        maximum: int = CONNECTIONS_MAX,
         *,
         per_address_max: int = 0,
         monotonic: Callable[[], float] = system_monotonic,
     ) -> None:
-        self._most, self._per_address_max = most, per_address_max
+        self._max, self._per_address_max = maximum, per_address_max
         self._monotonic = monotonic
         self._all_busy_until = 0.0
         self._closed, self._report_at = 0, 0.0  # since the last report
         self._by_source: dict[str, set[Any]] = {}
 
     def made(self, connection: Any, all_of_them: Collection[Any]) -> None:
-        """A new connection, which is among all of them: close others, or this one."""
+        """Registers a new connection; if there are too many, closes idle ones or this one."""
         mine = self._by_source.setdefault(connection.source, set())
         mine.add(connection)
         if 0 < self._per_address_max < len(mine):
-            self._make_room(connection, mine, self._per_address_max)
-        elif len(all_of_them) > self._most:
-            self._make_room(connection, all_of_them, self._most)
+            self._close_idle(connection, mine, self._per_address_max)
+        elif len(all_of_them) > self._max:
+            self._close_idle(connection, all_of_them, self._max)
 
     def lost(self, connection: Any) -> None:
-        """A connection has ended."""
+        """Forgets a connection that was closed."""
         mine = self._by_source.get(connection.source)
         if mine is not None:
             mine.discard(connection)
             if not mine:
                 del self._by_source[connection.source]
 
-    def _make_room(self, newcomer: Any, crowd: Collection[Any], most: int) -> None:
+    def _close_idle(self, newcomer: Any, candidates: Collection[Any], limit: int) -> None:
         now = self._monotonic()
         victims: list[Any] = []
-        if now >= self._all_busy_until or most == self._per_address_max:
-            idle = _idle(one for one in crowd if one is not newcomer)
-            victims = _of_the_largest(idle, max(most // PART, 1))
+        if now >= self._all_busy_until or limit == self._per_address_max:
+            idle = _idle(one for one in candidates if one is not newcomer)
+            victims = _longest_idle(idle, max(limit // CLOSED_AT_ONCE, 1))
             if not victims:
-                self._all_busy_until = now + LOOK_AGAIN_S
+                self._all_busy_until = now + RESCAN_AFTER_S
         for victim in victims or [newcomer]:
-            newcomer.connections.discard(victim)  # The loop tells of its end a turn later.
+            newcomer.connections.discard(victim)  # The event loop reports its end one turn later.
             self.lost(victim)
             victim.transport.abort()
             self._closed += 1
         if now >= self._report_at:
             log.warning(
-                "too many connections: idle ones are closed to make room for new ones",
+                "too many connections: idle connections were closed",
                 closed=self._closed,
-                most=most,
+                limit=limit,
             )
             self._closed, self._report_at = 0, now + REPORT_EVERY_S
 
 
 def client_address(client: tuple[str, int] | None) -> str:
-    """The address that a connection comes from; empty where it has none."""
+    """The IP address of a client; empty if it has none, as with a Unix socket."""
     return client[0] if client else ""
 
 
 def source_of(client: tuple[str, int] | None) -> str:
-    """The network that a connection comes from: an IPv6 customer has a /64 full of addresses."""
+    """The address of a client; for IPv6 its /64 network, which usually belongs to one customer."""
     host = client_address(client)
     return network_of(host) if ":" in host else host
 
 
 def _idle(connections: Iterable[Any]) -> dict[str, list[tuple[bool, float, int, Any]]]:
-    """Those without a request in progress, by source; the first to close is the smallest."""
+    """The connections without a request in progress, by source; the smallest is closed first."""
     idle: dict[str, list[tuple[bool, float, int, Any]]] = {}
     asked = _with_unread(connections)
     for number, (connection, unread) in enumerate(asked):
         cycle = connection.cycle
         if unread or (cycle is not None and not cycle.response_complete):
             continue
-        unsent = connection.transport.get_write_buffer_size() > 0  # They go last.
+        unsent = connection.transport.get_write_buffer_size() > 0  # These are closed last.
         idle.setdefault(connection.source, []).append(
             (unsent, connection.idle_at, number, connection)
         )
@@ -115,7 +116,7 @@ def _idle(connections: Iterable[Any]) -> dict[str, list[tuple[bool, float, int, 
 
 
 def _with_unread(connections: Iterable[Any]) -> list[tuple[Any, bool]]:
-    """Each that is open, and whether bytes wait that the loop has not read."""
+    """The open connections, and whether each has bytes that the event loop has not read."""
     poll = select.poll()
     open_ones: list[tuple[Any, int]] = []
     for connection in connections:
@@ -129,8 +130,8 @@ def _with_unread(connections: Iterable[Any]) -> list[tuple[Any, bool]]:
     return [(connection, number in ready) for connection, number in open_ones]
 
 
-def _of_the_largest(idle: dict[str, list[tuple[bool, float, int, Any]]], count: int) -> list[Any]:
-    """So many of the idlest, each from the source that has the most left."""
+def _longest_idle(idle: dict[str, list[tuple[bool, float, int, Any]]], count: int) -> list[Any]:
+    """Up to ``count`` of the longest idle, each from the source that has the most left."""
     for group in idle.values():
         heapq.heapify(group)
     order = [(-len(group), source) for source, group in idle.items()]

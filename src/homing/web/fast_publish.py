@@ -1,14 +1,14 @@
-"""The fast publish path: a request that came in one piece gets its response without a task.
+"""The fast publish path: a request that arrives in one read gets its response without a task.
 
-Uvicorn makes a scope, a cycle, an event and a task for each request, which was a quarter of the
+Uvicorn creates a scope, a cycle, an event and a task for each request, which was a quarter of the
 cost of a single publish. A plain request needs none of them: a POST to ``/v1/events`` in HTTP/1.1,
-whole in the bytes just read, with nothing else under way on its connection, from a known key, with
-good events. Every other request takes the normal path, and so does every request that will be
-refused: refusals are made in one place. To uvicorn a request on the fast path looks like a cycle
-that is not yet complete, so pipelining, keep-alive and shutdown are uvicorn's own.
+complete in the bytes just read, with no other request in progress on its connection, with a known
+key and valid events. Every other request takes the normal path, and so does every request that will
+be refused: refusals are made in one place. To uvicorn, a request on the fast path looks like a
+cycle that is not yet complete, so pipelining, keep-alive and shutdown stay uvicorn's job.
 
-A publisher sends the same head again and again; only its length changes. A head that took the fast
-path is remembered with its connection, and parsed again only if a byte of it differs.
+A publisher usually sends the same head again; only its content-length changes. The last head that
+took the fast path is stored with its connection, and a head is parsed only if it differs from that.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ACCEPTED = (
 )
 _CLOSE = b"connection: close\r\n"
 _LENGTH = b"\r\ncontent-length:"
-_DIGITS_MAX = 7  # of a length on the fast path
+_DIGITS_MAX = 7  # of a content-length on the fast path
 
 
 class _Post:
-    """One request on the fast path, with the attributes that uvicorn asks of a cycle."""
+    """One request on the fast path, with the attributes that uvicorn expects of a cycle."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete")
 
@@ -51,7 +51,7 @@ class _Post:
         return self
 
     def set(self) -> None:
-        """No task waits for more of the request."""
+        """Does nothing: no task waits for more of the request."""
 
     def respond(self, result: PublishResult) -> None:
         if self.disconnected:
@@ -76,7 +76,7 @@ class _Post:
 
 
 class _Head(NamedTuple):
-    """A head that took the fast path: the bytes before and after its length, and its values."""
+    """A head that took the fast path: the bytes before and after its content-length, its values."""
 
     before: bytes
     after: bytes
@@ -84,7 +84,7 @@ class _Head(NamedTuple):
 
 
 def _head_of(data: bytes, body: bytes, plain: Plain) -> _Head | None:
-    """The head of a request that is all of ``data`` and has a content-length."""
+    """The head of a request, if the request is all of ``data`` and has a content-length."""
     head = data[: len(data) - len(body)]
     lower = head.lower()
     name_at = lower.find(_LENGTH)
@@ -100,27 +100,27 @@ def _head_of(data: bytes, body: bytes, plain: Plain) -> _Head | None:
 
 
 class FastPublishProtocol(CoalescingProtocol):
-    """The protocol that uvicorn makes for each connection."""
+    """The protocol that uvicorn creates for each connection."""
 
     _parts: list[bytes] | None = None  # the body of a request that may take the fast path
-    _head: _Head | None = None  # the last that took the fast path
-    _between = True  # two requests: the parser has none under way
+    _head: _Head | None = None  # the last one that took the fast path
+    _between = True  # between two requests: the parser is not inside one
     _data = b""  # the bytes being read
 
     def data_received(self, data: bytes) -> None:
-        if self._head is not None and self._again(data, self._head):
+        if self._head is not None and self._publish_again(data, self._head):
             return
         self._data = data
         super().data_received(data)
         self._data = b""
         parts = self._parts
-        if parts is not None:  # The rest of the body may come much later.
+        if parts is not None:  # The rest of the body may arrive much later.
             self._parts = None
             if not self.transport.is_closing():
                 self._normal_path(parts)
 
-    def _again(self, data: bytes, head: _Head) -> bool:
-        """The remembered head and a whole body, and nothing else."""
+    def _publish_again(self, data: bytes, head: _Head) -> bool:
+        """Publishes if ``data`` is the stored head and a complete body; False if it is not."""
         digits_at = len(head.before)
         end = data.find(b"\r", digits_at, digits_at + _DIGITS_MAX + 1)
         digits, body_at = data[digits_at:end], end + len(head.after)
@@ -196,7 +196,7 @@ class FastPublishProtocol(CoalescingProtocol):
         return True
 
     def _normal_path(self, parts: list[bytes]) -> None:
-        """Uvicorn's own path, with the bytes that have come so far."""
+        """Continues on uvicorn's own path, with the bytes that have arrived so far."""
         url, headers, expected = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expected
@@ -205,4 +205,4 @@ class FastPublishProtocol(CoalescingProtocol):
         super().on_headers_complete()
         if parts:
             super().on_body(b"".join(parts))
-            self._hand_over_body()
+            self._flush_body()

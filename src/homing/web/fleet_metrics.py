@@ -1,4 +1,4 @@
-"""A process's place in its fleet in the text format of Prometheus."""
+"""The metrics of a process of a fleet, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from homing.app.status import FleetPulse
 
 
 def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:
-    """What it holds, what it lost, and how long its leases still hold."""
+    """Metrics of the process's buckets, its heartbeat and its notifications."""
     yield CounterMetricFamily(
         "homing_buckets_lost", "Buckets that other processes took over from this one.", pulse.lost
     )
@@ -33,7 +33,7 @@ def fleet_metrics(pulse: FleetPulse) -> Iterator[Metric]:
             pulse.heartbeat_age_ms / 1000,
         ),
         (
-            "homing_wire_live",
+            "homing_notifications_connected",
             "1 while notifications from other processes arrive.",
             int(pulse.bus_live),
         ),

@@ -1,16 +1,18 @@
-"""Limits of a connection to us: how large a head may be, and how long it may get nowhere.
+"""Limits of incoming connections: the size of a request head, and the time without progress.
 
-Uvicorn bounds neither. How many connections there may be is the rule of ``connections``. The parser
-stops at the first byte too many of a head, before anything reads what the head says: a URL of
-8 KiB, a header of 8 KiB, 128 headers, 64 KiB of them, trailers included. The refusal is a problem
-document that names the limit. The parts of a body that come in one read are joined once: uvicorn
-would copy all of them for each. The watch looks at all connections once a second, which costs a
-request nothing, and ends those that hold their place: no whole head within 10 s, be it the first or
-another after a response, or a response of which the client took nothing for 30 s. So no connection
-needs a timer of its own. How long a body may take is ``body``'s rule.
+Uvicorn has neither limit. The number of connections is limited in ``connections``. The parser stops
+at the first byte beyond a limit of the head, before any code uses the head: 8 KiB for the URL,
+8 KiB for a header, 128 headers, 64 KiB for all headers with trailers. The refusal is a problem
+document that names the limit. The parts of a body that arrive in one read are joined once; uvicorn
+would copy all of them for each part.
 
-A client may close its side when its request is complete: as long as a response to that request is
-due, our side stays open. A stream that has begun ends with its client.
+``StallDetector`` checks all connections once a second, which adds no cost to a request, and closes
+those that make no progress: no complete head within 10 s, for the first request or after a
+response, or a response of which the client has read nothing for 30 s. So no connection needs its
+own timer. The time for a body is limited in ``body``.
+
+A client may close its side of the connection after its request: our side stays open until the
+response is sent. A stream that has begun ends when its client closes.
 """
 
 from __future__ import annotations
@@ -38,27 +40,27 @@ URL_BYTES_MAX = 8 * 1024
 HEADER_BYTES_MAX = 8 * 1024  # its name and its value
 HEADERS_MAX = 128
 HEAD_BYTES_MAX = 64 * 1024  # all headers and trailers of a request
-PARTS_MAX = 8_192  # of a body in one read: each costs a call, however small it is
-PIPELINED_MAX = 64  # requests that wait for the one before them
+PARTS_MAX = 8_192  # chunks of a body in one read: each costs a call, even a tiny one
+PIPELINED_MAX = 64  # requests that wait for an earlier one on the same connection
 HEAD_WITHIN_S = 10.0
 TAKEN_WITHIN_S = 30.0
-LOOK_EVERY_TICKS = 10  # of a tenth of a second
+CHECK_EVERY_TICKS = 10  # a tick is a tenth of a second
 
 
 class Refused(Exception):
-    """Ends the parser's work on a request whose head is beyond a limit."""
+    """Stops the parser because a request exceeds a limit."""
 
 
 class Limited(HttpToolsProtocol):
-    """Uvicorn's connection with a bound on its head, and a limit on how many there are."""
+    """Uvicorn's protocol with limits for the request head and for the number of connections."""
 
-    stalled_bytes = 0  # received since a head or a part of a body last came to its end
+    stalled_bytes = 0  # received since the last complete head or chunk
     _url_bytes = 0
     _header_count = 0
     _header_bytes = 0
-    _body_parts: list[bytes] | None = None  # of the read under way
+    _body_parts: list[bytes] | None = None  # of the current read
     _refusal: HomingError | None = None
-    idle_at = 0.0  # when it was made, or its last response was complete
+    idle_at = 0.0  # when it was opened, or its last response was complete
     source = ""
 
     def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **more: Any) -> None:
@@ -78,8 +80,8 @@ class Limited(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """The client has closed its side; True keeps ours open."""
-        cycle: Any = self.cycle  # the newest, where several came at once
+        """Called when the client has closed its side; True keeps our side open."""
+        cycle: Any = self.cycle  # the newest one, if requests are pipelined
         if cycle is None or cycle.response_complete or getattr(cycle, "more_body", False):
             return None
         if getattr(cycle, "chunked_encoding", None):
@@ -90,7 +92,7 @@ class Limited(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self.stalled_bytes += len(data)
         super().data_received(data)
-        self._hand_over_body()
+        self._flush_body()
         if self.stalled_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._refuse(_headers_too_large())
 
@@ -99,7 +101,7 @@ class Limited(HttpToolsProtocol):
         super().on_message_begin()
 
     def begin_head(self) -> None:
-        """Count from zero; raises Refused where too many requests wait on this connection."""
+        """Resets the counters; raises Refused if too many requests wait on this connection."""
         self.stalled_bytes = self._url_bytes = self._header_count = self._header_bytes = 0
         if len(self.pipeline) >= PIPELINED_MAX:
             raise Refused
@@ -107,7 +109,7 @@ class Limited(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         self._url_bytes += len(url)
         if self._url_bytes > URL_BYTES_MAX:
-            self._stop_at(UrlTooLong(f"It may have {URL_BYTES_MAX:,} bytes."))
+            self._stop_at(UrlTooLong(f"The URL may have at most {URL_BYTES_MAX:,} bytes."))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -117,7 +119,7 @@ class Limited(HttpToolsProtocol):
         if size > HEADER_BYTES_MAX:
             self._stop_at(_header_too_large(name))
         if self._header_count > HEADERS_MAX:
-            self._stop_at(TooManyHeaders(f"It may have {HEADERS_MAX}."))
+            self._stop_at(TooManyHeaders(f"A request may have at most {HEADERS_MAX} headers."))
         if self._header_bytes > HEAD_BYTES_MAX:
             self._stop_at(_headers_too_large())
         super().on_header(name, value)
@@ -134,16 +136,16 @@ class Limited(HttpToolsProtocol):
             self.add_part(self._body_parts, body)
 
     def add_part(self, parts: list[bytes], body: bytes) -> None:
-        """One more part of a body; raises Refused where they are too many and too small."""
+        """Adds a chunk of a body; raises Refused if there are too many small ones."""
         if len(parts) >= PARTS_MAX:
-            self._stop_at(BadRequest("Its body comes in too many small chunks: send larger ones."))
+            self._stop_at(BadRequest("The body has too many small chunks: send larger ones."))
         parts.append(body)
 
     def on_message_complete(self) -> None:
-        self._hand_over_body()
+        self._flush_body()
         super().on_message_complete()
 
-    def _hand_over_body(self) -> None:
+    def _flush_body(self) -> None:
         parts = self._body_parts
         if parts is not None:
             self._body_parts = None
@@ -162,7 +164,7 @@ class Limited(HttpToolsProtocol):
             self._refuse(self._refusal)
 
     def _refuse(self, refusal: HomingError) -> None:
-        """Sends a refusal, or closes where it would be taken for another request's response."""
+        """Closes the connection, with a refusal unless an earlier request has no response yet."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(response_bytes(problem_response(refusal)))
         self.transport.close()
@@ -170,7 +172,7 @@ class Limited(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
-        else:  # The same, without a timer: the watch looks.
+        else:  # The same without uvicorn's timer: StallDetector replaces it.
             self.server_state.total_requests += 1
             self.idle_at = monotonic()
             self.flow.resume_reading()
@@ -178,27 +180,27 @@ class Limited(HttpToolsProtocol):
 
 def _header_too_large(name: bytes) -> HeaderTooLarge:
     shown = name[:64].decode("latin-1").lower()
-    return HeaderTooLarge(f"{shown!r} and its value may have {HEADER_BYTES_MAX:,} bytes.")
+    return HeaderTooLarge(f"{shown!r} and its value may have at most {HEADER_BYTES_MAX:,} bytes.")
 
 
 def _headers_too_large() -> HeadersTooLarge:
-    return HeadersTooLarge(f"They may have {HEAD_BYTES_MAX:,} bytes.")
+    return HeadersTooLarge(f"All headers may have at most {HEAD_BYTES_MAX:,} bytes.")
 
 
-class Watch:
-    """Remembers since when each connection has been getting nowhere."""
+class StallDetector:
+    """Remembers since when each connection has made no progress."""
 
     def __init__(self) -> None:
         self._since: dict[Any, tuple[Any, int, float]] = {}
 
-    def look(self, connections: Iterable[Any], now: float) -> None:
-        """End those that have been where they are for too long."""
+    def abort_stalled(self, connections: Iterable[Any], now: float) -> None:
+        """Closes the connections that have made no progress for too long."""
         since: dict[Any, tuple[Any, int, float]] = {}
         for connection in list(connections):
             cycle, unsent = connection.cycle, _unsent(connection)
             waiting = cycle is None or cycle.response_complete
             if not waiting and not unsent:
-                continue  # At work on its request.
+                continue  # Its request is being processed.
             before = self._since.get(connection)
             at = now
             if before is not None and before[0] is cycle and before[1] == unsent:
@@ -215,14 +217,14 @@ def _unsent(connection: Any) -> int:
     return 0 if transport is None else int(transport.get_write_buffer_size())
 
 
-class WatchedServer(uvicorn.Server):
-    """Uvicorn's server, which ticks ten times a second, with a watch."""
+class LimitedServer(uvicorn.Server):
+    """Uvicorn's server, which also closes stalled connections."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._watch = Watch()
+        self._stalls = StallDetector()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % LOOK_EVERY_TICKS == 0:
-            self._watch.look(self.server_state.connections, monotonic())
+        if counter % CHECK_EVERY_TICKS == 0:
+            self._stalls.abort_stalled(self.server_state.connections, monotonic())
         return await super().on_tick(counter)

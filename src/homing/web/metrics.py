@@ -1,4 +1,4 @@
-"""The engine's pulse in the text format of Prometheus. No label ever holds a URL or an id."""
+"""The metrics of a process in the text format of Prometheus. No label contains a URL or an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from homing.policy.outage import OutageState
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-More = Callable[[int], Iterable[Metric]]  # of a part that is not always there, at this time
+More = Callable[[int], Iterable[Metric]]  # at this time, of an optional part like the relay
 
 
 def metrics_text(pulse: Pulse, *, now: int, more: More | None = None) -> bytes:
@@ -37,7 +37,7 @@ class _PulseCollector(Collector):
 
 
 def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
-    """Every metric of ours, with its values at this moment."""
+    """Every metric of Homing with its current values."""
     yield _gauge("homing_info", "The version of the server; always 1.", "version", {__version__: 1})
     yield from _counters(pulse)
     yield from _gauges(pulse, now)
@@ -53,9 +53,9 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
         value=pulse.accepted,
     )
     yield CounterMetricFamily(
-        "homing_gate_closings",
+        "homing_outages",
         "Pauses of sending because of a sender outage.",
-        value=pulse.outage.closings,
+        value=pulse.outage.outages,
     )
     yield CounterMetricFamily(
         "homing_canaries",
@@ -85,17 +85,17 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
     yield _gauge("homing_ready", "Deliveries in memory that are due.", "lane", pulse.ready)
     yield _gauge("homing_endpoints", "Endpoints in memory, by state.", "state", pulse.endpoints)
     late_ms = 0 if pulse.due_since is None else max(now - pulse.due_since, 0)
-    closed = pulse.outage.state is OutageState.CLOSED
-    closed_ms = max(now - (pulse.outage.since or now), 0) if closed else 0
+    active = pulse.outage.state is OutageState.CONFIRMED
+    outage_ms = max(now - (pulse.outage.since or now), 0) if active else 0
     for name, sentence, value in (
         ("homing_unsettled", "Outcomes waiting to be written.", pulse.unsettled),
         ("homing_memory_bytes", "Event data queued in memory.", pulse.memory_bytes),
         ("homing_store_ok", "1 if the database accepts commits.", int(pulse.store_ok)),
         ("homing_draining", "1 while the server is stopping.", int(pulse.draining)),
-        ("homing_gate_closed", "1 while a sender outage pauses sending.", int(closed)),
-        ("homing_gate_closed_seconds", "How long sending has been paused.", closed_ms / 1000),
+        ("homing_outage_active", "1 while a sender outage pauses sending.", int(active)),
+        ("homing_outage_seconds", "How long sending has been paused.", outage_ms / 1000),
         (
-            "homing_gate_waiting",
+            "homing_outage_waiting",
             "Failures that wait for a verdict of sender outage detection.",
             pulse.outage.waiting,
         ),

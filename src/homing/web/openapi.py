@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of operations."""
+"""Builds the OpenAPI 3.1 document from the table of operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Homing",
             "version": __version__,
-            "description": "Brings every event to every matching URL.",
+            "description": "Sends every event to every matching URL.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -66,7 +66,7 @@ def _problem(operation: Operation) -> type[Struct]:
 
 
 def _key_headers(operations: Sequence[Operation]) -> list[str]:
-    """Headers besides Authorization that carry a key."""
+    """Headers besides Authorization that may contain a key."""
     schemes = [
         operation.auth_scheme for operation in operations if operation.auth_scheme is not None
     ]

@@ -1,4 +1,4 @@
-"""Operations: the table from which the routes and the OpenAPI document are made."""
+"""Operations of the API. Routes and the OpenAPI document are built from tables of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class Call:
-    """One request on its way through a handler. Raises Invalid for a path that is no text."""
+    """One request, as its handler sees it. Raises Invalid for a path that is not valid text."""
 
     __slots__ = ("_body", "_path", "app", "caller", "options", "query", "site")
 
@@ -60,12 +60,12 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class AuthScheme(Struct, frozen=True):
-    """How an API that is compatible with another product takes keys, and refuses."""
+    """How an API that is compatible with another product reads keys and refuses requests."""
 
-    key: Callable[[Mapping[bytes, bytes]], bytes | None]  # as Authorization: Bearer has it
+    key: Callable[[Mapping[bytes, bytes]], bytes | None]  # in the form of Authorization: Bearer
     refusal: Callable[[HomingError], Response]
     problem: type[Struct]  # the body of a refusal
-    key_headers: tuple[str, ...] = ()  # that may carry a key, besides Authorization
+    key_headers: tuple[str, ...] = ()  # that may contain a key, besides Authorization
 
 
 class Param(Struct, frozen=True):
@@ -83,11 +83,11 @@ class Operation(Struct, frozen=True, kw_only=True):
     path: str
     id: str
     summary: str
-    handler: Handler | None  # None: publishing, which has an ASGI endpoint of its own
+    handler: Handler | None  # None: publishing, which has its own ASGI endpoint
     status: int = 200
     response: type[Struct] | None = None
-    each: type[Struct] | None = None  # of a response that is a bare list
-    also: dict[int, type[Struct]] = {}  # other good responses, by status
+    each: type[Struct] | None = None  # the items of a response that is a list
+    also: dict[int, type[Struct]] = {}  # other successful responses, by status
     request: type[Struct] | None = None
     request_types: tuple[str, ...] = (JSON.decode(),)
     response_type: str = JSON.decode()
@@ -95,25 +95,25 @@ class Operation(Struct, frozen=True, kw_only=True):
     errors: tuple[type[HomingError], ...] = ()
     auth_scheme: AuthScheme | None = None  # None: Homing's own
     open: bool = False  # needs no key
-    use_case: Callable[..., Any] | None = None  # None, and not open: refused to everybody
+    use_case: Callable[..., Any] | None = None  # None: no role may use it, unless it is open
 
     @property
     def roles(self) -> frozenset[Role]:
-        """The roles whose keys it takes: those of its use case."""
+        """The roles that may use it: those of its use case."""
         return frozenset() if self.use_case is None else roles_of(self.use_case)
 
 
-TENANT = Param("tenant", "Only of this tenant; default: all that the key may see.")
-TENANT_ONE = Param("tenant", "Whose it is; default: the key's tenant, or `default`.")
+TENANT = Param("tenant", "Only of this tenant; default: all tenants that the key may see.")
+TENANT_ONE = Param("tenant", "The tenant it belongs to; default: the key's tenant, or `default`.")
 CURSOR = Param("cursor", "The next_cursor of an earlier response.")
 LIMIT = Param(
     "limit",
-    f"How many at most; default {LIMIT_DEFAULT}.",
+    f"The maximum number of items; default {LIMIT_DEFAULT}.",
     {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
 )
 PAGE = (CURSOR, LIMIT)
 
 
 def choice(name: str, sentence: str, choices: type[Any]) -> Param:
-    """A parameter that takes one of these words."""
+    """A parameter whose value is one of these."""
     return Param(name, sentence, {"type": "string", "enum": [str(one) for one in choices]})

@@ -1,4 +1,4 @@
-"""What the HTTP side is told at start, and what every handler may use."""
+"""The options of the HTTP server, and the objects that every handler uses."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from homing.web.metrics import More
 
 
 class WebOptions(Struct, frozen=True):
-    """Names of the dashboard, additional metrics, and the role of this process."""
+    """The host names of the dashboard, additional metrics, and the role of this process."""
 
-    hosts: frozenset[str] = frozenset()  # names that the dashboard responds to
+    hosts: frozenset[str] = frozenset()  # that the dashboard responds to
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
     more_metrics: More | None = None
     api: bool = True  # False: this process only delivers, and reports its status
 
 
 class WebParts(Struct, frozen=True):
-    """The use cases, the options, and the memory for request bodies."""
+    """The use cases, the options, and the memory budget for request bodies."""
 
     app: App
     options: WebOptions = field(default_factory=WebOptions)

@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): one form for every refusal."""
+"""Errors as problem documents (RFC 9457), the format of every refusal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from homing.web.response import Headers, Response
 
 CONTENT_TYPE = b"application/problem+json"
 TYPE_PREFIX = "urn:homing:error:"
-_CLOSE = (b"connection", b"close")  # The rest of the body is not read.
+_CLOSE = (b"connection", b"close")  # because the rest of the body is not read
 
 _log = structlog.get_logger("homing.web")
 
@@ -67,7 +67,7 @@ class Problem(Struct, frozen=True):
 
 
 def problem_response(error: HomingError) -> Response:
-    """The response to an error of the tree."""
+    """The response to an error."""
     document = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
@@ -80,16 +80,16 @@ def problem_response(error: HomingError) -> Response:
 
 
 def refusal(error: HomingError, method: str, path: str) -> Response:
-    """The response to an error; one without an HTTP status of its own is logged as unexpected."""
+    """The response to an error; an error without its own HTTP status is logged as unexpected."""
     if error.http_status == 500:
         return unexpected_response(error, method=method, path=path)
     return problem_response(error)
 
 
 def unexpected_response(error: Exception, *, method: str, path: str) -> Response:
-    """Logs the error; the caller learns only that the request failed."""
+    """Logs the error; the response says only that the request failed."""
     log_unexpected(error, method=method, path=path)
-    return problem_response(Unexpected("The error is in the server's log."))
+    return problem_response(Unexpected("See the server log for details."))
 
 
 def log_unexpected(error: Exception, *, method: str, path: str) -> None:
@@ -97,7 +97,7 @@ def log_unexpected(error: Exception, *, method: str, path: str) -> None:
 
 
 def refusal_headers(error: HomingError) -> Headers:
-    """When to try again, the methods allowed, or that the connection closes."""
+    """The headers that an error needs: Retry-After, Allow, WWW-Authenticate or Connection."""
     if isinstance(error, StoreUnavailable):
         return ((b"retry-after", b"2"),)
     if isinstance(error, Busy):

@@ -1,4 +1,4 @@
-"""Query parameters: known names only, each read by its form, and refused by its name."""
+"""Reads query parameters; an unknown or invalid parameter is refused with its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _E = TypeVar("_E", bound=StrEnum)
 class Query:
     """The parameters of one request; raises BadRequest or Invalid.
 
-    With ``known`` None every name is taken.
+    If ``known`` is None, every name is allowed.
     """
 
     def __init__(self, query_string: bytes, known: Collection[str] | None) -> None:
@@ -48,11 +48,11 @@ class Query:
                 errors="surrogateescape",  # A byte that is not UTF-8 is refused with its name.
             )
         except ValueError:
-            raise BadRequest("It has too many query parameters.") from None
+            raise BadRequest(f"At most {PARAMETERS_MAX} query parameters are allowed.") from None
         problems = text_problems(pairs)
         for name, value in pairs:
             if known is not None and name not in known:
-                reason = "is not a parameter that is known here"
+                reason = "is not a known parameter"
                 problems.append(FieldProblem(shown_name(name), reason))
             elif name in self._given:
                 problems.append(FieldProblem(shown_name(name), "must not be given twice"))
@@ -61,11 +61,11 @@ class Query:
             raise Invalid(problems=tuple(problems))
 
     def text(self, name: str) -> str:
-        """As it was given; empty where it was not."""
+        """The value of a parameter without outer spaces; empty if it is absent."""
         return self._given.get(name, "").strip()
 
     def tenant(self) -> str | None:
-        """The tenant that was asked for; None where none was."""
+        """The parameter ``tenant``; None if it is absent."""
         tenant = self._given.get("tenant")
         if tenant is not None and (problems := tenant_problem(tenant)):
             raise Invalid(problems=problems)
@@ -124,12 +124,12 @@ class Query:
             raise _refused("cursor", "must be the next_cursor of an earlier response")
         return number
 
-    def count(self, name: str, *, default: int, most: int) -> int:
-        """A number from 1 on; one that is out of range is the next that is not."""
+    def count(self, name: str, *, default: int, maximum: int) -> int:
+        """A number from 1 to ``maximum``; a number outside this range becomes the nearest bound."""
         value = self._given.get(name) or str(default)
         if re.fullmatch(r"-?[0-9]{1,9}", value) is None:
-            raise _refused(name, f"must be a number from 1 to {most}")
-        return min(max(int(value), 1), most)
+            raise _refused(name, f"must be a number from 1 to {maximum}")
+        return min(max(int(value), 1), maximum)
 
     def limit(self) -> int:
         value = self._given.get("limit", str(LIMIT_DEFAULT))
@@ -139,7 +139,7 @@ class Query:
 
 
 def id_field(value: str, name: str, prefix: str) -> int:
-    """The number behind a shown id; raises Invalid."""
+    """The number in an id; raises Invalid."""
     number = read_id(prefix, value)
     if number is None:
         raise _refused(name, f"must be an id like {prefix}_01k9x3w8z4g00")
@@ -147,7 +147,7 @@ def id_field(value: str, name: str, prefix: str) -> int:
 
 
 def url_part_problem(value: str) -> str | None:
-    """Why this text cannot be a part of a URL; None if it can."""
+    """The reason why this text cannot be part of a URL; None if it can."""
     if 1 <= len(value) <= URL_PART_MAX and value.isascii() and value.isprintable():
         return None
     return f"must be 1 to {URL_PART_MAX} characters of a URL"
@@ -161,7 +161,7 @@ def show_cursor(number: int | None) -> str | None:
 
 
 def read_cursor(text: str) -> int | None:
-    """The id behind a cursor; None if it is not one of ours."""
+    """The id in a cursor; None if the text is not a cursor."""
     try:
         raw = urlsafe_b64decode(text.encode() + b"=")
     except (NotBase64, ValueError):

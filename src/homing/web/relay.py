@@ -1,4 +1,4 @@
-"""The outbox relay inside a server: rows pass the same checks as a request, without HTTP."""
+"""Publishes outbox rows inside a server: with the checks of a request, without HTTP."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from homing.policy.admission import DEFAULT_TENANT
 from homing.ports import NotNow, OutboxRow, PublishRows, RowsRefused
 from homing.web.api.publish import read_drafts
 
-FOR_GOOD = frozenset((400, 409, 413, 422))  # the row is wrong: no later try can succeed
+PERMANENT = frozenset((400, 409, 413, 422))  # the row is wrong: a later try cannot succeed
 
 
 def publish_here(publishing: Publishing) -> PublishRows:
-    """Publishes rows in this process."""
+    """A function that publishes outbox rows in this process."""
 
     async def publish(rows: Sequence[OutboxRow]) -> None:
         try:
-            drafts = read_drafts(encode([_sent(row) for row in rows]), DEFAULT_TENANT, lines=False)
+            drafts = read_drafts(encode([_event(row) for row in rows]), DEFAULT_TENANT, lines=False)
             await publishing.publish_rows(drafts)
         except HomingError as error:
-            if error.http_status in FOR_GOOD:
+            if error.http_status in PERMANENT:
                 raise RowsRefused(error.problems, f"{error.http_status} {error}") from error
             raise NotNow(str(error)) from error
 
     return publish
 
 
-def _sent(row: OutboxRow) -> dict[str, object]:
-    sent: dict[str, object] = {
+def _event(row: OutboxRow) -> dict[str, object]:
+    event: dict[str, object] = {
         "id": row.id,
         "tenant": row.tenant,
         "type": row.type,
         "data": Raw(row.data),
     }
-    return sent if row.time is None else {**sent, "time": row.time}
+    return event if row.time is None else {**event, "time": row.time}

@@ -1,4 +1,4 @@
-"""The relay's pulse in the text format of Prometheus."""
+"""The metrics of the outbox relay in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from homing.app.status import RelayPulse
 
 
 def relay_metrics(pulse: RelayPulse, *, now: int) -> Iterator[Metric]:
-    """How far behind the outbox is, and what needs a person."""
+    """Metrics of relayed, refused and waiting outbox rows."""
     yield CounterMetricFamily(
         "homing_outbox_relayed", "Outbox rows published since the start.", pulse.relayed
     )

@@ -1,4 +1,4 @@
-"""An HTTP response, ready to be sent."""
+"""HTTP responses and how they are sent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Response(Struct, frozen=True):
 
 
 def json_response(content: Struct, *, status: int = 200, headers: Headers = ()) -> Response:
-    """A response that shows this value."""
+    """A response with this value as JSON."""
     return Response(status, encode(content), JSON, headers)
 
 
-# Browsers take every response as the type that it names, and show none in a foreign page.
+# Browsers must not guess the type of a response, and must not show it inside another site's page.
 SECURITY_HEADERS: Headers = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -37,14 +37,14 @@ SECURITY_HEADERS: Headers = (
 async def send_response(
     send: Send, response: Response, *, security_headers: Headers = SECURITY_HEADERS
 ) -> None:
-    """Send all of it."""
+    """Sends the response through ASGI."""
     headers = _lines(response, security_headers)
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})
 
 
 def response_bytes(response: Response) -> bytes:
-    """The same, where no framework stands between."""
+    """The response as bytes, for code that writes to a connection without ASGI."""
     head = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n".encode()
     lines = b"".join(b"%b: %b\r\n" % line for line in _lines(response, SECURITY_HEADERS))
     return b"%b%b\r\n%b" % (head, lines, response.body)

@@ -9,11 +9,11 @@ from homing.web.api import (
     events,
     filters,
     keys,
+    monitoring,
     replays,
     secrets,
     status,
     subscriptions,
-    whole,
 )
 from homing.web.operation import Operation
 
@@ -28,5 +28,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *replays.OPERATIONS,
     *keys.OPERATIONS,
     *status.OPERATIONS,
-    *whole.OPERATIONS,
+    *monitoring.OPERATIONS,
 )

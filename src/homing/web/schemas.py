@@ -101,7 +101,7 @@ def _spec_struct(
     default_of: Callable[[Field], Any],
     *bases: type[Struct],
 ) -> Any:
-    """A struct with the fields that people set, made from the list of them."""
+    """A struct with the fields of a subscription that callers set, built from ``SPEC``."""
     fields = []
     for it in SPEC.values():
         kind: Any = Annotated[kind_of(it), Meta(description=it.sentence)]
@@ -125,8 +125,8 @@ def json_default(field: Field) -> Any:
 
 def _patch_kind(field: Field) -> Any:
     kind = dict[str, str | None] if field.kind is Kind.PAIRS else _json_kind(field)
-    lasts = field.required or field.kind is Kind.FLAG
-    return kind | UnsetType if lasts else kind | UnsetType | None
+    nullable = not field.required and field.kind is not Kind.FLAG
+    return kind | UnsetType | None if nullable else kind | UnsetType
 
 
 class _Identified(Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class _Identified(Struct, frozen=True, kw_only=True):
     endpoint: str
 
 
-if TYPE_CHECKING:  # mypy does not see the fields of a struct that is made at run time.
+if TYPE_CHECKING:  # mypy does not see the fields of a struct that is created at run time.
     _SpecIn = Struct
     _SpecPatch = Struct
     _SpecView = _Identified
@@ -146,24 +146,24 @@ else:
 
 
 class SubscriptionIn(_SpecIn, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A standing request: these events of this tenant go to this URL."""
+    """A subscription: matching events of its tenant are sent to its URL."""
 
     tenant: Annotated[str | UnsetType, Meta(description="Default: the key's, or default.")] = UNSET
     secret: Annotated[
-        str | None, Meta(description="whsec_ and base64, to sign with; default: a new one is made.")
+        str | None, Meta(description="whsec_ and base64, to sign with; default: a new one.")
     ] = None
     __repr__ = silent
 
 
 class SubscriptionPatch(_SpecPatch, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A value replaces, null restores the default; null inside an object removes that one."""
+    """Changed fields: null restores the default; null inside an object removes that entry."""
 
     secret: str | UnsetType = UNSET
     __repr__ = silent
 
 
 def read_spec(given: SubscriptionIn | SubscriptionPatch) -> dict[str, Any]:
-    """The fields that a request names, as the model has them; a patch's pairs are not merged."""
+    """The given fields as the model stores them; the pairs of a patch are not merged yet."""
     values = {}
     for name, field in SPEC.items():
         value = getattr(given, name)
@@ -185,7 +185,7 @@ class SecretView(Struct, frozen=True):
 
 
 class WorkfrontView(Struct, frozen=True):
-    """The fields of a subscription that was made through the Workfront-compatible API."""
+    """The fields of a subscription that was created through the Workfront-compatible API."""
 
     version: str
     base64: bool
@@ -287,7 +287,7 @@ class AttemptView(Struct, frozen=True):
     address: str | None
     phases: PhasesView
     request_headers: list[str]
-    answer_headers: list[str]
+    response_headers: list[str]
     excerpt: str
     decided: Decided
     retry: int | None
@@ -431,7 +431,7 @@ class EndpointDetail(EndpointView, frozen=True, kw_only=True):
 
 
 class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The finished deliveries that a bulk replay takes; a field that is absent matches all."""
+    """The finished deliveries that a bulk replay selects; an absent field matches all."""
 
     status: Status | None = None
     reason: Reason | None = None
@@ -439,7 +439,7 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
     subscription: str | None = None
     event: Annotated[
         str | None,
-        Meta(description="Of this event; of `tenant`, the key's tenant or `default`."),
+        Meta(description="Only of this event of `tenant`, the key's tenant or `default`."),
     ] = None
     type: str | None = None
     url: Annotated[str | None, Meta(description="Sent to a URL that contains this text.")] = None
@@ -447,23 +447,23 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
         str | None,
         Meta(description="Accepted since: RFC 3339, or a duration back from as_of like 2h."),
     ] = None
-    until: Annotated[str | None, Meta(description="Accepted before; like since.")] = None
+    until: Annotated[str | None, Meta(description="Accepted before; same format as since.")] = None
     tenant: str | None = None
     as_of: Annotated[
         str | None,
-        Meta(description="Finished by then: RFC 3339, as a count shows it; default: now."),
+        Meta(description="Finished by this time: RFC 3339, as dry_run returns it; default: now."),
     ] = None
 
 
 class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """A bulk replay, or with ``dry_run`` only the number of deliveries it would take."""
+    """A bulk replay, or with ``dry_run`` only the number of deliveries it would replay."""
 
     filter: ReplayFilterIn
     dry_run: bool = False
 
 
 class ReplayCount(Struct, frozen=True):
-    """How many deliveries a bulk replay would take; ``exact`` is false when there are more."""
+    """How many deliveries a bulk replay would replay; ``exact`` is false if there are more."""
 
     count: int
     exact: bool
@@ -498,14 +498,14 @@ class ReplayJobView(Struct, frozen=True):
     state: str
     filter: ReplayFilterView
     created_at: Time
-    looked_at: int
+    scanned: int
     replayed: int
     skipped: Annotated[
-        int, Meta(description="Their subscription is gone, or their data is past retention.")
+        int, Meta(description="Their subscription was deleted, or their data is past retention.")
     ]
 
 
-# --- the whole ------------------------------------------------------------------------------
+# --- monitoring -----------------------------------------------------------------------------
 
 
 class LedgerView(Struct, frozen=True):
@@ -527,15 +527,15 @@ class LedgerPage(Struct, frozen=True):
     items: list[LedgerView]
 
 
-class GateShown(Struct, frozen=True):
-    """Sender-outage detection: `closed` in an outage, when only a few canaries are sent."""
+class OutageShown(Struct, frozen=True):
+    """Sender-outage detection: `confirmed` in an outage, when only canaries are sent."""
 
-    state: str  # open, judging or closed
-    since: str | None  # of this state; null if it was open all the time
+    state: str  # none, suspected or confirmed
+    since: str | None  # of this state; null if there was no outage yet
     why: str
     waiting: int  # failures that wait for a decision
     canaries: int  # sent since the process started
-    closings: int  # since the process started
+    outages: int  # since the process started
 
 
 class ClockShown(Struct, frozen=True):
@@ -551,12 +551,12 @@ class ClockShown(Struct, frozen=True):
 class Well(Struct, frozen=True, omit_defaults=True):
     """The process is healthy.
 
-    `gate` is present unless it is open. `clock` is present while the wall clock is more than a
-    minute away from steady time, and for an hour after it was stepped.
+    `outage` is present unless its state is `none`. `clock` is present while the wall clock is more
+    than a minute away from steady time, and for an hour after it was stepped.
     """
 
     ok: bool
-    gate: GateShown | None = None
+    outage: OutageShown | None = None
     clock: ClockShown | None = None
 
 
@@ -564,7 +564,7 @@ class StatusView(Struct, frozen=True):
     """One process at this moment; counters count from its start."""
 
     version: str
-    gate: GateShown
+    outage: OutageShown
     clock: ClockShown
     draining: bool
     store_ok: bool

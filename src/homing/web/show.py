@@ -141,7 +141,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         address=attempt.address,
         phases=PhasesView(**asdict(attempt.phases)),
         request_headers=_lines(attempt.request_headers),
-        answer_headers=_lines(attempt.answer_headers),
+        response_headers=_lines(attempt.response_headers),
         excerpt=attempt.excerpt.decode("utf-8", "replace"),
         decided=attempt.decided,
         retry=attempt.retry or None,
@@ -228,7 +228,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
             as_of=time_or_none(conditions.as_of),
         ),
         created_at=time_text(job.created_at),
-        looked_at=job.looked_at,
+        scanned=job.scanned,
         replayed=job.replayed,
         skipped=job.skipped,
     )
@@ -263,26 +263,26 @@ def _counters(endpoint: Endpoint, rules: HealthRules, *, now: int) -> list[Count
             "attempts",
             health.attempts,
             rules.rate_after_attempts,
-            "since it was last enabled; above the limit the failure rate counts",
+            "since the endpoint was last enabled; above this limit the failure rate counts",
         ),
-        CounterView("failures", health.failures, None, "since it was last enabled"),
+        CounterView("failures", health.failures, None, "since the endpoint was last enabled"),
         CounterView(
             "failure_percent",
             percent,
             rules.failure_percent,
-            "of the attempts since it was last enabled; above the limit it is disabled",
+            "of the attempts since it was last enabled; above this limit it is disabled",
         ),
         CounterView(
             "consecutive_failures",
             row,
             rules.consecutive_disable,
-            "since the last success or manual enable; at the limit it is disabled",
+            "since the last success or manual enable; at this limit it is disabled",
         ),
         CounterView(
             "without_success_ms",
             max(now - alone_since, 0) if row else 0,
             rules.freeze_after_ms,
-            "since the latest of last success, first attempt and manual enable; above the limit, "
+            "since the latest of last success, first attempt and manual enable; above this limit, "
             f"with more than {rules.consecutive_freeze:,} failures in a row, it is frozen",
         ),
         CounterView(

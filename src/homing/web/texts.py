@@ -1,7 +1,7 @@
-"""Refuses text that a database cannot hold, with the name of its field, before anything is read.
+"""Refuses text that a database cannot store, and names its field.
 
-All text of a request passes here once: path parameters, query strings, forms and JSON commands.
-The data of events does not: it is kept as bytes.
+All text of a request is checked here once, before it is used: path parameters, query strings, forms
+and JSON commands. The data of events is not checked, because it is stored as bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from homing.policy.text import TEXT_RULE, is_storable, storable
 
 NAME_CHARS_MAX = 64
 PARTS_MAX = 20
-VALUES_MAX = 10_000  # of one body that are looked at for the name of the field
+VALUES_MAX = 10_000  # of one body that are searched for the name of the field
 # The escape of NUL, or of one half of a surrogate pair without the other.
 _UNSTORABLE = re.compile(
     rb"\\u(?:0000|[dD][89abAB]..(?!\\u[dD][c-fC-F]))|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
@@ -28,7 +28,7 @@ _UNSTORABLE = re.compile(
 
 
 def shown_name(name: str) -> str:
-    """The name of a field as a response can hold it."""
+    """The name of a field, shortened and made storable for a response."""
     return storable(name[:NAME_CHARS_MAX])
 
 
@@ -49,12 +49,12 @@ def check_texts(fields: Iterable[tuple[str, str]]) -> None:
 
 def json_problems(body: bytes, kind: type[Any], within: str = "") -> list[FieldProblem]:
     """A problem for each text in the JSON of a ``kind`` that cannot be stored, except in data."""
-    # A backslash that is escaped itself begins no escape.
+    # A backslash that is itself escaped does not begin an escape.
     if b"\\u" not in body or _UNSTORABLE(body.replace(b"\\\\", b"__")) is None:
         return []
     try:
         content = json.loads(body, parse_int=len, parse_float=len)
-    except (ValueError, RecursionError):  # The decoder of ``kind`` tells what is wrong.
+    except (ValueError, RecursionError):  # The decoder of ``kind`` reports the error.
         return []
     if isinstance(content, dict):
         for name in _raw_fields(cast("Hashable", kind)):
@@ -80,7 +80,7 @@ def _is_raw(kind: inspect.Type) -> bool:
 
 
 def _walk(content: dict[str, Any] | list[Any] | str, within: str) -> list[FieldProblem]:
-    """In the order of the text; without recursion, for JSON may be deep."""
+    """The problems in the order of the text; without recursion, because JSON may be deep."""
     named: dict[str, None] = {}
     path: list[str | int] = []  # the names and numbers of the values that are open
     opened: list[Iterator[tuple[str | int, Any]]] = [_items(content)]
@@ -116,6 +116,6 @@ def _refused(named: Iterable[str]) -> list[FieldProblem]:
 
 
 def _name(path: list[str | int], within: str) -> str:
-    """``filters[0].value``; of a very long path, its beginning."""
+    """A path like ``filters[0].value``; only the beginning of a very long path."""
     parts = (f"[{at}]" if isinstance(at, int) else "." + shown_name(at) for at in path[:PARTS_MAX])
     return (within + "".join(parts)).removeprefix(".") or "body"

@@ -1,8 +1,8 @@
-"""Write coalescing: uvicorn's connections, with one write for each turn of the event loop.
+"""Write coalescing: at most one write per connection in each turn of the event loop.
 
 Uvicorn writes the head and the body of a response separately, and each write is a system call that
-may wake the process at the other end. Here a response is one call, at the end of the loop's turn
-together with all others of that turn.
+may wake the receiving process. Here all writes of a turn are collected per connection and written
+in one call at the end of the turn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from homing.web.limits import Limited
 
-AT_ONCE_BYTES = 64 * 1024  # larger writes are not held back
+AT_ONCE_BYTES = 64 * 1024  # larger writes are not delayed
 
 
 class _Turn:
@@ -26,10 +26,10 @@ class _Turn:
 
     def add(self, transport: _CoalescingTransport) -> None:
         if not self._written:
-            self._loop.call_soon(self._ends)
+            self._loop.call_soon(self._flush_all)
         self._written.append(transport)
 
-    def _ends(self) -> None:
+    def _flush_all(self) -> None:
         written, self._written = self._written, []
         for one in written:
             try:
@@ -43,7 +43,7 @@ _turns: MutableMapping[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
 
 
 class _CoalescingTransport:
-    """A transport that gathers writes until the end of the turn."""
+    """A transport that collects writes until the end of the turn."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -59,7 +59,7 @@ class _CoalescingTransport:
             self.flush()
 
     def flush(self) -> None:
-        """Writes the gathered bytes now."""
+        """Writes the collected bytes now."""
         parts = self._parts
         if parts:
             self._parts = []
@@ -75,13 +75,13 @@ class _CoalescingTransport:
 
 
 class CoalescingProtocol(Limited):
-    """The protocol that uvicorn makes for each connection."""
+    """The protocol that uvicorn creates for each connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", _CoalescingTransport(transport)))
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         keep_open = super().eof_received()
-        if not keep_open:  # The loop closes the connection: a response may still be gathered.
+        if not keep_open:  # The loop closes the connection: write what was collected.
             cast("_CoalescingTransport", self.transport).flush()
         return keep_open

@@ -1,1 +1,1 @@
-"""A process as one of many: ownership of buckets, membership, notifications, catalog barrier."""
+"""The fleet of processes on one database: buckets, membership, notifications, catalog barrier."""

@@ -1,9 +1,9 @@
-"""A change of a subscription is answered when every process acts on it.
+"""A change of a subscription is confirmed when every process acts on it.
 
-Each process writes down the version of the catalog that it has read. A process that has changed a
-subscription waits until all that send have read it. A process whose heartbeat has stopped has
-stopped sending, and reads the catalog before it sends again. One that lives and cannot read is
-logged, and waited for no longer than it could go on sending.
+Each process stores the version of the catalog that it has read. A process that has changed a
+subscription waits until all processes that send have read the change. A process whose heartbeat has
+stopped has stopped sending, and reads the catalog before it sends again. If a process lives but
+cannot read, a warning is logged after as long as it could go on sending, and the wait ends.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class CatalogBarrier:
 
     def __init__(self, core: Core, store: FleetStore, *, me: int, lease_ms: int) -> None:
         self._store, self._catalog, self._clock = store, core.catalog, core.clock
-        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # so long one sends after a heartbeat
+        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # a process may send
         self._reported = -1
 
     async def catch_up(self) -> None:
-        """Read what has changed, and report it."""
-        if self._reported < 0:  # From now on others wait for us.
+        """Read the changes of the catalog, and store the version read."""
+        if self._reported < 0:  # From now on other processes wait for this one.
             await self._store.knows(self._me, 0)
             self._reported = 0
         await self._catalog.refresh()
         await self.report()
 
     async def report(self) -> None:
-        """Write down the version that this process has read, unless that was done."""
+        """Store the version that this process has read, unless it is stored."""
         version = self._catalog.version
         if version > self._reported:
             await self._store.knows(self._me, version)
@@ -49,7 +49,10 @@ class CatalogBarrier:
         until = self._clock.now() + self._wait_max_ms
         while await self._some_behind(version):
             if self._clock.now() >= until:
-                log.warning("a process does not read the subscriptions", version=version)
+                log.warning(
+                    "a process does not read a changed subscription; it is no longer waited for",
+                    version=version,
+                )
                 return
             await asyncio.sleep(AGAIN_MS / 1000)
 

@@ -1,14 +1,14 @@
-"""A process as a member of a fleet: its heartbeat, its share of the buckets, and what others do.
+"""A process as a member of a fleet: its heartbeat, its share of the buckets, changes by others.
 
 At every heartbeat it reads the members and the owners of all buckets, and computes its fair share
 as all others do (``policy/shares``). It takes free buckets; those beyond its share it hands over:
-nothing new starts there, attempts in flight are settled, then the bucket is given up. A heartbeat
-that fails moves nothing: sending stops by our own clock before another process may take our
-buckets.
+nothing new starts there, attempts in flight are settled, then the bucket is given up. After a
+heartbeat that fails, this process keeps its buckets, but stops sending, by its own clock, before
+another process may take them.
 
-A notification tells at once what other processes do. Because notifications may be lost, a process
+A notification reports at once what other processes do. Because notifications may be lost, a process
 also polls: once a second the versions, every two seconds the deliveries that were published a
-moment ago; and, slowly, every endpoint in turn.
+moment ago, and, slowly, every endpoint in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError
 from homing.model import id_floor
 from homing.policy.shares import BUCKETS, plan, ranges
-from homing.ports import FleetStore, Member, NotificationBus, Standing
+from homing.ports import FleetState, FleetStore, Member, NotificationBus
 
 log = structlog.get_logger("homing.fleet")
 
@@ -39,29 +39,29 @@ RECENT_EVERY = 2  # polls
 TIDY_EVERY = 5  # polls
 VACUUM_EVERY = 300  # polls
 VACUUM_HELD_MS = 10 * 60_000
-RECENT_MS = 20_000  # deliveries published so long ago are searched: a commit takes no longer
-SETTLED_MS = 1_000  # notifications of what was published since are on their way
+RECENT_MS = 20_000  # the age of deliveries that are searched: a commit takes no longer
+SETTLED_MS = 1_000  # the notifications of younger deliveries may still arrive
 PAGE = 20  # endpoints of each bucket in one statement
 WALK = 32  # buckets in one step of the slow round
 AGAIN_MS = 500
 QUIET_MS = 20
-ROUND_MAX_MS = 1_000  # a reply that took longer tells nothing of the database's clock
+ROUND_MAX_MS = 1_000  # a slower reply says too little about the database's clock
 
 
 class FleetParts(Struct, frozen=True):
-    """What a process of a fleet is given."""
+    """The parts that a process of a fleet needs."""
 
     store: FleetStore
     bus: NotificationBus
     me: Member
     lease_ms: int
     joined_s: float = 0.0  # monotonic: when ``me.started_at`` was the database's time
-    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # the database's clock, ahead of ours
-    on_expelled: Callable[[], None] = lambda: None  # our node has gone to another process
+    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # of the database's clock
+    on_expelled: Callable[[], None] = lambda: None  # another process has this node number
 
 
 class FleetPulse(Struct, frozen=True):
-    """How a process stands in its fleet; counters count since the start of the process."""
+    """The state of a process in its fleet; counters count since the start of the process."""
 
     buckets: int = 0
     closing: int = 0  # of them, being handed over
@@ -81,24 +81,24 @@ class Fleet:
         self._flow, self._catalog, self._clock = core.flow, core.catalog, core.clock
         self._ownership, self._dispatcher, self._parts = core.ownership, dispatcher, parts
         self._store, self._me, self._delivers = parts.store, parts.me.id, parts.me.delivers
-        self._past = [0] * BUCKETS  # the highest epoch that we no longer have
-        self._closing: dict[int, int] = {}  # being handed over, and until when it may take
-        self._unread: set[int] = set()  # taken, their endpoints not read yet
-        self._changing = asyncio.Lock()  # a heartbeat's reply and a hand-over do not mix
+        self._past = [0] * BUCKETS  # the highest epoch of each bucket that was lost
+        self._closing: dict[int, int] = {}  # being handed over: bucket → deadline
+        self._unread: set[int] = set()  # buckets whose endpoints are not read yet
+        self._changing = asyncio.Lock()  # a heartbeat and a hand-over exclude each other
         self._reading = asyncio.Lock()
         self._wake = asyncio.Event()
         self._versions: dict[str, int] | None = None
-        self._walk_on: dict[int, int] = {}  # the slow round: where it goes on in each bucket
+        self._walk_on: dict[int, int] = {}  # the slow round: bucket → the last endpoint read
         self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.standing: Standing | None = None
-        self.lost = 0  # buckets that others took from us
+        self.standing: FleetState | None = None
+        self.lost = 0  # buckets that other processes took from this one
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
         self.on_gained: Callable[[], None] = lambda: None
         self.on_tidy: Callable[[], None] = lambda: None
         self._peers = peers = PeerNotifier(parts.bus, me=self._me)
-        peers.on_work, peers.on_changed = self._hear_work, self._hear_changed
-        peers.on_topic = self._hear_topic
+        peers.on_work, peers.on_changed = self._on_work, self._on_changed
+        peers.on_topic = self._on_topic
         self._barrier = CatalogBarrier(core, self._store, me=self._me, lease_ms=parts.lease_ms)
         ownership = core.ownership
         ownership.notify_owner, ownership.notify_owner_of_change = peers.work, peers.changed
@@ -106,7 +106,7 @@ class Fleet:
         settler.on_lost = self.lose
 
     async def start(self) -> None:
-        """Take a share; raises where the store does not answer."""
+        """Join the fleet and take a share; raises StoreUnavailable."""
         self._parts.bus.listen(self._peers.receive, self._gap)
         self._versions = await self._store.versions()
         await self._beat_once()
@@ -132,7 +132,7 @@ class Fleet:
                 await self._beat_once()
                 rest_ms = self._parts.lease_ms // 3
             except HomingError as error:
-                log.warning("no heartbeat", error=str(error))
+                log.warning("a heartbeat failed; this process tries again", error=str(error))
                 rest_ms = min(AGAIN_MS, self._parts.lease_ms // 3)
 
     async def _beat_once(self) -> None:
@@ -144,10 +144,10 @@ class Fleet:
             if standing is None:
                 self._expelled()
                 return
-            if (heard_at := self._clock.now()) - asked_at <= ROUND_MAX_MS:
-                self._parts.on_clock(standing.now - (asked_at + heard_at) // 2)
+            if (replied_at := self._clock.now()) - asked_at <= ROUND_MAX_MS:
+                self._parts.on_clock(standing.now - (asked_at + replied_at) // 2)
             self._stand(standing)
-            if asked_at >= self._ownership.good_until:  # Nobody has waited for us to read.
+            if asked_at >= self._ownership.good_until:  # No process waited for this one to read.
                 await self._refresh()
             self._ownership.extend(asked_at + self._parts.lease_ms * 9 // 10)
             await self._share(standing)
@@ -159,26 +159,26 @@ class Fleet:
         self._dispatcher.pump()
         self._read_soon()
 
-    def _stand(self, standing: Standing) -> None:
-        """Compare our buckets with what the store says."""
+    def _stand(self, standing: FleetState) -> None:
+        """Compare the buckets of this process with the leases in the store."""
         self.standing = standing
         lost, found = set(), {}
         for lease in standing.leases:
             epoch = self._ownership.epochs[lease.bucket]
             if epoch and (lease.owner != self._me or lease.epoch != epoch):
                 lost.add(lease.bucket)
-            # Taken, and the answer did not reach us.
+            # Taken by a call whose reply was lost.
             if lease.owner == self._me and lease.epoch > max(epoch, self._past[lease.bucket]):
                 found[lease.bucket] = lease.epoch
         if lost:
             self.lose(lost)
         self._gain(found)
 
-    async def _share(self, standing: Standing) -> None:
+    async def _share(self, standing: FleetState) -> None:
         alive = {it.id for it in standing.members}
-        # A member whose heartbeat is overdue keeps its buckets; no other waits for it to take more.
-        heard_of = standing.now + self._parts.lease_ms // 2
-        members = [it.id for it in standing.members if it.delivers and it.expires_at > heard_of]
+        # A member whose heartbeat is overdue keeps its buckets, but is counted out for new ones.
+        alive_until = standing.now + self._parts.lease_ms // 2
+        members = [it.id for it in standing.members if it.delivers and it.expires_at > alive_until]
         owners = [it.owner if it.owner in alive else None for it in standing.leases]
         wanted = plan(self._me, members, owners)
         self._reopen(self._closing.keys() - set(wanted.give))
@@ -190,12 +190,15 @@ class Fleet:
             self._gain(await self._store.take(self._me, {it: seen[it] for it in wanted.take}))
 
     def _expelled(self) -> None:
-        log.critical("this process was away for too long: its node has gone to another")
+        log.critical(
+            "this process sent no heartbeat for too long and another process took its node number; "
+            "this process stops"
+        )
         self._ownership.extend(0)
         self.lose(range(BUCKETS))
         self._parts.on_expelled()
 
-    # --- what is ours ------------------------------------------------------------------------
+    # --- owned buckets -----------------------------------------------------------------------
 
     def _gain(self, epochs: dict[int, int]) -> None:
         if not epochs:
@@ -205,7 +208,7 @@ class Fleet:
         log.info("buckets taken", buckets=ranges(epochs), epochs=epochs)
 
     def lose(self, buckets: Iterable[int]) -> None:
-        """Other processes own these buckets by now: forget them at once."""
+        """Forget buckets that other processes own by now."""
         lost = {it for it in buckets if self._ownership.epochs[it]}
         self._forget(lost)
         self.lost += len(lost)
@@ -226,24 +229,24 @@ class Fleet:
         self._dispatcher.close(buckets)
 
     def _reopen(self, buckets: set[int]) -> None:
-        """The process that was to take these buckets is gone: they stay here."""
+        """Keep buckets that were being handed over: the process that wanted them is gone."""
         for bucket in buckets:
             del self._closing[bucket]
         self._ownership.reopen(buckets)
         self._dispatcher.reopen(buckets)
-        self._unread |= buckets  # Notifications of what was published meanwhile were ignored.
+        self._unread |= buckets  # Notifications of these buckets were ignored meanwhile.
         if buckets:
             log.info("buckets kept", buckets=ranges(buckets))
 
     async def _hand_over(self) -> None:
-        """Give each bucket up once nothing is in flight there, and the last ones in any case."""
+        """Give each bucket up when nothing is in flight there, or at its deadline."""
         while closing := dict(self._closing):
             now, busy = self._clock.now(), self._dispatcher.busy(closing)
             if quiet := {it for it, until in closing.items() if it not in busy or now >= until}:
                 try:
                     await self._give(quiet)
                 except HomingError as error:
-                    log.warning("buckets wait to be handed over", error=str(error))
+                    log.warning("buckets could not be handed over; trying again", error=str(error))
                     await asyncio.sleep(AGAIN_MS / 1000)
             else:
                 await asyncio.sleep(QUIET_MS / 1000)
@@ -258,7 +261,7 @@ class Fleet:
         log.info("buckets handed over", buckets=ranges(buckets))
         self._peers.topic("leases")
 
-    # --- reading what was taken ----------------------------------------------------------------
+    # --- reading taken buckets ---------------------------------------------------------------
 
     def _read_soon(self) -> None:
         if self._unread and not self._reading.locked():
@@ -274,12 +277,12 @@ class Fleet:
                         after = await self._read_page(after)
                 except HomingError as error:
                     self._unread |= {it for it in buckets if self._ownership.mine[it]}
-                    log.warning("taken buckets cannot be read", error=str(error))
+                    log.warning("taken buckets could not be read; trying again", error=str(error))
                     return  # The next poll tries again.
             self.on_gained()
 
     async def _read_page(self, after: dict[int, int]) -> dict[int, int]:
-        """Read the next endpoints of these buckets; return where to go on."""
+        """Read the next endpoints of these buckets; return where to continue."""
         after = {bucket: id_ for bucket, id_ in after.items() if self._ownership.mine[bucket]}
         if not after:
             return {}
@@ -289,24 +292,24 @@ class Fleet:
                 self._dispatcher.add_endpoint(start)
         return on
 
-    # --- what others do --------------------------------------------------------------------------
+    # --- other processes ---------------------------------------------------------------------
 
-    def _hear_work(self, bucket: int, endpoint_id: int) -> None:
+    def _on_work(self, bucket: int, endpoint_id: int) -> None:
         if self._ownership.mine[bucket]:
             self._dispatcher.published_elsewhere(endpoint_id)
 
-    def _hear_changed(self, bucket: int, endpoint_id: int) -> None:
+    def _on_changed(self, bucket: int, endpoint_id: int) -> None:
         if self._ownership.mine[bucket]:
             self._dispatcher.changed_elsewhere(endpoint_id)
 
-    def _hear_topic(self, topic: str) -> None:
+    def _on_topic(self, topic: str) -> None:
         if topic == "leases":
             self._wake.set()
         elif topic == "catalog":
             self._spawn(self._refresh())
         elif topic.startswith("bucket."):
             for queue in self._dispatcher.in_buckets([int(topic[7:])]):
-                self._hear_changed(queue.endpoint.bucket, queue.endpoint.id)
+                self._on_changed(queue.endpoint.bucket, queue.endpoint.id)
         elif topic in self.topics:
             self.topics[topic]()
 
@@ -318,7 +321,7 @@ class Fleet:
         self.on_tidy()
 
     def _gap(self) -> None:
-        """Notifications may have been lost for a while."""
+        """Poll everything soon: notifications may have been lost for a while."""
         self._polls = 0
         self._wake.set()
 
@@ -330,7 +333,7 @@ class Fleet:
             try:
                 await self._poll_once()
             except HomingError as error:
-                log.debug("other processes could not be polled", error=str(error))
+                log.debug("the versions could not be polled; trying again", error=str(error))
 
     async def _poll_once(self) -> None:
         versions = await self._store.versions()
@@ -341,7 +344,7 @@ class Fleet:
             else:
                 changed = version != before.get(topic, 0)
             if changed:
-                self._hear_topic(topic)
+                self._on_topic(topic)
         await self._barrier.report()
         self._read_soon()
         if self._polls % RECENT_EVERY == 0:
@@ -354,13 +357,13 @@ class Fleet:
         self._polls += 1
 
     async def _guard_vacuum(self) -> None:
-        """Dead rows pile up in ``pending`` behind a transaction that somebody left open."""
+        """Log a transaction that was left open: dead rows of ``pending`` pile up behind it."""
         open_ms, whose = await self._store.oldest_snapshot()
         if open_ms > VACUUM_HELD_MS:
             log.warning("a long transaction holds back vacuum", minutes=open_ms // 60_000, by=whose)
 
     async def _find_recent(self) -> None:
-        """Find what was published a moment ago and is not known here: its message was lost."""
+        """Find deliveries that were published a moment ago and whose notification was lost."""
         mine, now = self._ownership.numbers(), self._clock.now()
         if not mine:
             return
@@ -368,10 +371,10 @@ class Fleet:
         for bucket, endpoint_id in await self._store.recent(mine, from_id=from_id, upto_id=upto_id):
             queue = self._dispatcher.queues.get(endpoint_id)
             if queue is None or (queue.enabled and not queue.more_fresh):
-                self._hear_work(bucket, endpoint_id)
+                self._on_work(bucket, endpoint_id)
 
     async def _walk(self) -> None:
-        """One step of a slow round over all endpoints: none stays unknown for ever."""
+        """Read some endpoints in a slow round over all: none stays unknown for ever."""
         if not self._walk_on:
             self._walk_on = dict.fromkeys(self._ownership.numbers(), 0)
         step = dict(islice(self._walk_on.items(), WALK))
@@ -393,18 +396,18 @@ class Fleet:
     # --- leaving -------------------------------------------------------------------------------
 
     def begin_to_leave(self) -> None:
-        """Take nothing more, and hand over what is quiet."""
+        """Take no more buckets, and hand over those without attempts in flight."""
         self._delivers = False
         self._wake.set()
 
     async def leave(self) -> None:
-        """All is settled, or given up. Tell the store first: tasks may end slowly."""
+        """Leave the fleet. The store is notified first, because tasks may end slowly."""
         tasks = [task for task in self._tasks if task.cancel()]
-        try:  # Its heartbeats and takes that come later are refused.
+        try:  # After this, heartbeats and takes that are still under way are refused.
             await self._store.leave(self._me)
         except HomingError as error:
             log.warning(
-                "the store was not told that this process left; its leases will end by themselves",
+                "leaving the fleet could not be stored; the leases will end by themselves",
                 error=str(error),
             )
         self._forget({it for it in range(BUCKETS) if self._ownership.epochs[it]})

@@ -27,7 +27,7 @@ Place = tuple[int, int]  # bucket, endpoint
 
 
 class PeerMessage(Struct, frozen=True, omit_defaults=True):
-    """What one process sends to all others."""
+    """A message of one process to all others."""
 
     sender: int
     work: list[Place] = []
@@ -36,7 +36,7 @@ class PeerMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class PeerNotifier:
-    """Sends messages, and hands on those that come in."""
+    """Sends messages, and calls a function for each part of a received one."""
 
     def __init__(self, bus: NotificationBus, *, me: int) -> None:
         self._bus, self._me = bus, me
@@ -69,9 +69,9 @@ class PeerNotifier:
             while self._work or self._changed or self._topics:
                 texts = [msgspec.json.encode(it).decode() for it in self._messages()]
                 try:
-                    await self._bus.tell(texts)
+                    await self._bus.send(texts)
                 except HomingError as error:
-                    log.debug("messages to other processes were lost", error=str(error))
+                    log.debug("notifications were lost; the other processes poll", error=str(error))
         finally:
             self._task = None
 
@@ -93,11 +93,11 @@ class PeerNotifier:
         self._changed.clear()
 
     def receive(self, text: str) -> None:
-        """Hand on a message of some process; our own are ignored."""
+        """Act on a message of another process; those of this process are ignored."""
         try:
             message = msgspec.json.decode(text, type=PeerMessage)
         except msgspec.MsgspecError:
-            log.warning("a message of another process cannot be read", bytes=len(text))
+            log.warning("a notification of another process was not understood", bytes=len(text))
             return
         if message.sender == self._me:
             return

@@ -1,9 +1,9 @@
-"""Which buckets this process owns: one index into a list answers it, on the hot path too.
+"""Which buckets this process owns: the hot path finds out by one index into a list.
 
 An embedded process owns all 256 for ever. In a fleet ``Fleet`` keeps this up to date: a bucket
 that is being handed over is no longer ``mine`` (nothing new starts) while its ``epochs`` entry
-stays (attempts in flight are settled). Nothing starts at or after ``good_until``: it lies before
-the moment at which another process may take the buckets, by our own clock.
+stays (attempts in flight are settled). Nothing starts at or after ``good_until``: by the clock of
+this process, that is before another process may take the buckets.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class BucketOwnership:
     def __init__(self, *, fenced: bool = False) -> None:
         self.fenced = fenced  # leases are real: a write under one carries its epoch
         epoch = 0 if fenced else 1
-        self.mine = [epoch] * BUCKETS  # not 0: deliveries of this bucket may start here
-        self.epochs = [epoch] * BUCKETS  # of our leases; 0: not ours
+        self.mine = [epoch] * BUCKETS  # not 0: deliveries of this bucket may start
+        self.epochs = [epoch] * BUCKETS  # of the leases of this process; 0: none
         self.good_until = 0 if fenced else FOR_EVER
         # Set by the fleet. The owner of a bucket acts on new deliveries and on changes in it.
         self.notify_owner: Callable[[int, int], None] = _no_other_owner
@@ -53,18 +53,18 @@ class BucketOwnership:
 
     @property
     def is_maintenance_leader(self) -> bool:
-        """Whether this process does what one does for all: retention, replays of many."""
+        """Whether this process runs retention and replay jobs for the whole fleet."""
         return self.mine[0] != 0
 
-    # --- what the fleet decides ----------------------------------------------------------------
+    # --- changes by the fleet ------------------------------------------------------------------
 
     def gain(self, epochs: dict[int, int]) -> None:
-        """Buckets were taken, under these epochs."""
+        """Add buckets that were taken, with their epochs."""
         for bucket, epoch in epochs.items():
             self.mine[bucket] = self.epochs[bucket] = epoch
 
     def close(self, buckets: Iterable[int]) -> None:
-        """Nothing new starts there; attempts in flight are settled."""
+        """Start nothing new in these buckets; attempts in flight are settled."""
         for bucket in buckets:
             self.mine[bucket] = 0
 
@@ -77,5 +77,5 @@ class BucketOwnership:
             self.mine[bucket] = self.epochs[bucket] = 0
 
     def extend(self, until: int) -> None:
-        """Attempts may start until this time."""
+        """Let attempts start until this time."""
         self.good_until = until

@@ -1,1 +1,1 @@
-"""Sender-outage detection: tells failing receivers from a sender that is cut off."""
+"""Sender-outage detection: distinguishes failing receivers from a sender that is cut off."""

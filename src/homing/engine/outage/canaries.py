@@ -23,11 +23,11 @@ from homing.policy import outage as policy
 from homing.policy.outage import OutageRules
 from homing.ports import Clock
 
-SLICE = 1_000  # endpoints that are looked at before others get the event loop
+SLICE = 1_000  # endpoints that are checked in one turn of the event loop
 
 
 class Candidate(Struct, gc=False):
-    """The endpoint that would be tried next for its host."""
+    """The endpoint that would get the next canary of its host."""
 
     rank: tuple[int, int, int, int]  # its last canary, its standing, its id
     host: tuple[str, str]  # tenant, host and port
@@ -43,7 +43,7 @@ class Waiting:
         self.tenants: dict[str, dict[tuple[str, str], Candidate]] = {}
 
     def add(self, one: Candidate) -> None:
-        """The better of two for one host stays."""
+        """Add a candidate; of two for one host the better one stays."""
         if one.host in self._busy:
             return
         hosts = self.tenants.setdefault(one.host[0], {})
@@ -57,7 +57,7 @@ class Waiting:
 
 
 class Canaries:
-    """Whose turn it is, since the outage began."""
+    """Chooses and sends canaries, and keeps the turns since the outage began."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Canaries:
         self._endpoints: dict[int, int] = {}
         self._tries: dict[
             tuple[str, str], tuple[int, int]
-        ] = {}  # how many, and the next not before
-        self._flying: dict[int, tuple[EndpointQueue, tuple[str, str]]] = {}  # by delivery
+        ] = {}  # host → canaries sent, and the earliest time of the next
+        self._in_flight: dict[int, tuple[EndpointQueue, tuple[str, str]]] = {}  # by delivery
 
     def begin(self) -> None:
-        """An outage begins: no host has had a canary."""
-        for turns in (self._tenants, self._hosts, self._endpoints, self._flying, self._tries):
+        """Begin an outage: no host has had a canary."""
+        for turns in (self._tenants, self._hosts, self._endpoints, self._in_flight, self._tries):
             turns.clear()
 
     async def send(self, active: Callable[[], bool]) -> None:
@@ -95,11 +95,11 @@ class Canaries:
                 dispatcher.start(queue, one.lane, now)
 
     async def _choose(self, queues: list[EndpointQueue]) -> list[Candidate]:
-        """Those of the next round, in order."""
+        """The candidates of the next round, in order."""
         now = self._clock.now()
-        flying = {id_: it for id_, it in self._flying.items() if id_ in it[0].in_flight}
-        self._flying = flying
-        busy = {host for _, host in flying.values()}
+        in_flight = {id_: it for id_, it in self._in_flight.items() if id_ in it[0].in_flight}
+        self._in_flight = in_flight
+        busy = {host for _, host in in_flight.values()}
         busy |= {host for host, (_, next_at) in self._tries.items() if next_at > now}
         waiting = Waiting(busy)
         for number, queue in enumerate(queues, 1):
@@ -136,11 +136,11 @@ class Canaries:
             order = [tenant for tenant in order if queues[tenant]]
 
     def _sent(self, one: Candidate, delivery_id: int, now: int) -> None:
-        """Its tenant, its host and its endpoint have had their turn."""
+        """Note that a tenant, a host and an endpoint have had their turn."""
         tries = self._tries.get(one.host, (0, 0))[0] + 1
         wait_ms = policy.canary_wait_ms(tries, hosts=len(self._tries), rules=self._rules)
         self._tries[one.host] = tries, now + wait_ms
         self.count += 1
         self._tenants[one.host[0]] = self._hosts[one.host] = self.count
         self._endpoints[one.queue.endpoint.id] = self.count
-        self._flying[delivery_id] = one.queue, one.host
+        self._in_flight[delivery_id] = one.queue, one.host

@@ -1,6 +1,6 @@
 """Detects outages of the sender: every outcome passes here on its way to be settled.
 
-An attempt with a response costs a check of one flag and a look into one dict (``witnesses``). A
+An attempt with a response costs a check of one flag and one lookup in a dict (``witnesses``). A
 failure without a response may have to wait here for the verdict (``policy/outage``). It keeps its
 slot meanwhile, so the number that waits is bounded; half of a lane's slots stay free for others,
 and a failure that would need more of them counts as sender-side at once. During an outage the
@@ -26,11 +26,11 @@ from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
 from homing.model import Lane, Outcome, State
 from homing.policy import outage as policy
-from homing.policy.outage import HostTrouble, Needed, OutageState, Sign, Verdict, host_again
+from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
 
 log = structlog.get_logger("homing.outage")
 
-HOSTS_MAX = 4_096  # hosts in trouble that are remembered
+HOSTS_MAX = 4_096  # hosts with sender-side failures that are remembered
 
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -38,27 +38,29 @@ _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowl
 class OutageView(Struct, frozen=True):
     """The state of sender-outage detection, as people see it."""
 
-    state: OutageState = OutageState.OPEN
+    state: OutageState = OutageState.NONE
     since: int | None = None  # of this state; None: no outage since the start of the process
     why: str = ""
     waiting: int = 0  # failures that wait for the verdict
     canaries: int = 0  # sent since the start of the process
-    closings: int = 0  # outages since the start of the process
+    outages: int = 0  # outages since the start of the process
 
 
-class Doubt:
-    """What waits keeps its slot, so there is a limit for each lane."""
+class Suspicion:
+    """The failures that wait for a verdict; each keeps its slot, so each lane has a limit."""
 
-    __slots__ = ("_lanes", "fell_at", "held", "proven", "seen_at", "since")
+    __slots__ = ("_lanes", "fell_at", "held", "seen_at", "sender_side", "since")
 
     def __init__(self, since: int) -> None:
-        self.since = self.fell_at = self.seen_at = since  # fell: a new one; seen: any sign of it
+        self.since = since
+        self.fell_at = since  # the last time that a healthy endpoint fell
+        self.seen_at = since  # the last failure of any fallen endpoint
         self.held: list[CompletedAttempt] = []
         self._lanes: Counter[Lane] = Counter()
-        self.proven = False  # the verdict was: ours
+        self.sender_side = False  # the verdict: the sender has failed
 
     def hold(self, attempt: CompletedAttempt, *, slots: dict[Lane, int]) -> bool:
-        """Let it wait; False: half of its lane's slots are held already, others need the rest."""
+        """Let a failure wait; False if half of its lane's slots are held already."""
         if attempt.lane in slots and self._lanes[attempt.lane] >= slots[attempt.lane] // 2:
             return False
         self.held.append(attempt)
@@ -66,46 +68,46 @@ class Doubt:
         return True
 
     def take(self, endpoint_ids: set[int]) -> list[CompletedAttempt]:
-        """Those of these endpoints wait no longer."""
+        """Take the failures of these endpoints out of the wait."""
         taken = [one for one in self.held if one.endpoint_id in endpoint_ids]
         self.held = [one for one in self.held if one.endpoint_id not in endpoint_ids]
         self._lanes.subtract([one.lane for one in taken])
         return taken
 
 
-class HostTroubles:
-    """The hosts whose failures are called ours."""
+class FailingHosts:
+    """The hosts whose failures count as sender-side."""
 
     def __init__(self) -> None:
-        self._hosts: dict[str, HostTrouble] = {}
+        self._hosts: dict[str, HostFailures] = {}
 
     def __bool__(self) -> bool:
         return bool(self._hosts)
 
     def again(self, host: str, *, now: int, through_at: int) -> bool:
-        """It fails once more; True: the trouble is the host's."""
-        trouble, theirs = host_again(self._hosts.pop(host, None), now=now, through_at=through_at)
+        """Note another failure of a host; True if the host itself has failed."""
+        failures, theirs = host_again(self._hosts.pop(host, None), now=now, through_at=through_at)
         if len(self._hosts) >= HOSTS_MAX:
             self._hosts.pop(next(iter(self._hosts)))
-        self._hosts[host] = trouble
+        self._hosts[host] = failures
         return theirs
 
-    def answered(self, host: str) -> None:
-        """It has none."""
+    def responded(self, host: str) -> None:
+        """Forget the failures of a host: it responded."""
         self._hosts.pop(host, None)
 
 
 class OutageDetector:
-    """No outage, judging, or an outage."""
+    """No outage, a suspected one, or a confirmed one."""
 
     def __init__(self, core: Core, dispatcher: Dispatcher) -> None:
         self._clock, self._dispatcher, self._rules = core.clock, dispatcher, core.options.outage
-        self._doubt: Doubt | None = None
-        self._hosts = HostTroubles()
+        self._suspicion: Suspicion | None = None
+        self._hosts = FailingHosts()
         self._witnesses = Witnesses()
-        self._alert = False  # a doubt, a fallen endpoint, an outage or a host in trouble
+        self._alert = False  # a suspicion, a fallen endpoint, an outage or a failing host
         self._through_at = 0
-        self._paused_ms = 0  # of the healthy time: in an outage, and not long ago
+        self._paused_ms = 0  # the length of recent outages, which extends the healthy time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._task: asyncio.Task[None] | None = None  # sends canaries, or resumes sending
@@ -116,7 +118,7 @@ class OutageDetector:
         self.ended_at: int | None = None
         self._view = OutageView()
         self._count = 0
-        dispatcher.on_added, dispatcher.on_gone = self._meet_again, self._witnesses.forget
+        dispatcher.on_added, dispatcher.on_gone = self._add_healthy, self._witnesses.forget
         # Set by the engine.
         self.settle: Callable[[CompletedAttempt], None]
         self.on_end: Callable[[], None]
@@ -126,29 +128,27 @@ class OutageDetector:
         return self.began_at is not None
 
     def view(self) -> OutageView:
-        held = len(self._doubt.held) if self._doubt is not None else 0
-        return replace(
-            self._view, waiting=held, canaries=self._canaries.count, closings=self._count
-        )
+        held = len(self._suspicion.held) if self._suspicion is not None else 0
+        return replace(self._view, waiting=held, canaries=self._canaries.count, outages=self._count)
 
     # --- outcomes ----------------------------------------------------------------------------
 
     def completed(self, attempt: CompletedAttempt) -> None:
-        """An attempt has its answer: settle it, now or when it is judged."""
-        if attempt.answer.code is None:
-            self._no_answer(attempt)
+        """Settle a completed attempt, now or after the verdict."""
+        if attempt.response.code is None:
+            self._no_response(attempt)
             return
         self._through_at = attempt.finished_at
         if self._alert:
-            self._answered(attempt)
+            self._responded(attempt)
         if attempt.outcome is _DELIVERED:
             self._succeeded(attempt)
-        if attempt.answer.remembered:
+        if attempt.response.remembered:
             self._witnesses.abstain(attempt.endpoint_id, attempt.finished_at)
         self.settle(attempt)
 
     def _succeeded(self, attempt: CompletedAttempt) -> None:
-        """An endpoint is healthy, or has become so."""
+        """Note a success: the endpoint is healthy."""
         if self._witnesses.again(attempt.endpoint_id, attempt.finished_at):
             return
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
@@ -157,8 +157,8 @@ class OutageDetector:
             self._witnesses.add(attempt.endpoint_id, witness)
             self._witnesses.expire(self._healthy_since(attempt.finished_at))
 
-    def _meet_again(self, queue: EndpointQueue) -> None:
-        """An endpoint was read from the store: its health there still speaks."""
+    def _add_healthy(self, queue: EndpointQueue) -> None:
+        """Add an endpoint that was read from the store, if its stored health says it is healthy."""
         endpoint, since = queue.endpoint, self._healthy_since(self._clock.now())
         health = endpoint.health
         if health.state is not State.ENABLED or health.consecutive_failures:
@@ -167,49 +167,49 @@ class OutageDetector:
             witness = Witness(endpoint.tenant, queue.host, health.last_success_at)
             self._witnesses.add(endpoint.id, witness, read=True)
 
-    def _answered(self, attempt: CompletedAttempt) -> None:
+    def _responded(self, attempt: CompletedAttempt) -> None:
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
         if queue is not None:
-            self._hosts.answered(queue.host)
+            self._hosts.responded(queue.host)
         witnesses = self._witnesses
         if self.began_at is not None:
             witnesses.rise(attempt.endpoint_id)
-            if attempt.started_at >= self.began_at and not attempt.answer.remembered:
+            if attempt.started_at >= self.began_at and not attempt.response.remembered:
                 self._end_outage(attempt.finished_at)
         elif witnesses.fallen.members:
             since = attempt.started_at >= witnesses.fallen_since
-            dialled = since and attempt.answer.phases.connect_us is not None
-            dialled = dialled and not attempt.answer.remembered  # Can we still look up names?
-            if policy.sign(attempt.answer.code, None, dialled=dialled) is Sign.THROUGH:
+            dialled = since and attempt.response.phases.connect_us is not None
+            dialled = dialled and not attempt.response.remembered  # No proof that look-ups work.
+            if policy.sign(attempt.response.code, None, dialled=dialled) is Sign.THROUGH:
                 self._disprove(attempt.endpoint_id)
             else:
                 self._lives(attempt.endpoint_id)
         self._calm()
 
     def _disprove(self, endpoint_id: int) -> None:
-        """We can connect: those that fell did so by themselves, and their failures count."""
+        """End the suspicion: this sender can connect, so the failures count for the receivers."""
         self._witnesses.rise(endpoint_id)
         self._witnesses.disprove()
-        if self._doubt is not None:
-            self._end_doubt(ours=False)
+        if self._suspicion is not None:
+            self._end_suspicion(sender_error=False)
 
     def _lives(self, endpoint_id: int) -> None:
-        """A kept connection was answered: those that fell silent did so by themselves."""
-        doubt, witnesses = self._doubt, self._witnesses
-        if doubt is not None and doubt.proven:
+        """Clear endpoints whose kept connection broke: a kept connection has just responded."""
+        suspicion, witnesses = self._suspicion, self._witnesses
+        if suspicion is not None and suspicion.sender_side:
             return
         risen = witnesses.rise_silent()
         if endpoint_id in witnesses.fallen.members:
             witnesses.rise(endpoint_id)
             risen.add(endpoint_id)
-        if doubt is None or not risen:
+        if suspicion is None or not risen:
             return
         if not witnesses.fallen.members:
-            self._end_doubt(ours=False)
+            self._end_suspicion(sender_error=False)
             return
-        self._release(doubt.take(risen), ours=False)
+        self._release(suspicion.take(risen), sender_error=False)
 
-    def _no_answer(self, attempt: CompletedAttempt) -> None:
+    def _no_response(self, attempt: CompletedAttempt) -> None:
         late = self.began_at is None and attempt.started_at <= (self.ended_at or 0)
         fall = Fall.NONE if late else self._fall(attempt)
         if late or self.began_at is not None:
@@ -218,27 +218,33 @@ class OutageDetector:
             self.settle(as_sender_error(rested(attempt)))
             return
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
-        if fall is Fall.NEW and self._doubt is None and self._need(attempt.finished_at) is not None:
-            self._begin_doubt(attempt.finished_at)
-        doubt = self._doubt
-        if attempt.outcome is Outcome.OURS:
-            surely = doubt is not None and doubt.proven
-            surely |= not policy.could_be_hosts(attempt.answer.failure)
+        if (
+            fall is Fall.NEW
+            and self._suspicion is None
+            and self._need(attempt.finished_at) is not None
+        ):
+            self._begin_suspicion(attempt.finished_at)
+        suspicion = self._suspicion
+        if attempt.outcome is Outcome.SENDER_ERROR:
+            surely = suspicion is not None and suspicion.sender_side
+            surely |= not policy.could_be_hosts(attempt.response.failure)
             self.settle(attempt if queue is None or surely else self._at_host(attempt, queue.host))
-        elif doubt is None:
+        elif suspicion is None:
             self.settle(attempt)
-        elif doubt.proven or not doubt.hold(attempt, slots=self._dispatcher.capacity.slots):
+        elif suspicion.sender_side or not suspicion.hold(
+            attempt, slots=self._dispatcher.capacity.slots
+        ):
             self.settle(as_sender_error(attempt))
-        if doubt is not None and fall is not Fall.NONE:
-            doubt.seen_at = attempt.finished_at
+        if suspicion is not None and fall is not Fall.NONE:
+            suspicion.seen_at = attempt.finished_at
             if fall is Fall.NEW:
-                doubt.fell_at = attempt.finished_at
-            self._judge(doubt, attempt.finished_at)
+                suspicion.fell_at = attempt.finished_at
+            self._judge(suspicion, attempt.finished_at)
 
     def _fall(self, attempt: CompletedAttempt) -> Fall:
-        """Whether an endpoint that was healthy falls."""
-        dialled = attempt.answer.phases.connect_us is not None
-        sign = policy.sign(None, attempt.answer.failure, dialled=dialled)
+        """Whether this failure makes a healthy endpoint a fallen one."""
+        dialled = attempt.response.phases.connect_us is not None
+        sign = policy.sign(None, attempt.response.failure, dialled=dialled)
         if sign not in {Sign.UNREACHED, Sign.SILENT}:
             return Fall.NONE
         now, silent = attempt.finished_at, sign is Sign.SILENT
@@ -248,7 +254,7 @@ class OutageDetector:
         return fall
 
     def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
-        """Trouble called ours: whether it is the host's after all."""
+        """A failure that counts as sender-side: whether it is the host's after all."""
         now, self._alert = attempt.finished_at, True
         theirs = self._hosts.again(host, now=now, through_at=self._through_at)
         return replace(attempt, outcome=Outcome.FAILED) if theirs else attempt
@@ -256,9 +262,9 @@ class OutageDetector:
     # --- judging -----------------------------------------------------------------------------
 
     def _healthy_since(self, now: int) -> int:
-        """An endpoint that has succeeded since then is healthy.
+        """The time since which an endpoint must have succeeded to be healthy.
 
-        During an outage no endpoint can succeed: that time does not count.
+        Time in an outage does not count, because no endpoint can succeed in it.
         """
         since = now - self._rules.healthy_ms
         if self.began_at is not None:
@@ -271,7 +277,7 @@ class OutageDetector:
         return self._paused_ms
 
     def _need(self, now: int) -> Needed | None:
-        """How many must have fallen; None: too few were healthy, nobody can tell."""
+        """How many endpoints must have fallen; None if too few were healthy for a verdict."""
         self._witnesses.expire(self._healthy_since(now))
         healthy = self._witnesses.healthy
         silent = self._witnesses.abstained(since=now - self._rules.judge_ms)
@@ -282,12 +288,13 @@ class OutageDetector:
             rules=self._rules,
         )
 
-    def _begin_doubt(self, now: int) -> None:
-        self._doubt, self._alert = Doubt(now), True
-        self._view = OutageView(state=OutageState.JUDGING, since=now, why="healthy endpoints fail")
+    def _begin_suspicion(self, now: int) -> None:
+        self._suspicion, self._alert = Suspicion(now), True
+        why = "healthy endpoints fail"
+        self._view = OutageView(state=OutageState.SUSPECTED, since=now, why=why)
         self._set_timer(self._rules.judge_ms)
 
-    def _judge(self, doubt: Doubt, now: int) -> None:
+    def _judge(self, suspicion: Suspicion, now: int) -> None:
         fallen = self._witnesses.fallen
         verdict = policy.verdict(
             failing=fallen.endpoints,
@@ -295,54 +302,54 @@ class OutageDetector:
             tenants=fallen.tenants,
             need=self._need(now),
             lives=now - self._through_at < self._rules.quiet_ms,
-            waited_ms=now - doubt.since,
-            alone_ms=now - doubt.fell_at,
+            waited_ms=now - suspicion.since,
+            alone_ms=now - suspicion.fell_at,
             rules=self._rules,
         )
         match verdict:
             case Verdict.WAIT:
                 return
-            case Verdict.THEIRS:
-                if not doubt.proven:  # They stay fallen, until something gets through.
-                    self._end_doubt(ours=False)
-            case Verdict.OURS:
-                self._stay_in_doubt(doubt)
-            case Verdict.CLOSE:
-                self._begin_outage(doubt, now)
+            case Verdict.FAILED:
+                if not suspicion.sender_side:  # Endpoints stay fallen until a response.
+                    self._end_suspicion(sender_error=False)
+            case Verdict.SENDER_ERROR:
+                self._blame_sender(suspicion)
+            case Verdict.OUTAGE:
+                self._begin_outage(suspicion, now)
 
-    def _stay_in_doubt(self, doubt: Doubt) -> None:
-        """Sender-side failures, though something got through just now: judging goes on."""
-        if not doubt.proven:
-            doubt.proven = True
+    def _blame_sender(self, suspicion: Suspicion) -> None:
+        """Count the failures as sender-side while old connections still work; judging continues."""
+        if not suspicion.sender_side:
+            suspicion.sender_side = True
             failing = self._witnesses.fallen.endpoints
             why = f"{failing} healthy endpoints fail to connect; old connections live"
-            log.warning("sender-side failures", why=why)
-            self._view = OutageView(state=OutageState.JUDGING, since=doubt.since, why=why)
-            held, doubt.held = doubt.held, []
-            self._release(held, ours=True)
+            log.warning("failures count as sender-side; sending continues", why=why)
+            self._view = OutageView(state=OutageState.SUSPECTED, since=suspicion.since, why=why)
+            held, suspicion.held = suspicion.held, []
+            self._release(held, sender_error=True)
             self._set_timer(self._rules.quiet_ms)
 
-    def _end_doubt(self, *, ours: bool) -> None:
-        doubt, self._doubt = self._doubt, None
-        assert doubt is not None
+    def _end_suspicion(self, *, sender_error: bool) -> None:
+        suspicion, self._suspicion = self._suspicion, None
+        assert suspicion is not None
         self._cancel_timer()
-        self._view = OutageView(state=OutageState.OPEN, since=self._clock.now())
-        if ours:
+        self._view = OutageView(state=OutageState.NONE, since=self._clock.now())
+        if sender_error:
             self._witnesses.rise_all()
-        self._release(doubt.held, ours=ours)
+        self._release(suspicion.held, sender_error=sender_error)
         self._calm()
 
-    def _release(self, held: list[CompletedAttempt], *, ours: bool) -> None:
+    def _release(self, held: list[CompletedAttempt], *, sender_error: bool) -> None:
         for attempt in held:
-            self.settle(as_sender_error(attempt) if ours else attempt)
+            self.settle(as_sender_error(attempt) if sender_error else attempt)
 
     def _calm(self) -> None:
         fallen = self._witnesses.fallen.members
-        self._alert = bool(self._doubt is not None or self.active or self._hosts or fallen)
+        self._alert = bool(self._suspicion is not None or self.active or self._hosts or fallen)
 
     # --- an outage ------------------------------------------------------------------------------
 
-    def _begin_outage(self, doubt: Doubt, now: int) -> None:
+    def _begin_outage(self, suspicion: Suspicion, now: int) -> None:
         fallen, healthy = self._witnesses.fallen, self._witnesses.healthy
         why = (
             f"{fallen.endpoints} of {healthy.endpoints} endpoints on {fallen.hosts} hosts "
@@ -351,11 +358,11 @@ class OutageDetector:
             "and nothing gets through"
         )
         log.error("sender outage: nothing is sent but canaries", why=why)
-        self._doubt, self.began_at, self._alert = None, now, True
+        self._suspicion, self.began_at, self._alert = None, now, True
         self._count += 1
-        self._view = OutageView(state=OutageState.CLOSED, since=now, why=why)
+        self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
         self._dispatcher.capacity.begin_outage()
-        self._release(doubt.held, ours=True)
+        self._release(suspicion.held, sender_error=True)
         self._canaries.begin()
         self._set_timer(self._rules.canary_every_ms)
 
@@ -369,14 +376,14 @@ class OutageDetector:
         self._paused_ms = self._pause(self.began_at) + pause_ms
         self.ended_at, self.began_at = now, None
         self._witnesses.disprove()  # Those that still fail are down: their failures count.
-        self._view = OutageView(state=OutageState.OPEN, since=now)
+        self._view = OutageView(state=OutageState.NONE, since=now)
         self._begin(self._resume())
 
     async def _resume(self) -> None:
-        """All endpoints begin with one slot; with very many, other tasks run in between."""
+        """Let all endpoints begin with one slot, in slices, and resume sending."""
         for number, queue in enumerate(list(self._dispatcher.queues.values()), 1):
             queue.slow_start()
-            # A canary in flight may be all that it has a slot for.
+            # A canary in flight may take its only slot.
             self._dispatcher.reschedule(queue)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
@@ -406,31 +413,31 @@ class OutageDetector:
         if self.active:
             self._set_timer(self._rules.canary_every_ms)
             self._begin(self._canaries.send(lambda: self.active))
-        elif self._doubt is not None:
-            self._judge_again(self._doubt, max(self._clock.now(), self._timer_at))
+        elif self._suspicion is not None:
+            self._judge_again(self._suspicion, max(self._clock.now(), self._timer_at))
 
-    def _judge_again(self, doubt: Doubt, now: int) -> None:
+    def _judge_again(self, suspicion: Suspicion, now: int) -> None:
         rules = self._rules
-        if doubt.proven and now - doubt.seen_at >= rules.stay_ms:
-            self._end_doubt(ours=True)
+        if suspicion.sender_side and now - suspicion.seen_at >= rules.stay_ms:
+            self._end_suspicion(sender_error=True)
             return
-        self._judge(doubt, now)
-        if self._doubt is not doubt:
+        self._judge(suspicion, now)
+        if self._suspicion is not suspicion:
             return
         wait_ms = rules.quiet_ms
-        if not doubt.proven:
-            at = min(doubt.fell_at + rules.judge_ms, doubt.since + rules.judge_max_ms)
+        if not suspicion.sender_side:
+            at = min(suspicion.fell_at + rules.judge_ms, suspicion.since + rules.judge_max_ms)
             wait_ms = max(at - now, 1)
         self._set_timer(wait_ms)
 
     def stop(self) -> None:
-        """The process ends: what waits for a verdict has spent nothing."""
-        if self._doubt is not None:
-            self._end_doubt(ours=True)
+        """Stop; failures that wait for a verdict count as sender-side and use no retry."""
+        if self._suspicion is not None:
+            self._end_suspicion(sender_error=True)
         if self._task is not None:
             self._task.cancel()
         self._cancel_timer()
 
     def quiet_since(self, now: int) -> int:
-        """The end of the last outage: now, while it lasts."""
+        """The end of the last outage; ``now`` during one."""
         return now if self.active else self.ended_at or 0

@@ -1,8 +1,8 @@
 """Which endpoints were healthy a short time ago, and which of them have fallen since.
 
-Every count that the detector needs is kept as outcomes come in: a success costs one look into a
-dict, and no failure walks over the endpoints. A success moves its endpoint to the end of the list,
-so that those whose success is too old stand at the front.
+Every count that the detector needs is updated with each outcome: a success costs one lookup in a
+dict, and no failure scans the endpoints. A success moves its endpoint to the end of the list, so
+that endpoints whose success is too old are at the front.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ AGAIN_MS = 1_000  # successes of one endpoint that follow each other faster are 
 
 
 class Fall(StrEnum):
-    """What a failure without an answer tells of its endpoint."""
+    """The meaning of a failure without a response for its endpoint."""
 
-    NEW = "new"  # it was healthy, and falls
-    AGAIN = "again"  # it has fallen before, and nothing has got through since
+    NEW = "new"  # it was healthy, and is fallen now
+    AGAIN = "again"  # it had fallen before
     NONE = "none"  # it was not healthy
 
 
@@ -38,7 +38,7 @@ class Group:
     __slots__ = ("_hosts", "_tenants", "members")
 
     def __init__(self) -> None:
-        # OrderedDict, for its O(1) move to the end: a plain dict walks over what was deleted.
+        # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self.members: OrderedDict[int, Witness] = OrderedDict()
         self._hosts: Counter[str] = Counter()
         self._tenants: Counter[str] = Counter()
@@ -75,10 +75,10 @@ class Witnesses:
 
     def __init__(self) -> None:
         self.healthy, self.fallen = Group(), Group()
-        self.fallen_since = 0  # the first of the fallen fell
-        self._silent: set[int] = set()  # of the fallen: a kept connection broke, no more
+        self.fallen_since = 0  # when the first of the fallen fell
+        self._silent: set[int] = set()  # of the fallen: only a kept connection broke
         self._read: list[tuple[int, int]] = []  # (last success, id) of those read from the store
-        # Answered without a look-up, and when: they cannot tell whether names can be looked up.
+        # Endpoint → when it responded without a DNS look-up: no evidence that look-ups work.
         self._abstained: OrderedDict[int, int] = OrderedDict()
 
     # --- successes ---------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Witnesses:
         return True
 
     def add(self, endpoint_id: int, witness: Witness, *, read: bool = False) -> None:
-        """An endpoint has become healthy; ``read``: its success lies back, in the store."""
+        """Add a healthy endpoint; ``read``: its success was read from the store."""
         if endpoint_id in self.healthy.members:
             return
         self.healthy.add(endpoint_id, witness)
@@ -102,7 +102,7 @@ class Witnesses:
             heapq.heappush(self._read, (witness.at, endpoint_id))
 
     def abstain(self, endpoint_id: int, at: int) -> None:
-        """A remembered address was used: this endpoint does not vote for a while."""
+        """Let an endpoint not vote for a while: its attempt used a remembered address."""
         if endpoint_id in self.healthy.members:
             self._abstained[endpoint_id] = at
             self._abstained.move_to_end(endpoint_id)
@@ -115,7 +115,7 @@ class Witnesses:
         return len(there)
 
     def standing(self, endpoint_id: int) -> tuple[int, int]:
-        """What sorts endpoints: the healthy, the latest success first; the unknown; the fallen."""
+        """A sort key: healthy endpoints, latest success first; then unknown, then fallen ones."""
         witness = self.healthy.members.get(endpoint_id)
         if witness is None:
             return 1, 0
@@ -124,7 +124,7 @@ class Witnesses:
     # --- failures ----------------------------------------------------------------------------
 
     def fall(self, endpoint_id: int, *, now: int, since: int, silent: bool) -> Fall:
-        """An endpoint cannot be reached; it was healthy if it has succeeded since then."""
+        """Note that an endpoint cannot be reached; it was healthy if it succeeded since then."""
         witness = self.healthy.members.get(endpoint_id)
         if witness is None or witness.at < since:
             return Fall.NONE
@@ -141,33 +141,33 @@ class Witnesses:
         return Fall.NEW
 
     def rise(self, endpoint_id: int) -> None:
-        """It was answered: it has not fallen, or no longer."""
+        """Note a response: the endpoint is not fallen."""
         self.fallen.discard(endpoint_id)
         self._silent.discard(endpoint_id)
 
     def rise_silent(self) -> set[int]:
-        """Those whose kept connections broke are no evidence: others' kept ones live."""
+        """Clear the fallen whose kept connection broke: other kept connections still work."""
         risen, self._silent = self._silent, set()
         for endpoint_id in risen:
             self.fallen.discard(endpoint_id)
         return risen
 
     def rise_all(self) -> None:
-        """They fell by trouble of ours, which is over."""
+        """Clear all fallen endpoints."""
         self.fallen = Group()
         self._silent.clear()
 
     def disprove(self) -> None:
-        """Something got through: the fallen are not healthy until they succeed again."""
+        """Remove the fallen from the healthy until they succeed again: the sender can connect."""
         for endpoint_id in self.fallen.members:
             self.healthy.discard(endpoint_id)
             self._abstained.pop(endpoint_id, None)
         self.rise_all()
 
-    # --- time, and endpoints that go -----------------------------------------------------------
+    # --- removal -----------------------------------------------------------------------------
 
     def expire(self, since: int) -> None:
-        """Forget those that have not succeeded since then."""
+        """Forget the endpoints that have not succeeded since then."""
         healthy, read = self.healthy.members, self._read
         while healthy and next(iter(healthy.values())).at < since:
             self.forget(next(iter(healthy)))
@@ -178,7 +178,7 @@ class Witnesses:
                 self.forget(endpoint_id)
 
     def forget(self, endpoint_id: int) -> None:
-        """It belongs to another process now, or its success is too old."""
+        """Forget an endpoint: another process owns it, or its success is too old."""
         self.healthy.discard(endpoint_id)
         self._abstained.pop(endpoint_id, None)
         self.rise(endpoint_id)

@@ -1,9 +1,9 @@
 """Outboxes: a small table in the application's own database, read by the relay.
 
-Whether a row waits is asked of the table itself, never of a number that was seen last: a sequence
-is not the order of commits, and a row with a low number may appear after one with a high number.
-A row leaves only after its publish was answered. If the relay dies in between, the row is published
-again with the same id, which is the same event.
+The relay always asks for all waiting rows, never for those after the last number it saw: numbers
+are not in the order of commits, so a row with a low number may appear after one with a high one. A
+row is deleted only after it was published. If the relay dies in between, the row is published again
+with the same id, which is the same event.
 """
 
 from homing.store.outbox.install import EXAMPLES, install_postgres, install_sqlite, install_text

@@ -1,4 +1,4 @@
-"""Puts the outbox into an application's database, or prints how."""
+"""Installs the outbox in an application's database, or prints the SQL that does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES: dict[Dialect, str] = {
     "sqlite": """INSERT INTO homing_outbox (type, data) VALUES ('invoice.paid', '{"id": 7}');""",
 }
 _NOTIFY = "    PERFORM pg_notify('homing_outbox', '');\n"
-# Of two that install at once, one waits for the other.
+# Two installations at the same time run one after the other.
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140561)"
 
 
@@ -29,7 +29,7 @@ def install_text(dialect: Dialect, *, notify: bool = True) -> str:
 
 
 async def install_postgres(dsn: str, *, notify: bool) -> None:
-    """In one transaction; raises StoreUnavailable."""
+    """Install in one transaction; raises StoreUnavailable."""
     try:
         connection = await asyncpg.connect(dsn, timeout=5)
         try:
@@ -43,7 +43,7 @@ async def install_postgres(dsn: str, *, notify: bool) -> None:
 
 
 def install_sqlite(path: Path) -> None:
-    """In one transaction; the file is made if it is not there. Raises StoreUnavailable."""
+    """Install in one transaction, in a new file if there is none. Raises StoreUnavailable."""
     try:
         connection = apsw.Connection(str(path))
         try:

@@ -4,7 +4,7 @@
 
 CREATE TABLE IF NOT EXISTS homing_outbox (
     number     INTEGER PRIMARY KEY AUTOINCREMENT,
-    made_id    TEXT NOT NULL             -- of the event, where none is given: milliseconds, then chance
+    made_id    TEXT NOT NULL             -- of the event, where none is given: milliseconds, then random digits
         DEFAULT (printf('%012x', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
                  || lower(hex(randomblob(10)))),
     id         TEXT                      -- of the event, where the caller has one

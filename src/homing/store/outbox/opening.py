@@ -16,7 +16,7 @@ _POSTGRES = re.compile(r"postgres(ql)?://")
 
 
 def outbox_kind(address: str) -> Dialect:
-    """By how it begins; raises BadSetting."""
+    """The kind of database of an address, by its prefix; raises BadSetting."""
     if address.startswith(SQLITE):
         return "sqlite"
     if _POSTGRES.match(address):
@@ -33,7 +33,7 @@ def sqlite_path(address: str) -> Path:
 
 
 def open_outbox(address: str) -> OutboxStore:
-    """Nothing is opened yet: the first use does, and again after every break."""
+    """The outbox at an address; it connects at the first use, and again after a failure."""
     if outbox_kind(address) == "postgres":
         return PostgresOutbox(address)
     return SqliteOutbox(sqlite_path(address))

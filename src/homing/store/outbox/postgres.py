@@ -1,8 +1,8 @@
 """An outbox in PostgreSQL: rows are locked while they are published, so that relays share them.
 
-A lock ends with its connection, and the database ends a transaction that sits idle for a minute:
-rows held by a relay whose machine vanished are free again by then. Works through PgBouncer in
-transaction mode, where LISTEN hears nothing and the relay's poll finds the rows.
+A lock ends with its connection, and the database ends a transaction that is idle for a minute: rows
+that are locked by a relay whose machine failed are free again by then. PgBouncer in transaction
+mode works as well: LISTEN receives nothing there, and the relay finds the rows by polling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 
 CHANNEL = "homing_outbox"
@@ -33,7 +33,7 @@ _TAKE = """
     ) counted
     WHERE upto <= $2 OR upto = octet_length(data) ORDER BY number
 """
-# Few rows, along the index of those that wait: those that other relays hold, and perhaps some that
+# Few rows, by the index of waiting rows: those that other relays have locked, and perhaps some that
 # were committed a moment ago.
 _BEFORE = """
     SELECT number, tenant, id FROM homing_outbox
@@ -45,7 +45,7 @@ _REFUSE = """
     FROM unnest($1::bigint[], $2::text[]) AS it (number, reason)
     WHERE homing_outbox.number = it.number
 """
-_LOOK = """
+_STATS = """
     SELECT
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NULL LIMIT $1) w),
         (SELECT count(*) FROM (
@@ -73,9 +73,9 @@ class PostgresOutbox:
         self._dsn = dsn
         self._connection: Any = None
         self._turn = asyncio.Lock()
-        self._heard = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+    async def relay(self, take: RelayRows, *, limit: int, bytes_max: int) -> int:
         async with self._work() as connection:
             await connection.execute(_BEGIN)
             try:
@@ -89,10 +89,10 @@ class PostgresOutbox:
             await connection.execute("COMMIT")
             return len(rows)
 
-    async def look(self) -> OutboxLook:
+    async def stats(self) -> OutboxStats:
         async with self._work() as connection:
-            waiting, refused, oldest_ms = await connection.fetchrow(_LOOK, COUNTED + 1)
-            return OutboxLook(waiting, refused, max(oldest_ms or 0, 0))
+            waiting, refused, oldest_ms = await connection.fetchrow(_STATS, COUNTED + 1)
+            return OutboxStats(waiting, refused, max(oldest_ms or 0, 0))
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         async with self._work() as connection:
@@ -105,8 +105,8 @@ class PostgresOutbox:
     async def changed(self, *, within_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._heard.wait()
-        self._heard.clear()
+                await self._notified.wait()
+        self._notified.clear()
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -118,10 +118,10 @@ class PostgresOutbox:
 
     @contextlib.asynccontextmanager
     async def _work(self) -> AsyncIterator[Any]:
-        """The connection; whatever goes wrong on it is StoreUnavailable, and it is thrown away."""
+        """The connection; its errors become StoreUnavailable, and a broken one is closed."""
         async with self._turn:
             try:
-                yield await self._sound()
+                yield await self._connected()
             except asyncpg.UndefinedTableError:
                 raise BadSetting(NOT_INSTALLED) from None
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
@@ -135,7 +135,7 @@ class PostgresOutbox:
                     connection.terminate()
                     self._connection = None
 
-    async def _sound(self) -> Any:
+    async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
             self._connection = await asyncpg.connect(
                 self._dsn,
@@ -143,12 +143,12 @@ class PostgresOutbox:
                 command_timeout=_STATEMENT_WITHIN_S,
                 statement_cache_size=0,  # PgBouncer gives each transaction another session.
             )
-            await self._connection.add_listener(CHANNEL, self._hear)
-            self._heard.set()  # Rows may have been added before we listened.
+            await self._connection.add_listener(CHANNEL, self._on_notification)
+            self._notified.set()  # Rows may have been added before LISTEN.
         return self._connection
 
-    def _hear(self, *_: object) -> None:
-        self._heard.set()
+    def _on_notification(self, *_: object) -> None:
+        self._notified.set()
 
 
 def _row(found: Sequence[Any]) -> OutboxRow:
@@ -157,7 +157,7 @@ def _row(found: Sequence[Any]) -> OutboxRow:
 
 
 async def _in_turn(connection: Any, rows: list[OutboxRow]) -> list[OutboxRow]:
-    """Without those before which another relay holds a row with the same id: these wait on."""
+    """The rows without those whose id is also in an earlier row that another relay has locked."""
     if not rows:
         return rows
     mine = [row.number for row in rows]
@@ -169,11 +169,11 @@ async def _in_turn(connection: Any, rows: list[OutboxRow]) -> list[OutboxRow]:
     return [row for row in rows if first.get((row.tenant, row.id), row.number) >= row.number]
 
 
-async def _write(connection: Any, handed: Handed) -> None:
-    if handed.published:
-        await connection.execute(_REMOVE, list(handed.published))
-    if handed.refused:
-        numbers, reasons = zip(*handed.refused, strict=True)
+async def _write(connection: Any, relayed: RelayedRows) -> None:
+    if relayed.published:
+        await connection.execute(_REMOVE, list(relayed.published))
+    if relayed.refused:
+        numbers, reasons = zip(*relayed.refused, strict=True)
         await connection.execute(
             _REFUSE, list(numbers), [reason[:REASON_CHARS].replace("\0", "") for reason in reasons]
         )

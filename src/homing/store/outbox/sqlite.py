@@ -1,7 +1,7 @@
-"""An outbox in SQLite: read without a lock, so that the application writes while we publish.
+"""An outbox in SQLite: read without a lock, so that the application can write meanwhile.
 
-Two relays on one file would publish the same rows twice, and each pair is one event. The file is
-left as the application made it: its journal mode is not touched.
+Two relays on one file publish the same rows twice, which makes one event of each pair. The journal
+mode of the file is not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from homing.errors import BadSetting, StoreUnavailable
-from homing.ports import Handed, HandOver, OutboxLook, OutboxRow, RefusedRow
+from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
 from homing.store.sqlite import Inline, Runner, Thread
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 COUNTED = 10_000
 BUSY_MS = 5_000
-LOOK_EVERY_S = 0.05  # One read of a number in memory: has anybody committed?
+POLL_EVERY_S = 0.05  # Each poll reads one number in memory, which every commit changes.
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
-# Text is read as bytes: SQLite does not check that it is UTF-8, and one row that is not must be
-# refused by itself, not keep the others.
+# Text is read as bytes: SQLite does not check that it is UTF-8. A row that is not must be refused
+# alone, without stopping the others.
 _TAKE = """
     SELECT number, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB), CAST(data AS BLOB),
            CAST(time AS BLOB) FROM (
@@ -45,7 +45,7 @@ _TAKE = """
 """
 _REMOVE = "DELETE FROM homing_outbox WHERE number IN (SELECT value FROM json_each(?1))"
 _REFUSE = f"UPDATE homing_outbox SET refused_at = {_NOW}, reason = ?2 WHERE number = ?1"  # noqa: S608
-_LOOK = f"""
+_STATS = f"""
     SELECT
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NULL LIMIT ?1)),
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT ?1)),
@@ -74,20 +74,20 @@ class SqliteOutbox:
         self._runner: Runner = Thread("homing-outbox") if threads else Inline()
         self._version = -1
 
-    async def hand_over(self, take: HandOver, *, limit: int, bytes_max: int) -> int:
+    async def relay(self, take: RelayRows, *, limit: int, bytes_max: int) -> int:
         found = await self._do(
             lambda it: [_row(row) for row in it.execute(_TAKE, (limit, bytes_max))]
         )
         if found:
-            handed = await take(found)
-            await self._do(lambda it: _write(it, handed))
+            relayed = await take(found)
+            await self._do(lambda it: _write(it, relayed))
         return len(found)
 
-    async def look(self) -> OutboxLook:
+    async def stats(self) -> OutboxStats:
         waiting, refused, oldest_ms = await self._do(
-            lambda it: it.execute(_LOOK, (COUNTED + 1,)).fetchall()[0]
+            lambda it: it.execute(_STATS, (COUNTED + 1,)).fetchall()[0]
         )
-        return OutboxLook(
+        return OutboxStats(
             cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
         )
 
@@ -108,7 +108,7 @@ class SqliteOutbox:
             if version != self._version:
                 self._version = version
                 return
-            await asyncio.sleep(min(LOOK_EVERY_S, max(until - loop.time(), 0)))
+            await asyncio.sleep(min(POLL_EVERY_S, max(until - loop.time(), 0)))
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -117,13 +117,13 @@ class SqliteOutbox:
         self._runner.close()
 
     async def _do(self, work: Callable[[apsw.Connection], T]) -> T:
-        def here() -> T:
-            with _told(self._path):
-                return work(self._sound())
+        def call() -> T:
+            with _translated_errors(self._path):
+                return work(self._connected())
 
-        return await self._runner.call(here)
+        return await self._runner.call(call)
 
-    def _sound(self) -> apsw.Connection:
+    def _connected(self) -> apsw.Connection:
         if self._connection is None:
             connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
             connection.set_busy_timeout(BUSY_MS)
@@ -132,7 +132,7 @@ class SqliteOutbox:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except apsw.SQLError as error:
@@ -161,15 +161,15 @@ def _refused_row(found: tuple[apsw.SQLiteValue, ...]) -> RefusedRow:
 
 
 def _text(value: bytes) -> str:
-    """A byte that is not UTF-8 becomes U+FFFD, which no id, tenant, type or time may hold."""
+    """The text with U+FFFD, which no id, tenant, type or time may contain, for bad bytes."""
     return value.decode("utf-8", "replace")
 
 
-def _write(connection: apsw.Connection, handed: Handed) -> None:
+def _write(connection: apsw.Connection, relayed: RelayedRows) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(_REMOVE, (msgspec.json.encode(handed.published).decode(),))
-        rows = [(number, reason[:REASON_CHARS]) for number, reason in handed.refused]
+        connection.execute(_REMOVE, (msgspec.json.encode(relayed.published).decode(),))
+        rows = [(number, reason[:REASON_CHARS]) for number, reason in relayed.refused]
         connection.executemany(_REFUSE, rows)
         connection.execute("COMMIT")
     except BaseException:

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What the call of this number returned, or the error that it raised."""
+    """The result of the call with this number, or the error that it raised."""
 
     number: int
     is_error: bool
@@ -76,7 +76,7 @@ def _decode_call(number: int, kind: int, content: memoryview) -> Call:
         return Call(number, "flow", "publish", (it.requests,), versions)
     if kind == _SETTLE:
         return Call(number, "flow", "settle", (_decode_settle(content),), {})
-    return Call(number, *pickle.loads(content))  # noqa: S301 - our parent wrote it
+    return Call(number, *pickle.loads(content))  # noqa: S301 - the parent process wrote it
 
 
 def encode_reply(call: Call, value: object) -> bytes:
@@ -95,11 +95,11 @@ def _decode_reply(number: int, kind: int, content: memoryview) -> Reply:
         return Reply(number, False, _decode_receipts(content))
     if kind == _SETTLE:
         return Reply(number, False, _decode_ids(content))
-    return Reply(number, *pickle.loads(content))  # noqa: S301 - our child wrote it
+    return Reply(number, *pickle.loads(content))  # noqa: S301 - the worker process wrote it
 
 
 class Frames:
-    """The bytes received so far; whole frames are taken off them."""
+    """The bytes received so far, from which complete frames are taken."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -116,7 +116,7 @@ class Frames:
             yield _decode_reply(*frame)
 
     def _whole(self) -> Iterator[tuple[int, int, memoryview]]:
-        """Contents are copies: decoded values may refer to them."""
+        """Complete frames; their contents are copies, because decoded values may refer to them."""
         while len(self._data) >= _HEAD.size:
             length, number, kind = _HEAD.unpack_from(self._data)
             end = _HEAD.size + length

@@ -1,11 +1,12 @@
 """The PostgreSQL writer process: publish and settle run beside the event loop.
 
-A publish is nine round trips to the server, and in a busy loop each waits for its turn; making and
-encoding the rows takes a third of that loop's time. Here the loop sends each batch in one piece to
-a worker process, which writes it. Publishes are written one after the other, and so are settles;
-neither waits for the other. All other operations stay on the server's own connections.
+A publish is nine round trips to the database, and in a busy loop each waits for its turn; making
+and encoding the rows takes a third of that loop's time. With a worker process, the loop sends each
+batch in one piece to the worker, which writes it. Publishes are written one after the other, and so
+are settles; neither waits for the other. All other operations use the server's own connections.
 
-The worker connects when it must, so while the database is away each call raises StoreUnavailable.
+The worker connects when a call needs it: while the database is down, each call raises
+StoreUnavailable.
 If the worker ends after it has committed a batch and before it has replied, the next worker
 recognises the batch by its mark, which is the same in both.
 """
@@ -70,7 +71,7 @@ class OffloadedFlow(Flow):
 async def _reply(flow: Flow, call: Call) -> bytes:
     try:
         return encode_reply(call, await getattr(flow, call.method)(*call.args, **call.kwargs))
-    except Exception as error:  # noqa: BLE001 - a bug is raised where the call was made
+    except Exception as error:  # noqa: BLE001 - a bug is raised in the caller
         return encode_failure(call, error, driver_error=asyncpg.PostgresError)
 
 

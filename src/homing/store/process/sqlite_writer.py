@@ -1,11 +1,11 @@
 """The SQLite writer process: commits do not share a GIL with the event loop.
 
 apsw releases the GIL and takes it again with every statement; beside a busy event loop that takes
-longer than the statement itself. Here the server sends each call of a port to a worker process,
-which runs it inline. Calls that wait together share one COMMIT and are answered after it; but
-publishes go first and wait for no other call than the one under way.
+longer than the statement itself. So the server sends each call of a port to a worker process, which
+runs it inline. Calls that wait together share one COMMIT, and get their replies after it; publishes
+go first and wait only for the call that is running.
 
-The server holds the lock file, the worker holds none. If the worker ends after it has committed a
+The server has the lock file, the worker has none. If the worker ends after it has committed a
 settle batch and before it has replied, the next worker recognises the batch by its number.
 """
 
@@ -42,7 +42,7 @@ LARGE = {
     "run_cleanup_job",
     "remove_history",
     "fold_rollups",
-}  # methods of many rows
+}  # methods that write many rows
 SMALL_CALLS_MAX = 16  # other calls that share a COMMIT
 
 
@@ -55,7 +55,7 @@ class SqliteWriterProcess(WorkerProcess):
 
     @classmethod
     async def open(cls, path: Path, *, node: int) -> SqliteWriterProcess:
-        """DataInUse if another process has the file."""
+        """Lock the file and start the worker; raises DataInUse if another process has the file."""
         writer = cls(path, node=node)
         try:
             await writer.call("flow", "last_id")
@@ -65,7 +65,7 @@ class SqliteWriterProcess(WorkerProcess):
         return writer
 
     async def close(self) -> None:
-        """The worker finishes its calls, writes the log back and ends."""
+        """Let the worker finish its calls, checkpoint the log and end."""
         try:
             await super().close()
         finally:
@@ -82,7 +82,7 @@ class RemoteStore:
         async def call(*args: Any, **kwargs: Any) -> Any:
             return await self._writer.call(self._port, method, *args, **kwargs)
 
-        setattr(self, method, call)  # Once for each method.
+        setattr(self, method, call)  # The next call finds it directly.
         return call
 
 
@@ -96,8 +96,8 @@ class _Receiver:
         self._socket, self._frames = connection, frames
 
     def add_to(self, waiting: list[Call]) -> bool:
-        """Append the calls that have come; wait for one if none waits. False: the parent closed."""
-        waiting += self._frames.calls()  # They came with the worker's arguments.
+        """Append the arrived calls; waits for one if none waits. False if the parent closed."""
+        waiting += self._frames.calls()  # Some may have come with the worker's arguments.
         while True:
             data = self._available() if waiting else self._socket.recv(RECEIVE_BYTES)
             if not data and not waiting:
@@ -133,13 +133,13 @@ class _Ports:
         }
 
     def run(self, calls: list[Call]) -> list[bytes]:
-        """Return the replies, once what the calls have written is committed."""
+        """Run the calls, commit, and return their replies."""
         if len(calls) == 1:
             return [self._reply(calls[0], grouped=False)]
         try:
             return self._db.grouped(lambda: [self._reply(call, grouped=True) for call in calls])
         except StoreUnavailable as error:
-            self._ports = self._fresh_ports()  # They remember what was rolled back.
+            self._ports = self._fresh_ports()  # The old ones remember rolled back results.
             return [encode_error(call.number, error) for call in calls]
         except apsw.Error:  # A bug in one call: run each alone, so that the others succeed.
             self._ports = self._fresh_ports()
@@ -160,7 +160,7 @@ def _is_publish(call: Call) -> bool:
 
 
 def take_share(waiting: list[Call], before: list[Call]) -> list[Call]:
-    """Take the calls of the next COMMIT off those that wait; ``before``: those of the last one.
+    """Take the calls of the next COMMIT off ``waiting``; ``before`` are those of the last one.
 
     Publishes go first, all of them. Of the rest some small calls share a commit, or one large call
     has its own. Commits of the two kinds alternate while both wait: a publish waits for one

@@ -2,8 +2,8 @@
 
 ``WorkerProcess`` is the server's side. The first call starts the process; calls go out on one
 socket pair in the order in which they were made, also while the process starts, and each reply
-carries the number of its call. The first message brings the worker its arguments: a password
-stands neither on a command line nor in an environment.
+has the number of its call. The first message contains the worker's arguments: a password is neither
+on a command line nor in an environment.
 
 - Death: if the process ends, its calls raise StoreUnavailable and the next call starts another.
 - Hang: ``close`` waits ``CLOSE_S`` and then kills the process; ``kill_workers`` kills it at once.
@@ -85,7 +85,7 @@ class RpcConnection(asyncio.Protocol):
         if self._transport is None or self._finishing:
             raise StoreUnavailable(_ENDED)
         if len(self._waiting) >= CALLS_MAX:
-            raise StoreUnavailable("Too many calls wait for the writer process.")
+            raise StoreUnavailable("Too many calls wait for the writer process; try again later.")
         number = self._last_number + 1
         frame = encode_call(Call(number, port, method, args, kwargs))  # This may raise.
         self._last_number = number
@@ -95,10 +95,10 @@ class RpcConnection(asyncio.Protocol):
         return future
 
     def _write(self, transport: asyncio.Transport, frame: bytes) -> None:
-        """At once where possible: a busy loop would write it later, while the worker idles."""
+        """Write at once if possible: a busy loop would write later, while the worker idles."""
         sent = 0
         if self._socket is not None and not transport.get_write_buffer_size():
-            with contextlib.suppress(OSError):  # Full or broken: the transport finds out.
+            with contextlib.suppress(OSError):  # Full or broken: the transport handles it.
                 sent = self._socket.send(frame)
         if sent < len(frame):
             transport.write(memoryview(frame)[sent:])
@@ -171,24 +171,24 @@ class WorkerProcess:
 
     def _spawn(self) -> socket.socket:
         """Start the process and send it its arguments; return the server's end of the pair."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        server_end, worker_end = socket.socketpair()
+        server_end.setblocking(False)
+        server_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         try:
             self.process = subprocess.Popen(  # noqa: S603 - it is this program
-                [sys.executable, "-m", self._module, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", self._module, str(worker_end.fileno())],
+                pass_fds=[worker_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=self._environ,
             )
         except OSError as error:
-            ours.close()
+            server_end.close()
             raise StoreUnavailable(f"No process can be started: {error.strerror}.") from error
         finally:
-            theirs.close()
+            worker_end.close()
         _workers.add(self.process)
-        ours.sendall(encode_call(Call(START, "", "", self._args, {})))  # The buffer is empty.
-        return ours
+        server_end.sendall(encode_call(Call(START, "", "", self._args, {})))  # The buffer is empty.
+        return server_end
 
     async def _end(self) -> None:
         self._connection.close()
@@ -226,7 +226,7 @@ def begin_worker(fd: str) -> Begun:
     while data := connection.recv(RECEIVE_BYTES):
         frames.add(data)
         if (call := next(frames.calls(), None)) is not None:
-            gc.freeze()  # What is loaded now stays; rows are plain values, which make no garbage.
+            gc.freeze()  # Loaded modules stay; rows are plain values without cycles.
             gc.set_threshold(50_000, 20, 50)
             return Begun(connection, frames, call.args)
     sys.exit(1)  # The parent closed the connection first.
@@ -234,18 +234,18 @@ def begin_worker(fd: str) -> Begun:
 
 def _end_with_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # The parent gets them too, and lets us finish.
+        signal.signal(number, signal.SIG_IGN)  # The parent gets them, too, and ends this one.
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            sys.exit(1)  # The parent ended before the kernel was asked.
+            sys.exit(1)  # The parent ended before the call of prctl.
 
 
 def encode_failure(call: Call, error: Exception, *, driver_error: type[Exception]) -> bytes:
-    """A HomingError is raised in the server as it is, any other error as a RuntimeError.
+    """The reply of a call that failed: a HomingError as it is, any other error as RuntimeError.
 
-    Of a database driver's error only the type is told: its text could quote a row.
+    Of a database driver's error only the type is sent: its text could quote a row.
     """
     if isinstance(error, HomingError):
         return encode_error(call.number, error)

@@ -1,22 +1,22 @@
--- Commands. A transaction that changes subscriptions, or writes deliveries that follow from one,
--- takes the catalog's row first: so nothing is written for a subscription that was just deleted.
+-- Commands of people. A transaction that changes subscriptions, or writes deliveries of one, locks the
+-- catalog's row first, so that nothing is written for a subscription that was just deleted.
 
 -- name: catalog_version
 SELECT version FROM catalog WHERE id = 1;
 
 -- name: catalog_raise
--- Changes of subscriptions queue here.
+-- The lock of this row puts changes of subscriptions in one order.
 UPDATE catalog SET version = version + 1 WHERE id = 1 RETURNING version;
 
 -- name: catalog_hold [sqlite]
--- Subscriptions stay as they are until the commit.
+-- Subscriptions do not change until the commit.
 SELECT version FROM catalog WHERE id = 1;
 
 -- name: catalog_hold [postgres]
 SELECT hold_catalog();
 
 -- name: catalog_lock [sqlite]
--- Before the catalog is raised: whoever holds it is waited for.
+-- Before the version is raised: waits for transactions that hold the catalog.
 SELECT 1;
 
 -- name: catalog_lock [postgres]
@@ -35,7 +35,7 @@ UPDATE subscription SET {subscription=} WHERE id = :id;
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
 
 -- name: endpoint_replace
--- Its owner finds the newer generation at its next settle, reads again and decides again.
+-- The owner finds the newer generation at its next settle, reads again and decides again.
 UPDATE endpoint SET
     generation = generation + 1, state = :state, since = :since, enabled_since = :enabled_since,
     attempts = :attempts, failures = :failures, consecutive_failures = :consecutive_failures,
@@ -60,7 +60,7 @@ SELECT {history} FROM history WHERE id = :id;
 DELETE FROM pending WHERE id = :id RETURNING {pending};
 
 -- name: cleanup_jobs
--- With the bucket where the deliveries are: its holder does them.
+-- With the bucket of the deliveries: its owner runs the job.
 SELECT {cleanup_job:c}, coalesce(e.bucket, 0)
 FROM cleanup_job c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
 
@@ -68,11 +68,11 @@ FROM cleanup_job c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
 SELECT {cleanup_job} FROM cleanup_job WHERE id = :id;
 
 -- name: cleanup_job_hold [postgres]
--- Two processes never do the same step.
+-- Two processes never run the same step.
 SELECT {cleanup_job} FROM cleanup_job WHERE id = :id FOR UPDATE;
 
 -- name: cleanup_job_moves_cancel
--- A subscription was deleted while its deliveries were still following it.
+-- A subscription was deleted while its deliveries were being moved.
 UPDATE cleanup_job SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
 
 -- name: cleanup_job_scan

@@ -38,7 +38,7 @@ GROUP BY p.endpoint_id, e.url, e.tenant, e.state
 ORDER BY min(p.expires_at);
 
 -- name: board_endpoints [sqlite]
--- The newest few thousand that fit, in the order asked for.
+-- The newest few thousand that match, in the requested order.
 SELECT {endpoint} FROM (
     SELECT * FROM endpoint
     WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)

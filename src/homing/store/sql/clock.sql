@@ -1,10 +1,10 @@
--- The mark of the clock, and the move of stored times after the clock was set.
+-- The clock mark, and the move of stored times after the clock was set.
 
 -- name: clock_mark
 SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
 
 -- name: clock_mark_hold [sqlite]
--- Of two processes that move times one waits for the other.
+-- Two processes that move times do so one after the other.
 SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
 
 -- name: clock_mark_hold [postgres]
@@ -22,11 +22,11 @@ UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms, since_ms = :
 UPDATE clock_mark SET moving = :moving, moved_upto = :moved_upto;
 
 -- name: newest_acceptance
--- When the newest event was accepted: steady time was at least that.
+-- When the newest event was accepted. Steady time was at least that.
 SELECT accepted_at FROM event ORDER BY id DESC LIMIT 1;
 
 -- name: move_endpoint_step
--- How far one step goes.
+-- The last row of one step.
 SELECT count(*), coalesce(max(id), 0) FROM (
     SELECT id FROM endpoint WHERE id > :after_id ORDER BY id LIMIT :limit
 ) AS step;
@@ -53,8 +53,8 @@ SELECT count(*), coalesce(max(id), 0) FROM (
 ) AS step;
 
 -- name: move_pending
--- The window is counted from t0, or from acceptance where nothing has failed yet; so is a due time,
--- but that one may also have been put off since.
+-- The window is counted from t0, or from acceptance if nothing has failed yet. A due time is counted
+-- from there, too, but it may also have been moved since.
 UPDATE pending SET
     accepted_at = accepted_at + CASE WHEN accepted_at >= :from_ms THEN :by_ms ELSE 0 END,
     due_at = due_at + CASE WHEN coalesce(t0, due_at) >= :from_ms THEN :by_ms ELSE 0 END,

@@ -1,16 +1,16 @@
 -- Lists of deliveries: pending and history in one statement, newest first, by id.
 --
--- A delivery keeps its id when it moves from pending to history, and a statement sees one moment:
--- so a page shows every delivery of its range of ids once, and the next page begins below it.
+-- A delivery keeps its id when it moves from pending to history, and a statement sees one snapshot.
+-- So a page shows every delivery of its range of ids once, and the next page begins below it.
 --
--- Several walks lie side by side, each along an index of its own; the caller opens those that fit
--- its conditions and gives the others LIMIT 0. A walk that stopped at its scan limit knows
--- nothing of what lies below its last row: "low" is the highest of those ids, the page shows
--- nothing below it, and the next page begins there.
+-- The statement has several index scans (walks), each on its own index. The caller uses those that
+-- fit its conditions and gives the others LIMIT 0. A walk that stopped at its scan limit has not seen
+-- the rows below its last one. "low" is the highest of those last ids: the page shows nothing below
+-- it, and the next page begins there.
 
 -- name: deliveries
--- The first column is "low", NULL when the walks came to their ends. Where nothing matched there
--- is one row with NULL in all the others.
+-- The first column is "low", or NULL if the walks reached their ends. If nothing matched, there is
+-- one row with NULL in all other columns.
 WITH p AS MATERIALIZED (
     SELECT * FROM (
         SELECT 1 AS walk, {pending} FROM pending
@@ -73,7 +73,7 @@ LEFT JOIN endpoint n ON n.id = page.endpoint_id
 ORDER BY page.id DESC;
 
 -- name: deliveries_of_event
--- All of one event, oldest first: its own range of ids, then its replays.
+-- All deliveries of one event, oldest first. Its own range of ids, then its replays.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
     SELECT {pending_as_history}
@@ -108,7 +108,7 @@ LEFT JOIN endpoint n ON n.id = d.endpoint_id
 ORDER BY d.id LIMIT :limit;
 
 -- name: deliveries_whole [sqlite]
--- These deliveries, wherever each of them is now.
+-- These deliveries, pending or in history.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
     SELECT {pending_as_history}
@@ -133,7 +133,7 @@ LEFT JOIN endpoint n ON n.id = d.endpoint_id
 ORDER BY d.id DESC;
 
 -- name: deliveries_selected [sqlite]
--- Those of these deliveries that are asked for, wherever each of them is now.
+-- Those of these deliveries that match the conditions, pending or in history.
 SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
 FROM (
     SELECT {pending_as_history}

@@ -16,7 +16,7 @@ DELETE FROM encryption_key WHERE name <> :name;
 SELECT {subscription} FROM subscription WHERE id > :after_id ORDER BY id LIMIT :limit;
 
 -- name: subscription_reencrypt
--- The plain text stays the same, and so does the version: no process has to read it again.
+-- The plain text stays the same, and so does the version. No process has to read it again.
 UPDATE subscription SET
     secrets = :secrets, token = :token, headers = :headers, settings = :settings
 WHERE id = :id AND version = :version;

@@ -30,7 +30,7 @@ SELECT coalesce(max(id), 0) FROM (
 ) AS highest;
 
 -- name: keys_known [sqlite]
--- Which events of a batch are already kept, for the same answer again or a conflict.
+-- The events of a batch that are already stored: they get the same receipt again, or a conflict.
 SELECT k.tenant, k.key, k.content_hash, coalesce(e.deliveries, 0)
 FROM event_key k LEFT JOIN event e ON e.id = k.event_id
 WHERE k.tenant = :tenant AND k.key = :key;
@@ -64,7 +64,7 @@ ON CONFLICT (tenant, node) DO UPDATE SET
     cancelled = ledger.cancelled + excluded.cancelled;
 
 -- name: endpoint_walk
--- The next endpoints with anything pending: one seek each, whatever their backlogs.
+-- The next endpoints with pending deliveries. One seek each, whatever their backlogs.
 WITH RECURSIVE walk (id) AS (
     SELECT min(endpoint_id) FROM pending WHERE endpoint_id > :after_id
     UNION ALL
@@ -74,7 +74,7 @@ WITH RECURSIVE walk (id) AS (
 SELECT id FROM walk WHERE id IS NOT NULL LIMIT :limit;
 
 -- name: endpoint_start [sqlite]
--- An endpoint, and a seek for each thing that it may have to do.
+-- An endpoint, and one seek for each kind of pending work.
 SELECT {endpoint:e},
     (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
     (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
@@ -91,7 +91,8 @@ SELECT {endpoint:e},
 FROM unnest(:id::bigint[]) AS asked (id) JOIN endpoint e ON e.id = asked.id;
 
 -- name: due_heads [sqlite]
--- The next rows of an endpoint's lanes, from the index alone; rows not yet due tell when to come.
+-- The next rows of an endpoint's lanes, from the index alone. Rows that are not due yet show the next
+-- due time.
 SELECT * FROM (
     SELECT :ask, 0, due_at, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
@@ -133,7 +134,7 @@ CROSS JOIN LATERAL (
 ) AS head;
 
 -- name: works [sqlite]
--- Deliveries with the events they carry.
+-- Deliveries with their events.
 SELECT {pending:p}, {event:e}
 FROM pending p JOIN event e ON e.id = p.event_id WHERE p.id = :id AND p.bucket = :bucket;
 
@@ -152,7 +153,7 @@ SELECT id FROM (
 WHERE expires_at > :alive_at LIMIT 1;
 
 -- name: probe_next
--- The next delivery in the round that is still within its window, among a bounded number of rows.
+-- The next delivery after the last probed one that is within its window, among a bounded number.
 SELECT id FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
@@ -167,7 +168,7 @@ WHERE bucket = :bucket AND id = :id AND generation = :generation
 RETURNING id;
 
 -- name: expired_scan
--- How far a step goes, and the earliest end of a window that is still ahead.
+-- The last row of a step, and the earliest end of a window in the future.
 SELECT count(*), max(id), min(expires_at) FILTER (WHERE expires_at > :now) FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
@@ -181,7 +182,7 @@ WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id AND id 
 ORDER BY id;
 
 -- name: endpoint_settle [sqlite]
--- What the settling process knows of an endpoint, unless someone else has changed it meanwhile.
+-- Replaces an endpoint with the values of the settling process, unless its generation has changed.
 UPDATE endpoint SET
     state = :state, since = :since, enabled_since = :enabled_since, attempts = :attempts,
     failures = :failures, consecutive_failures = :consecutive_failures,
@@ -219,7 +220,7 @@ AND endpoint.bucket = it.bucket
 RETURNING endpoint.id;
 
 -- name: pending_finish [sqlite]
--- Finished rows leave; one that does not come back had been cancelled meanwhile.
+-- Deletes finished rows. One that is not returned had been cancelled meanwhile.
 DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
 AND bucket IN (SELECT value FROM json_each(:buckets)) RETURNING id;
 
@@ -228,8 +229,8 @@ DELETE FROM pending WHERE id = ANY(:ids::bigint[])
 AND bucket = ANY(:buckets::smallint[]) RETURNING id;
 
 -- name: pending_wait [sqlite]
--- Waiting rows are replaced whole; one that does not come back had been cancelled meanwhile, or
--- had moved to another's bucket and was attempted there: what is known of it here is older.
+-- Replaces waiting rows. One that is not returned had been cancelled meanwhile, or had moved to a
+-- bucket of another process and was attempted there, which makes the values here outdated.
 UPDATE pending SET
     bucket = :bucket, tenant = :tenant, endpoint_id = :endpoint_id,
     subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
@@ -258,7 +259,7 @@ WHERE pending.id = it.id AND pending.attempts <= it.attempts
 RETURNING pending.id;
 
 -- name: history_arrived [sqlite]
--- Cancelled while its attempt was in flight, and the attempt arrived: it stays cancelled.
+-- A delivery that was cancelled while a successful attempt was in flight stays cancelled.
 UPDATE history SET arrived = 1 WHERE id = :id AND status = 'cancelled';
 
 -- name: history_arrived [postgres]
@@ -269,6 +270,6 @@ UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cance
 SELECT 1 FROM batch_mark WHERE node = :node AND kind = 'settle' AND number = :number;
 
 -- name: settled_now
--- Leave the number of the batch with it.
+-- Stores the number of the batch in the same commit.
 INSERT INTO batch_mark (node, kind, number) VALUES (:node, 'settle', :number)
 ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number;

@@ -1,4 +1,5 @@
--- The keys of the API. Whoever makes or revokes one raises the version first, and so queues there.
+-- The API keys. A transaction that creates or revokes a key raises the version first, which puts
+-- these transactions in one order.
 
 -- name: key_version
 SELECT version, sessions FROM key_version WHERE id = 1;
@@ -26,6 +27,6 @@ WHERE id < :before_id AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: key_used
--- Of several processes the latest is kept.
+-- The latest use is kept, from whichever process.
 UPDATE api_key SET last_used_at = :at
 WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :at);

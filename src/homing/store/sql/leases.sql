@@ -1,14 +1,14 @@
 -- Processes and leases. A lease ends with its owner's heartbeat: renewing 256 leases writes one row.
 
 -- name: database_now [sqlite]
--- Leases are judged by one clock.
+-- All processes judge leases by the database's clock.
 SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER);
 
 -- name: database_now [postgres]
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
 -- name: join_hold [sqlite]
--- Of two that join at once one waits for the other.
+-- Processes join one after the other.
 SELECT 1;
 
 -- name: join_hold [postgres]
@@ -18,16 +18,16 @@ SELECT 1 FROM (SELECT pg_advisory_xact_lock(7239140554)) AS held;
 SELECT {process} FROM process ORDER BY id;
 
 -- name: process_replace
--- A node that was left longest ago gets a new process.
+-- The node number that was left longest ago goes to a new process.
 DELETE FROM process WHERE node = :node;
 
 -- name: process_renew
--- A heartbeat that was on its way when its process left does not bring it back.
+-- A late heartbeat of a process that has left does not renew it.
 UPDATE process SET delivers = :delivers, expires_at = :expires_at
 WHERE id = :id AND delivers >= 0 RETURNING id;
 
 -- name: processes_shorten
--- Leases that end later than any heartbeat can have set; a live process renews its own in time.
+-- Shortens leases that end later than any heartbeat can have set. A live process renews its own.
 UPDATE process SET expires_at = :until WHERE expires_at > :max_expires_at;
 
 -- name: process_knows
@@ -35,7 +35,8 @@ UPDATE process SET catalog_version = :version
 WHERE id = :id AND coalesce(catalog_version, -1) < :version;
 
 -- name: processes_behind
--- Whose heartbeat has stopped has stopped sending, and reads before it goes on.
+-- Without processes whose heartbeat has stopped: they have stopped sending, and read the catalog
+-- before they send again.
 SELECT name FROM process
 WHERE delivers = 1 AND expires_at > :now AND catalog_version < :version AND id <> :but ORDER BY id;
 
@@ -44,7 +45,7 @@ WHERE delivers = 1 AND expires_at > :now AND catalog_version < :version AND id <
 UPDATE process SET delivers = -1, expires_at = :now WHERE id = :id;
 
 -- name: process_hold [sqlite]
--- Held while it takes buckets; no row: it has left, and takes none.
+-- Locks a process while it takes buckets. No row means that it has left and takes none.
 SELECT id FROM process WHERE id = :id AND delivers >= 0;
 
 -- name: process_hold [postgres]
@@ -54,7 +55,7 @@ SELECT id FROM process WHERE id = :id AND delivers >= 0 FOR SHARE;
 SELECT bucket, owner, epoch FROM lease ORDER BY bucket;
 
 -- name: leases_hold [sqlite]
--- Held while they change hands; one that a settle is using right now is left for the next time.
+-- Locks leases while they get a new owner. One that a settle is using is skipped until the next time.
 SELECT bucket, owner, epoch FROM lease WHERE bucket IN (SELECT value FROM json_each(:buckets))
 ORDER BY bucket;
 
@@ -63,7 +64,7 @@ SELECT bucket, owner, epoch FROM lease WHERE bucket = ANY(:buckets::smallint[])
 ORDER BY bucket FOR UPDATE SKIP LOCKED;
 
 -- name: owners_hold [sqlite]
--- The owners, held: a heartbeat that comes now waits, and then sees what was taken.
+-- Locks the owners. A heartbeat at this moment waits, and then sees what was taken.
 SELECT id, expires_at FROM process WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
 
 -- name: owners_hold [postgres]
@@ -96,7 +97,7 @@ WHERE owner = :owner AND bucket = ANY(:buckets::smallint[]);
 UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner;
 
 -- name: lease_fence [sqlite]
--- Rows are written under a lease while it holds: no process takes the bucket meanwhile.
+-- Locks the leases of a write, so that no process takes these buckets before the commit.
 SELECT bucket FROM lease WHERE bucket = :bucket AND epoch = :epoch;
 
 -- name: lease_fence [postgres]
@@ -106,16 +107,16 @@ ON l.bucket = it.bucket AND l.epoch = it.epoch
 FOR SHARE OF l;
 
 -- name: bucket_walk [sqlite]
--- The next endpoints of a bucket, whatever is pending.
+-- The next endpoints of a bucket, with or without pending deliveries.
 SELECT bucket, id FROM endpoint WHERE bucket = :bucket AND id > :after_id
 ORDER BY id LIMIT :limit;
 
 -- name: bucket_walk [postgres]
 SELECT it.bucket, e.id FROM unnest(:bucket::smallint[], :after_id::bigint[], :limit::integer[])
-    AS it (bucket, after_id, most)
+    AS it (bucket, after_id, row_limit)
 CROSS JOIN LATERAL (
     SELECT id FROM endpoint WHERE bucket = it.bucket AND id > it.after_id
-    ORDER BY id LIMIT it.most
+    ORDER BY id LIMIT it.row_limit
 ) AS e;
 
 -- name: recent_work [sqlite]
@@ -130,7 +131,7 @@ WHERE id >= :from_id AND id < :upto_id AND part < 2 AND bucket = ANY(:buckets::s
 GROUP BY bucket, endpoint_id;
 
 -- name: oldest_snapshot [sqlite]
--- How long the oldest transaction has been open that vacuum must respect, and whose it is.
+-- The age and the program of the oldest open transaction, which holds back vacuum.
 SELECT 0, '';
 
 -- name: oldest_snapshot [postgres]
@@ -148,7 +149,7 @@ INSERT INTO topic_version (topic, version) VALUES (:topic, 1)
 ON CONFLICT (topic) DO UPDATE SET version = topic_version.version + 1;
 
 -- name: notify_all [sqlite]
--- Outside any transaction of a publisher: NOTIFY inside one would put all commits in a row.
+-- Outside the transactions of publishers, because NOTIFY inside them would serialise all commits.
 SELECT value FROM json_each(:texts);
 
 -- name: notify_all [postgres]

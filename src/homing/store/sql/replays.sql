@@ -7,7 +7,7 @@ SELECT id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT id FROM event WHERE id = ANY(:ids::bigint[]);
 
 -- name: replay_targets [sqlite]
--- Where deliveries of these subscriptions go now; a deleted one has no place.
+-- The present endpoints of these subscriptions, without deleted ones.
 SELECT s.id, e.id, e.bucket
 FROM subscription s JOIN endpoint e ON e.id = s.endpoint_id
 WHERE s.id IN (SELECT value FROM json_each(:ids)) AND s.deleted_at IS NULL;
@@ -40,8 +40,8 @@ UPDATE replay_job SET
 WHERE id = :id;
 
 -- name: replay_found
--- The deliveries that a job takes of the next rows of history. The first two columns are how many rows
--- were scanned and up to which id; where none is taken there is one row with NULL in all others.
+-- The deliveries that a job takes of the next rows of history. The first two columns are the number of
+-- scanned rows and the last scanned id. If none is taken, there is one row with NULL in all others.
 WITH scanned AS MATERIALIZED (
     {walked}
 ), reach AS (

@@ -1,8 +1,8 @@
--- What is past retention, removed in bounded steps, oldest first. On PostgreSQL these see to the
--- default parts; days go as a whole (partitions.py).
+-- Removes rows past retention in bounded steps, oldest first. On PostgreSQL these statements apply to
+-- the default partitions. Other days are dropped as a whole (partitions.py).
 
 -- name: old_history [sqlite]
--- The next old rows to check: one that finished late stays.
+-- The next old rows to check. A delivery that finished late stays.
 SELECT id, finished_at FROM history
 WHERE id > :after_id AND id < :bound_id ORDER BY id LIMIT :limit;
 
@@ -17,14 +17,14 @@ DELETE FROM history WHERE id = :id;
 DELETE FROM history_default WHERE id = ANY(:id::bigint[]);
 
 -- name: attempts_remove [sqlite]
--- The attempts of deliveries that went.
+-- The attempts of removed deliveries.
 DELETE FROM attempt WHERE delivery_id = :delivery_id;
 
 -- name: attempts_remove [postgres]
 DELETE FROM attempt WHERE delivery_id = ANY(:delivery_id::bigint[]);
 
 -- name: old_attempts [sqlite]
--- The next old attempts to check: those that are left are mostly test sends.
+-- The next old attempts to check. Those that are left are mostly test sends.
 SELECT delivery_id, finished_at, lane FROM attempt
 WHERE delivery_id > :after_id AND delivery_id < :bound_id
 ORDER BY delivery_id, number LIMIT :limit;
@@ -35,7 +35,7 @@ WHERE delivery_id > :after_id AND delivery_id < :bound_id
 ORDER BY delivery_id, number LIMIT :limit;
 
 -- name: first_needed
--- The oldest pending delivery, and the oldest event of a pending replay: events before both may go.
+-- The oldest pending delivery, and the oldest event of a pending replay. Older events are not needed.
 SELECT
     (SELECT min(id) FROM pending),
     (SELECT min(event_id) FROM pending WHERE replay = 1);
@@ -58,7 +58,7 @@ DELETE FROM event WHERE id = :id;
 DELETE FROM event_default WHERE id = ANY(:id::bigint[]);
 
 -- name: key_remove [sqlite]
--- With its event an id becomes free again.
+-- When an event is removed, its id can be used again.
 DELETE FROM event_key WHERE tenant = :tenant AND key = :key AND event_id = :event_id;
 
 -- name: key_remove [postgres]
@@ -78,7 +78,7 @@ DELETE FROM transition WHERE id IN (
 ) RETURNING id;
 
 -- name: subscriptions_remove
--- Deleted long ago; while a cleanup job is left, something of it may still be pending.
+-- Subscriptions that were deleted long ago. While a cleanup job exists, deliveries may be pending.
 DELETE FROM subscription WHERE id IN (
     SELECT s.id FROM subscription s
     WHERE s.deleted_at < :before
@@ -87,7 +87,7 @@ DELETE FROM subscription WHERE id IN (
 ) RETURNING id;
 
 -- name: endpoints_scan
--- How far a step goes.
+-- The last row of one step.
 SELECT count(*), max(id) FROM (
     SELECT id FROM endpoint WHERE id > :after_id ORDER BY id LIMIT :limit
 ) AS scanned;

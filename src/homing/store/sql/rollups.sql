@@ -19,7 +19,7 @@ SELECT {rollup:r} FROM rollup r
 WHERE r.at = ANY(:ats::bigint[]) AND r.endpoint_id = ANY(:ids::bigint[]) AND r.tenant = :tenant;
 
 -- name: rollup_hour_add [sqlite]
--- What was folded.
+-- Adds folded minutes to their hours.
 INSERT INTO rollup_hour ({rollup_hour}) VALUES ({rollup_values})
 ON CONFLICT (at, endpoint_id, tenant, node) DO UPDATE SET {rollup_sums:rollup_hour};
 
@@ -37,14 +37,14 @@ SELECT {rollup_hour:r} FROM rollup_hour r
 WHERE r.at = ANY(:ats::bigint[]) AND r.endpoint_id = ANY(:ids::bigint[]) AND r.tenant = :tenant;
 
 -- name: rollup_fold [sqlite]
--- Takes the oldest minutes out, to be added to their hours.
+-- Deletes the oldest minutes and returns them, to be added to their hours.
 DELETE FROM rollup WHERE (at, endpoint_id, tenant, node) IN (
     SELECT at, endpoint_id, tenant, node FROM rollup WHERE at < :before
     ORDER BY at, endpoint_id, tenant, node LIMIT :limit
 ) RETURNING {rollup};
 
 -- name: rollup_fold [postgres]
--- Of two processes that fold at a time, each takes what the other does not.
+-- Two processes that fold at the same time take different rows.
 DELETE FROM rollup WHERE (at, endpoint_id, tenant, node) IN (
     SELECT at, endpoint_id, tenant, node FROM rollup WHERE at < :before
     ORDER BY at, endpoint_id, tenant, node LIMIT :limit FOR UPDATE SKIP LOCKED

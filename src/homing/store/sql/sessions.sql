@@ -1,4 +1,4 @@
--- Sessions of the dashboard. Ending one before its time raises their version first.
+-- Sessions of the dashboard. A transaction that ends one early raises their version first.
 
 -- name: session_there
 SELECT 1 FROM key_session WHERE id = :id;
@@ -15,7 +15,7 @@ DELETE FROM key_session WHERE id IN (
     SELECT id FROM key_session WHERE since < :before ORDER BY since LIMIT :limit);
 
 -- name: sessions_beyond
--- All of a key but its newest.
+-- All sessions of a key except the newest ones.
 SELECT id FROM key_session WHERE holder = :holder ORDER BY since DESC, id
 LIMIT :limit OFFSET :max_sessions;
 

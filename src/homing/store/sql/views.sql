@@ -4,7 +4,7 @@
 SELECT 1;
 
 -- name: view_events
--- Without the data: only what a page shows is read whole.
+-- Without the data, which is read only for the events that a page shows.
 SELECT id, tenant, type, octet_length(data) FROM event
 WHERE id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
@@ -25,7 +25,7 @@ WHERE id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_subscriptions_of_tenant
--- By subscription_tenant.
+-- Uses the index subscription_tenant.
 SELECT {subscription} FROM subscription
 WHERE tenant = :tenant AND deleted_at IS NULL AND id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
@@ -36,7 +36,7 @@ WHERE id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
 
 -- name: view_endpoints_held
--- Disabled or frozen, by endpoint_held.
+-- Disabled or frozen endpoints. Uses the index endpoint_held.
 SELECT {endpoint} FROM endpoint
 WHERE state = :state AND state <> 'enabled' AND id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
@@ -68,7 +68,7 @@ ORDER BY id DESC LIMIT :scan_limit;
 SELECT {attempt} FROM attempt WHERE delivery_id = :delivery_id ORDER BY number LIMIT :limit;
 
 -- name: view_ledger
--- Sums and pending rows of one snapshot; the last column says whether all of those were counted.
+-- Sums and pending rows of one snapshot. The last column says whether all pending rows were counted.
 WITH waiting AS MATERIALIZED (SELECT tenant FROM pending LIMIT :limit)
 SELECT l.tenant, CAST(sum(l.accepted) AS BIGINT), CAST(sum(l.delivered) AS BIGINT),
        CAST(sum(l.dropped) AS BIGINT), CAST(sum(l.cancelled) AS BIGINT),
@@ -111,7 +111,7 @@ WHERE l.tenant = :tenant
 GROUP BY l.tenant;
 
 -- name: view_pending_of_tenant
--- One row per process that ever wrote for it; publishing asks this where there is a quota.
+-- One row per process that ever wrote for the tenant. Publishing reads this if there is a quota.
 SELECT CAST(coalesce(sum(accepted - delivered - dropped - cancelled), 0) AS BIGINT)
 FROM ledger WHERE tenant = :tenant;
 

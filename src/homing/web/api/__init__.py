@@ -1,1 +1,1 @@
-"""The routes of the API, one module per noun."""
+"""The operations of the API, one module per kind of object."""

@@ -1,4 +1,4 @@
-"""The stream of attempts: what is being sent right now, and what came of it."""
+"""The latest attempts of this process and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from homing.web.show import DELIVERY, ENDPOINT, SUBSCRIPTION, time_or_none, time
 
 
 class AttemptLine(Struct, frozen=True, kw_only=True):
-    """An attempt as the stream of attempts shows it."""
+    """An attempt, as the list of latest attempts shows it."""
 
     delivery: str
     number: int
@@ -42,7 +42,7 @@ class AttemptLine(Struct, frozen=True, kw_only=True):
 
 
 class AttemptPage(Struct, frozen=True):
-    """Oldest first; ``next_cursor`` is never null: what comes later is after it."""
+    """Oldest first. ``next_cursor`` is never null: use it to get later attempts."""
 
     items: list[AttemptLine]
     next_cursor: str
@@ -94,15 +94,15 @@ OPERATIONS = (
         id="listAttempts",
         use_case=Deliveries.recent_attempts,
         summary=(
-            "The latest attempts of this process, oldest first; ask again with next_cursor for "
-            "what came since."
+            "The latest attempts of this process, oldest first; use next_cursor to get "
+            "later attempts."
         ),
         handler=list_attempts,
         response=AttemptPage,
         params=(
             TENANT,
-            Param("endpoint", "Only to this endpoint."),
-            Param("subscription", "Only of this subscription."),
+            Param("endpoint", "Only attempts to this endpoint."),
+            Param("subscription", "Only attempts of this subscription."),
             Param("cursor", "The next_cursor of an earlier response; without one, the latest."),
             LIMIT,
         ),

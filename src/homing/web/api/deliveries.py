@@ -1,4 +1,4 @@
-"""Deliveries: where each one is, why, and what happens next."""
+"""Deliveries: list them, explain one, replay and cancel."""
 
 from __future__ import annotations
 
@@ -96,18 +96,21 @@ OPERATIONS = (
         response=DeliveryPage,
         params=(
             TENANT,
-            choice("status", "Only in this status.", Status),
-            choice("reason", "Only dropped or cancelled for this reason.", Reason),
-            Param("endpoint", "Only to this endpoint."),
-            Param("subscription", "Only of this subscription."),
+            choice("status", "Only deliveries with this status.", Status),
+            choice("reason", "Only deliveries dropped or cancelled for this reason.", Reason),
+            Param("endpoint", "Only deliveries to this endpoint."),
+            Param("subscription", "Only deliveries of this subscription."),
             Param(
-                "event", "Only of this event; of the key's tenant or `default` where none is given."
+                "event",
+                "Only deliveries of this event of `tenant`, the key's tenant or `default`.",
             ),
-            Param("type", "Only of events of this type."),
-            Param("url", "Only to URLs that hold this text."),
+            Param("type", "Only deliveries of events of this type."),
+            Param("url", "Only deliveries to URLs that contain this text."),
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
-            Param("until", "Accepted before; like since."),
-            Param("expiring_within", "Pending ones whose window ends within, like 6h."),
+            Param("until", "Accepted before; same format as since."),
+            Param(
+                "expiring_within", "Only pending deliveries that expire within this time, like 6h."
+            ),
             *PAGE,
         ),
         errors=(Invalid,),
@@ -117,7 +120,7 @@ OPERATIONS = (
         path=_ONE,
         id="getDelivery",
         use_case=Deliveries.get,
-        summary="A delivery with its attempts, the retries ahead, and why it is where it is.",
+        summary="A delivery with its attempts, scheduled retries and an explanation of its state.",
         handler=get,
         response=DeliveryDetail,
         errors=(NotFound,),
@@ -127,7 +130,7 @@ OPERATIONS = (
         path=_ONE + "/replay",
         id="replayDelivery",
         use_case=Deliveries.replay,
-        summary="Make a new delivery from a finished one; the response says where it waits.",
+        summary="Replay a finished delivery; the response is the new delivery.",
         handler=replay,
         status=201,
         response=DeliveryDetail,

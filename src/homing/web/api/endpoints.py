@@ -1,4 +1,4 @@
-"""Endpoints: their health, and what a person may do about it."""
+"""Endpoints: list them, show their health, enable and freeze."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ OPERATIONS = (
         summary="Endpoints with their health, newest first.",
         handler=list_endpoints,
         response=EndpointPage,
-        params=(TENANT, choice("state", "Only in this state.", State), *PAGE),
+        params=(TENANT, choice("state", "Only endpoints in this state.", State), *PAGE),
         errors=(Invalid,),
     ),
     Operation(
@@ -78,7 +78,7 @@ OPERATIONS = (
         path=_ONE,
         id="getEndpoint",
         use_case=Endpoints.describe,
-        summary="One endpoint: since when and why it is in its state, and what waits for it.",
+        summary="An endpoint: its state with the reason, and its number of waiting deliveries.",
         handler=get,
         response=EndpointDetail,
         errors=(NotFound,),
@@ -88,7 +88,7 @@ OPERATIONS = (
         path=_ONE + "/enable",
         id="enableEndpoint",
         use_case=Endpoints.enable,
-        summary="Enable it from any state; its counters start again, what is overdue goes.",
+        summary="Enable an endpoint in any state: reset its counters and send overdue deliveries.",
         handler=enable,
         response=EndpointDetail,
         errors=(NotFound, StoreUnavailable),
@@ -98,7 +98,7 @@ OPERATIONS = (
         path=_ONE + "/freeze",
         id="freezeEndpoint",
         use_case=Endpoints.freeze,
-        summary="Freeze it: nothing is attempted until it is enabled.",
+        summary="Freeze an endpoint: no attempt is made until it is enabled.",
         handler=freeze,
         response=EndpointDetail,
         errors=(NotFound, StoreUnavailable),

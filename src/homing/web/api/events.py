@@ -1,4 +1,4 @@
-"""Events: publish (in ``publish``), list, look at one."""
+"""Events: list them and show one. Publishing is in ``publish``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OPERATIONS = (
         summary="Events, newest first, without their data.",
         handler=list_events,
         response=EventPage,
-        params=(TENANT, Param("type", "Only of this type."), *PAGE),
+        params=(TENANT, Param("type", "Only events of this type."), *PAGE),
         errors=(Invalid,),
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""Trying filters: on data that is given, or on an event that is kept."""
+"""Tries filters on given data or on a stored event."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OPERATIONS = (
         path="/v1/filters/try",
         id="tryFilters",
         use_case=Events.try_filters,
-        summary="Try filters on given data, an event, or the newest; says what decided.",
+        summary="Try filters on given data, an event or the newest event, and explain the result.",
         handler=try_filters,
         request=FilterTryIn,
         response=FilterTried,

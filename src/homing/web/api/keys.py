@@ -1,4 +1,4 @@
-"""Keys of the API: make one, see them, revoke one."""
+"""API keys: create, list and revoke."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ KEY = "key"
 
 
 class KeyIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to make."""
+    """A key to create."""
 
-    name: Annotated[str, Meta(description="What it is for: 1 to 100 printable characters.")]
+    name: Annotated[str, Meta(description="What the key is for: 1 to 100 printable characters.")]
     role: Role
     tenant: Annotated[
-        str | None, Meta(description="Whose it is; default `default`. An admin has none.")
+        str | None, Meta(description="Its tenant; default: `default`. An admin key has none.")
     ] = None
     expires: Annotated[
-        str | None, Meta(description="RFC 3339, or a duration from now like 90d; default never.")
+        str | None, Meta(description="RFC 3339, or a duration from now like 90d; default: never.")
     ] = None
 
 
@@ -40,7 +40,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     tenant: str | None
-    prefix: Annotated[str, Meta(description="What the key begins with: hk_, and this.")]
+    prefix: Annotated[str, Meta(description="The key begins with hk_ and this text.")]
     created_at: Time
     expires_at: Time | None
     last_used_at: Annotated[Time | None, Meta(description="To the minute.")]
@@ -48,14 +48,14 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
 
 class KeyCreated(KeyView, frozen=True, kw_only=True):
-    """A new key, with the key itself: it is never shown again."""
+    """A new key with its secret, which is never shown again."""
 
     key: str
     __repr__ = silent
 
 
 class KeyPage(Struct, frozen=True):
-    """Newest first, revoked ones included."""
+    """Newest first, including revoked keys."""
 
     items: list[KeyView]
     next_cursor: Cursor
@@ -102,7 +102,7 @@ OPERATIONS = (
         path="/v1/keys",
         id="createKey",
         use_case=Keys.create,
-        summary="Make a key; it is shown in this response and never again.",
+        summary="Create a key; it is shown in this response and never again.",
         handler=create,
         status=201,
         request=KeyIn,
@@ -114,7 +114,7 @@ OPERATIONS = (
         path="/v1/keys",
         id="listKeys",
         use_case=Keys.page,
-        summary="Keys without their secrets, newest first, revoked ones included.",
+        summary="Keys without their secrets, newest first, including revoked keys.",
         handler=list_keys,
         response=KeyPage,
         params=(TENANT, *PAGE),
@@ -125,7 +125,7 @@ OPERATIONS = (
         path="/v1/keys/{id}",
         id="revokeKey",
         use_case=Keys.revoke,
-        summary="Revoke a key: it opens nothing any more, within a second on other processes.",
+        summary="Revoke a key: it stops working at once, on other processes within a second.",
         handler=revoke,
         status=204,
         errors=(NotFound, StoreUnavailable),

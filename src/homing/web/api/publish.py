@@ -1,8 +1,9 @@
 """POST /v1/events: the hot path, a plain ASGI endpoint without a framework.
 
-A batch is decoded in one go; only when that fails is it walked item by item, to name each that
-is wrong. ``data`` is cut out of the body as it stands, never read and written again. The decoder
-stops at the first event too many: a body of millions of tiny ones costs no more than a good batch.
+A batch is decoded in one call; only if that fails are its events decoded one by one, to name each
+wrong one. ``data`` is copied from the body byte for byte, never decoded and encoded again. The
+decoder stops at the first event beyond the limit, so a body of millions of tiny events costs no
+more than a valid batch.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _one = Decoder(EventIn)
 _few = Decoder(list[EventIn])
 _encode = Encoder().encode
 _TOO_DEEP = "is nested too deeply"
-_FEW_BYTES = 20 * BATCH_EVENTS_MAX  # no more events than a batch holds fit into so many bytes
-_LINES_MAX = 10 * BATCH_EVENTS_MAX  # of one body, with the empty ones
-_TOO_MANY = f"A batch holds at most {BATCH_EVENTS_MAX:,} events."
+_FEW_BYTES = 20 * BATCH_EVENTS_MAX  # too small for more events than a batch may have
+_LINES_MAX = 10 * BATCH_EVENTS_MAX  # of one body, including empty lines
+_TOO_MANY = f"A batch may have at most {BATCH_EVENTS_MAX:,} events."
 
 
 def _batch_of(kind: type) -> Decoder[Struct]:
-    """Decodes an array of as many items as a batch may hold, and stops at the next."""
+    """A decoder for an array that stops at the first item beyond the limit of a batch."""
     fields = [(f"item_{index}", kind, None) for index in range(BATCH_EVENTS_MAX)]
     batch = defstruct("Batch", fields, array_like=True, forbid_unknown_fields=True)
     return Decoder(batch)
@@ -58,14 +59,14 @@ _items = _batch_of(Raw)
 
 
 class Plain(NamedTuple):
-    """What a plain request says in its headers."""
+    """The headers of a plain request, which may take the fast publish path."""
 
     authorization: bytes | None
-    lines: bool  # its body is one event a line
+    lines: bool  # the body has one event per line
 
     @classmethod
     def of(cls, headers: Sequence[tuple[bytes, bytes]]) -> Plain | None:
-        """None where they say anything that is not plain."""
+        """None if a header requires the normal path."""
         authorization, kind = None, b""
         for name, value in headers:
             if name == b"authorization":
@@ -78,7 +79,7 @@ class Plain(NamedTuple):
 
 
 class Publish:
-    """The endpoint."""
+    """The ASGI endpoint for publishing."""
 
     def __init__(self, parts: WebParts) -> None:
         self._publishing, self._budget = parts.app.publishing, parts.body_budget
@@ -86,7 +87,7 @@ class Publish:
         self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Responds with 202 once all is on disk; raises an error of the tree otherwise."""
+        """Responds with 202 when all events are on disk; raises HomingError otherwise."""
         authorization: bytes | None = None
         declared: bytes | None = None
         kind = b""
@@ -98,7 +99,7 @@ class Publish:
             elif name == b"content-type":
                 kind = value
             elif name == b"content-encoding" and value.lower() != b"identity":
-                raise BadRequest("A body with a content-encoding is not read here.")
+                raise BadRequest("A content-encoding is not supported: send the body without one.")
         authenticator = self._authenticator
         caller = authenticator.known(authorization) or await authenticator.caller_of(
             authorization, client_address(scope.get("client"))
@@ -107,7 +108,9 @@ class Publish:
         if scope["query_string"]:
             Query(scope["query_string"], ())
         budget = self._budget
-        body = await read_body(receive, declared=declared, most=PUBLISH_BYTES_MAX, budget=budget)
+        body = await read_body(
+            receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, budget=budget
+        )
         try:
             drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
             response = published(await self._publishing.publish(caller, drafts))
@@ -127,7 +130,7 @@ class Publish:
         await send({"type": "http.response.body", "body": response})
 
     def plain_drafts(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
-        """The events of a plain request; None if it must be refused, or a quota read first."""
+        """The events of a plain request; None if it must take the normal path."""
         if len(body) > SMALL_BYTES or self._publishing.is_limited:
             return None
         caller = self._authenticator.known(plain.authorization)
@@ -147,7 +150,7 @@ def published(receipts: Sequence[Receipt]) -> bytes:
 
 
 def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
-    """The events of a body, by default of this tenant; raises BadRequest, TooLarge or Invalid."""
+    """The events of a body, by default for this tenant; raises BadRequest, TooLarge or Invalid."""
     check_utf8(body)
     if lines and body.count(b"\n") > _LINES_MAX:
         raise TooLarge(_TOO_MANY)
@@ -161,7 +164,7 @@ def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
     except (msgspec.DecodeError, RecursionError):
         events = _walk(body, lines=lines)
     if not events:
-        raise Invalid(problems=(FieldProblem("events", "must hold at least one event"),))
+        raise Invalid(problems=(FieldProblem("events", "must contain at least one event"),))
     return [
         EventDraft(
             tenant if event.tenant is UNSET else event.tenant,
@@ -179,7 +182,7 @@ def _is_lines(kind: bytes) -> bool:
 
 
 def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
-    """The slow way: each item by itself. It raises, unless all of them are good after all."""
+    """Decodes each event on its own; raises with all problems if there are any."""
     if lines:
         items = [line for line in body.split(b"\n") if line.strip()]
     elif body.lstrip()[:1] == b"[":
@@ -198,7 +201,7 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
         except msgspec.ValidationError as error:
             problems.append(field_problem(error, where))
         except msgspec.DecodeError as error:
-            texts = json_problems(item, EventIn, where)  # Half a surrogate pair is no text.
+            texts = json_problems(item, EventIn, where)  # Half a surrogate pair is not valid text.
             readable = readable and bool(texts)
             problems += texts or [FieldProblem(where, f"is not JSON: {error}")]
         except RecursionError:
@@ -220,6 +223,6 @@ def _cut(body: bytes) -> list[Raw]:
     except msgspec.ValidationError:
         raise TooLarge(_TOO_MANY) from None
     except msgspec.DecodeError as error:
-        raise BadRequest(f"It is not JSON: {error}.") from None
+        raise BadRequest(f"The body is not JSON: {error}.") from None
     except RecursionError:
-        raise BadRequest(f"It {_TOO_DEEP}.") from None
+        raise BadRequest(f"The body {_TOO_DEEP}.") from None

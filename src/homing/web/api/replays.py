@@ -1,4 +1,4 @@
-"""Bulk replays: count, start, watch, cancel."""
+"""Bulk replays: count, start, show progress, cancel."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
     problems: list[FieldProblem] = []
     as_of = now if given.as_of is None else read_time(given.as_of)
     if as_of is None or as_of > now:
-        reason = "must be a time after RFC 3339 that is not ahead"
+        reason = "must be an RFC 3339 time that is not in the future"
         problems.append(FieldProblem("filter.as_of", reason))
         as_of = now
     back_from = as_of
@@ -86,7 +86,7 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
 
 
 def _wrong(given: ReplayFilterIn) -> list[FieldProblem]:
-    """The problems of the fields that are taken as they are."""
+    """The problems of the fields that are not converted."""
     problems: list[FieldProblem] = []
     if given.tenant is not None:
         problems.extend(tenant_problem(given.tenant, "filter.tenant"))
@@ -109,7 +109,7 @@ OPERATIONS = (
         path="/v1/replays",
         id="startReplay",
         use_case=Replays.start,
-        summary="Replay all finished deliveries that fit; with dry_run, only count them.",
+        summary="Replay all finished deliveries that match; with dry_run, only count them.",
         handler=start,
         status=202,
         request=ReplayIn,
@@ -122,7 +122,7 @@ OPERATIONS = (
         path=_ONE,
         id="getReplay",
         use_case=Replays.get,
-        summary="A bulk replay and how far it is.",
+        summary="A bulk replay and its progress.",
         handler=get,
         response=ReplayJobView,
         errors=(NotFound,),
@@ -132,7 +132,7 @@ OPERATIONS = (
         path=_ONE + "/cancel",
         id="cancelReplay",
         use_case=Replays.cancel,
-        summary="Stop a bulk replay; what it has replayed stays.",
+        summary="Stop a bulk replay; deliveries that were already replayed are kept.",
         handler=cancel,
         response=ReplayJobView,
         errors=(NotFound, StoreUnavailable),

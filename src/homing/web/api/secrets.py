@@ -1,4 +1,4 @@
-"""Signing secrets: rotate one, with the old one signing beside it for a while."""
+"""Rotates the signing secret of a subscription."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from homing.web.show import SUBSCRIPTION, subscription_view
 
 
 class RotateIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """How to rotate; everything may be left out."""
+    """How to rotate; every field is optional."""
 
     secret: Annotated[
-        str | None, Meta(description="whsec_ and base64 of 24 to 64 bytes; made by us when absent.")
+        str | None, Meta(description="whsec_ and base64 of 24 to 64 bytes; default: a new one.")
     ] = None
     overlap_ms: Annotated[
-        int, Meta(description=f"How long the old secrets still sign: 0 to {OVERLAP_MS_MAX}.")
+        int, Meta(description=f"How long the old secrets still sign, in ms: 0 to {OVERLAP_MS_MAX}.")
     ] = OVERLAP_MS
     __repr__ = silent
 
 
 class SecretRotated(SubscriptionView, frozen=True, kw_only=True):
-    """The subscription, with its new secret: it is never shown again."""
+    """The subscription with its new secret, which is never shown again."""
 
     secret: str
     __repr__ = silent
@@ -50,7 +50,7 @@ OPERATIONS = (
         path="/v1/subscriptions/{id}/secret/rotate",
         id="rotateSecret",
         use_case=Subscriptions.rotate,
-        summary="Sign with a new secret, and for a while with the old one beside it.",
+        summary="Sign with a new secret, and for a while with the old one as well.",
         handler=rotate,
         request=RotateIn,
         response=SecretRotated,

@@ -1,4 +1,4 @@
-"""How this process is: its gate, its lanes, its store."""
+"""The status of this process: sender-outage detection, lanes, database."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from homing.policy.outage import OutageState
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.response import Response, json_response
-from homing.web.schemas import GateShown, StatusView, Well
+from homing.web.schemas import OutageShown, StatusView, Well
 from homing.web.show import time_text
 
 
-def gate_shown(gate: OutageView) -> GateShown:
-    return GateShown(
-        state=gate.state.value,
-        since=None if gate.since is None else time_text(gate.since),
-        why=gate.why,
-        waiting=gate.waiting,
-        canaries=gate.canaries,
-        closings=gate.closings,
+def outage_shown(outage: OutageView) -> OutageShown:
+    return OutageShown(
+        state=outage.state.value,
+        since=None if outage.since is None else time_text(outage.since),
+        why=outage.why,
+        waiting=outage.waiting,
+        canaries=outage.canaries,
+        outages=outage.outages,
     )
 
 
 def well(notices: Notices, *, now: int) -> Well:
     """The response of a healthy process, with its outage state and clock where they matter."""
-    gate, clock = notices.outage, notices.clock
+    outage, clock = notices.outage, notices.clock
     return Well(
         True,
-        gate=None if gate.state is OutageState.OPEN else gate_shown(gate),
+        outage=None if outage.state is OutageState.NONE else outage_shown(outage),
         clock=clock_shown(clock) if clock_differs(clock, now=now) else None,
     )
 
@@ -38,7 +38,7 @@ async def status(call: Call) -> Response:
     return json_response(
         StatusView(
             version=__version__,
-            gate=gate_shown(pulse.outage),
+            outage=outage_shown(pulse.outage),
             clock=clock_shown(pulse.clock),
             draining=pulse.draining,
             store_ok=pulse.store_ok,
@@ -62,7 +62,7 @@ OPERATIONS = (
         path="/v1/status",
         id="getStatus",
         use_case=Status.pulse,
-        summary="How this process is: gate, lanes, store. Each process of a fleet has its own.",
+        summary="The status of this process. Each process of a fleet has its own.",
         handler=status,
         response=StatusView,
     ),

@@ -1,4 +1,4 @@
-"""Subscriptions: create, look at, change, delete, and send a test."""
+"""Subscriptions: create, list, show, change, delete, send a test event."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ OPERATIONS = (
         path=_ONE,
         id="changeSubscription",
         use_case=Subscriptions.change,
-        summary="Change what is given; what is pending goes by the new values.",
+        summary="Change the given fields; pending deliveries use the new values.",
         handler=change,
         request=SubscriptionPatch,
         response=SubscriptionView,
@@ -122,7 +122,7 @@ OPERATIONS = (
         path=_ONE,
         id="deleteSubscription",
         use_case=Subscriptions.delete,
-        summary="Delete it; no attempt starts after the response, what is pending is cancelled.",
+        summary="Delete a subscription; pending deliveries are cancelled, no new attempt starts.",
         handler=delete,
         status=204,
         errors=(NotFound, StoreUnavailable),
@@ -132,7 +132,7 @@ OPERATIONS = (
         path=_ONE + "/test",
         id="testSubscription",
         use_case=Subscriptions.test,
-        summary="Make one signed attempt now, in every state; it is logged and counts for nothing.",
+        summary="Send a test event now, in any state of the endpoint; its health is not affected.",
         handler=test,
         response=AttemptView,
         errors=(NotFound, StoreUnavailable),

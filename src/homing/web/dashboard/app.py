@@ -1,7 +1,7 @@
-"""The dashboard as the router sees it: host, session, role and form token, then the page.
+"""``DashboardApp``: checks host, session, role and form token of a request, then calls its page.
 
-An error is shown as a page too, or as a message on the page if one of its scripts asked. Every
-response carries the same security headers.
+An error is shown as a page, or as a toast if a script of a page sent the request. Every response
+has the same security headers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from homing.web.dashboard.live import Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
     HTML,
-    SAID,
+    MESSAGE_COOKIE,
     Page,
     PageRequest,
     Shown,
     is_secure,
-    read_said,
-    told,
+    read_message,
+    toast_headers,
 )
 from homing.web.dashboard.routes import PAGES
 from homing.web.dashboard.security_headers import HEADERS, Forged, check_host, check_origin
@@ -50,9 +50,9 @@ from homing.web.query import Query
 from homing.web.response import Response, send_response
 
 SIGN_IN = "/sign-in"
-IN_LOG = "It is in the server's log."
-NO_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {IN_LOG}".encode()
-NOBODY = Caller("", Role.PUBLISHER, "")  # the caller of pages without a session
+SEE_LOG = "See the server log for details."
+FALLBACK_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {SEE_LOG}".encode()
+SIGNED_OUT = Caller("", Role.PUBLISHER, "")  # the caller of pages without a session
 ROLES = {"ADMINS": ADMINS, "MANAGERS": MANAGERS, "PUBLISHERS": PUBLISHERS, "READERS": READERS}
 
 
@@ -93,37 +93,38 @@ class DashboardApp:
         return (b"set-cookie", text.encode())
 
     def check_form(self, session: KeySession | None, token: str) -> None:
-        if session is None or not self._cookies.fits(session, token):
-            raise Forged("The page is too old. Load it again and repeat.")
+        if session is None or not self._cookies.is_token_of(session, token):
+            raise Forged("This page is out of date. Reload it and try again.")
 
     # --- responses ---------------------------------------------------------------------------
 
-    async def say(self, send: Send, response: Response | Shown, request: PageRequest) -> None:
+    async def send(self, send: Send, response: Response | Shown, request: PageRequest) -> None:
         await send_response(send, self._rendered(response, request), security_headers=HEADERS)
 
     def _rendered(self, response: Response | Shown, request: PageRequest) -> Response:
-        """A template that fails is told as a page too."""
-        for shown in (response, self.refused(Unexpected(IN_LOG), request)):
+        """The response as HTML; if a template fails, an error page."""
+        for shown in (response, self.refused(Unexpected(SEE_LOG), request)):
             if isinstance(shown, Response):
                 return shown
             try:
                 return self._render(shown, request)
-            except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+            except Exception as error:  # noqa: BLE001 - the details belong in the log
                 log_unexpected(error, method="", path=request.target)
-        return Response(500, NO_PAGE, HTML)
+        return Response(500, FALLBACK_PAGE, HTML)
 
     def _render(self, response: Shown, request: PageRequest) -> Response:
         headers = response.headers
-        said = read_cookie(request.headers.get(b"cookie", b""), SAID)
-        if said and not request.partly:
-            headers = (*headers, (b"set-cookie", f"{SAID}=; Path=/; Max-Age=0".encode()))
+        message = read_cookie(request.headers.get(b"cookie", b""), MESSAGE_COOKIE)
+        if message and not request.is_partial:
+            deleted = f"{MESSAGE_COOKIE}=; Path=/; Max-Age=0".encode()
+            headers = (*headers, (b"set-cookie", deleted))
         values = {
             "request": request,
             "user": request.caller,
             "csrf": request.token,
             "here": request.target,
             "now": request.now,
-            "said": read_said(said) if not request.partly else "",
+            "message": read_message(message) if not request.is_partial else "",
             **ROLES,
             **response.values,
         }
@@ -131,23 +132,23 @@ class DashboardApp:
         return Response(response.status, body, HTML, headers)
 
     def refused(self, error: HomingError, request: PageRequest) -> Response | Shown:
-        """The response to what went wrong."""
+        """The response to an error: a redirect to the sign-in page, a toast or an error page."""
         detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
         if isinstance(error, NotAuthorized):
             to = f"{SIGN_IN}?to={quote(request.target)}" if request.target != "/" else SIGN_IN
-            name = b"hx-redirect" if request.partly else b"location"
-            return Response(401 if request.partly else 303, b"", HTML, ((name, to.encode()),))
-        if request.partly:
-            said = f"{error.title} {detail}".strip()
-            headers = (*told(said, bad=True), *refusal_headers(error))
+            name = b"hx-redirect" if request.is_partial else b"location"
+            return Response(401 if request.is_partial else 303, b"", HTML, ((name, to.encode()),))
+        if request.is_partial:
+            message = f"{error.title} {detail}".strip()
+            headers = (*toast_headers(message, bad=True), *refusal_headers(error))
             return Response(error.http_status, b"", HTML, headers)
         values = {"title": error.title, "detail": detail, "status": error.http_status}
         return Shown("error.html", values, error.http_status, refusal_headers(error))
 
     def _request(
-        self, scope: Scope, caller: Caller = NOBODY, session: KeySession | None = None
+        self, scope: Scope, caller: Caller = SIGNED_OUT, session: KeySession | None = None
     ) -> PageRequest:
-        """The request as far as it is known before anything can be refused."""
+        """The request before its path, query and form are read, as an error page needs it."""
         return PageRequest(
             self.app,
             caller,
@@ -162,7 +163,7 @@ class DashboardApp:
         )
 
     async def respond(self, scope: Scope, receive: Receive, send: Send, page: Page) -> None:
-        """Calls the page; every refusal is shown as a page."""
+        """Calls the page and sends its response; an error becomes a response too."""
         request = self._request(scope)
         try:
             check_host(_host(request.headers), self.options.hosts)
@@ -194,13 +195,13 @@ class DashboardApp:
             raise
         except HomingError as error:
             response = self.refused(error, request)
-        except Exception as error:  # noqa: BLE001 - what went wrong is for our log
+        except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])
-            response = self.refused(Unexpected(IN_LOG), request)
-        await self.say(send, response, request)
+            response = self.refused(Unexpected(SEE_LOG), request)
+        await self.send(send, response, request)
 
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Nothing is at this address: a page for browsers, a problem document for others."""
+        """The response for an unknown path: a page for browsers, a problem document for others."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
@@ -209,12 +210,12 @@ class DashboardApp:
             raise NoSuchPath
         await self.respond(scope, receive, send, _refusing(NoSuchPath(), "GET"))
 
-    async def _form(self, request: PageRequest, receive: Receive, most: int) -> dict[str, str]:
+    async def _form(self, request: PageRequest, receive: Receive, bytes_max: int) -> dict[str, str]:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
         budget = self._body_budget
-        most = SIGN_IN_BYTES_MAX if request.caller is NOBODY else most
-        body = await read_body(receive, declared=declared, most=most, budget=budget)
+        bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
+        body = await read_body(receive, declared=declared, bytes_max=bytes_max, budget=budget)
         try:
             return read_form(body)
         finally:
@@ -222,7 +223,7 @@ class DashboardApp:
 
 
 class _Paths:
-    """One path and the methods that it takes."""
+    """One path and its methods."""
 
     def __init__(self, dashboard: DashboardApp, pages: dict[str, Page]) -> None:
         self._dashboard, self._pages = dashboard, pages
@@ -243,24 +244,24 @@ def _refusing(error: HomingError, method: str) -> Page:
 
 
 class _SignIn:
-    """Sign-in: a key is given once and becomes a session."""
+    """The sign-in page: a valid key opens a session."""
 
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        handler = self._enter if scope["method"] == "POST" else self._ask
+        handler = self._sign_in if scope["method"] == "POST" else self._form
         page = Page(path=SIGN_IN, handler=handler, method=scope["method"], open=True)
         if scope["method"] not in {"GET", "HEAD", "POST"}:
             page = _refusing(MethodNotAllowed(("GET", "POST")), scope["method"])
         scope = {**scope, "headers": _without_session(scope["headers"])}
         await self._dashboard.respond(scope, receive, send, page)
 
-    async def _ask(self, request: PageRequest) -> Shown:
+    async def _form(self, request: PageRequest) -> Shown:
         to = self._dashboard.targets.own(request.query.text("to"))
         return request.show("sign_in.html", problem="", to=to)
 
-    async def _enter(self, request: PageRequest) -> Shown | Response:
+    async def _sign_in(self, request: PageRequest) -> Shown | Response:
         to = self._dashboard.targets.own(request.form().get("to", ""))
         try:
             session = await self._dashboard.app.sessions.sign_in(
@@ -274,25 +275,25 @@ class _SignIn:
 
 
 class _SignOut:
-    """Sign-out ends the session."""
+    """Ends the session."""
 
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = Page(
-            path="/sign-out", handler=self._leave, method="POST", use_case=Sessions.sign_out
+            path="/sign-out", handler=self._sign_out, method="POST", use_case=Sessions.sign_out
         )
         if scope["method"] != "POST":
             page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
         await self._dashboard.respond(scope, receive, send, page)
 
-    async def _leave(self, request: PageRequest) -> Response:
+    async def _sign_out(self, request: PageRequest) -> Response:
         session = self._dashboard.session(request.headers)
         if session is not None:
             await self._dashboard.app.sessions.sign_out(request.caller, session)
-        gone = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
-        headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", gone.encode()))
+        deleted = f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+        headers = ((b"location", SIGN_IN.encode()), (b"set-cookie", deleted.encode()))
         return Response(303, b"", HTML, headers)
 
 
@@ -316,7 +317,7 @@ class _Stream:
         if scope["method"] != "GET":
             refusal = Response(405, b"", HTML, ((b"allow", b"GET"),))
             await send_response(send, refusal, security_headers=HEADERS)
-        elif dashboard.live.full:  # 204 tells a browser not to ask again; the page then polls.
+        elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
             await dashboard.live.stream(
@@ -325,7 +326,7 @@ class _Stream:
 
 
 class _Static:
-    """A file of the dashboard; open to all, because the sign-in page has styles too."""
+    """A static file; open to everyone, because the sign-in page needs styles."""
 
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
@@ -337,12 +338,12 @@ class _Static:
             page = _refusing(NoSuchPath(), scope["method"])
             await self._dashboard.respond(scope, receive, send, page)
             return
-        # Under another digest it is an old page's: it gets the new file, but must not keep it.
-        fresh = files.root == f"/static/{params['digest']}"
-        keep = b"public, max-age=31536000, immutable" if fresh else b"no-store"
+        # A page from before an update asks with the old digest: it gets the new file, uncached.
+        current = files.root == f"/static/{params['digest']}"
+        caching = b"public, max-age=31536000, immutable" if current else b"no-store"
         head = [
             *HEADERS,
-            (b"cache-control", keep),
+            (b"cache-control", caching),
             (b"content-type", file.content_type),
             (b"content-length", b"%d" % len(file.content)),
         ]
@@ -362,5 +363,5 @@ def _target(scope: Scope) -> str:
 
 
 def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """On the sign-in page nobody is signed in yet, whatever an old cookie says."""
+    """The headers without cookies: on the sign-in page an old session does not count."""
     return [(name, value) for name, value in headers if name != b"cookie"]

@@ -1,4 +1,4 @@
-"""Numbers for charts: rollups put into steps of one length, and percentiles out of histograms."""
+"""Values for charts: rollups summed into equal time steps, and percentiles of histograms."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 from homing.ports.views import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
 
 DAY_MS = 24 * HOUR_MS
-# What a chart may show: its name, how long, and the length of a step.
+# The time ranges of a chart: label, duration, and duration of one step.
 SPANS: dict[str, tuple[str, int, int]] = {
     "1h": ("Hour", HOUR_MS, MINUTE_MS),
     "24h": ("Day", DAY_MS, 10 * MINUTE_MS),
     "7d": ("Week", 7 * DAY_MS, 2 * HOUR_MS),
     "30d": ("Month", 30 * DAY_MS, 6 * HOUR_MS),
 }
-_LOWEST_MS = 0.5  # the first bound's lower end: nothing is faster
+_LOWEST_MS = 0.5  # lower end of the first bucket
 _LONGEST_MS = 3 * HOUR_MS
 
 
 def steps(
     rollups: Iterable[Rollup], *, since: int, until: int, step_ms: int, offset: int = 0
 ) -> list[Rollup]:
-    """One rollup for each step from ``since`` to ``until``, empty where nothing happened."""
+    """One rollup for each step from ``since`` to ``until``; empty for steps without attempts."""
     first = since - since % step_ms + offset
     sums: dict[int, list[Rollup]] = {}
     for one in rollups:
@@ -30,21 +30,21 @@ def steps(
 
 
 def total(rollups: Sequence[Rollup], *, at: int = 0) -> Rollup:
-    """All of them in one."""
+    """The sum of the rollups, as one rollup at this time."""
     if not rollups:
         return Rollup(at)
     return Rollup(
         at,
         sum(it.delivered for it in rollups),
         sum(it.failed for it in rollups),
-        sum(it.ours for it in rollups),
+        sum(it.sender_errors for it in rollups),
         sum(it.dropped for it in rollups),
         tuple(map(sum, zip(*(it.took for it in rollups), strict=True))),
     )
 
 
 def percentile_ms(took: Sequence[int], part: float) -> float | None:
-    """About where this part of all lengths lies: within its bounds, evenly on a log scale."""
+    """An estimate of a percentile, interpolated within its bucket on a logarithmic scale."""
     count = sum(took)
     if not count:
         return None

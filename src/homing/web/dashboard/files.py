@@ -1,4 +1,4 @@
-"""The dashboard's own files: styles, scripts and what was taken from others, read once."""
+"""The static files of the dashboard, its own and third-party, read once at start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class File(Struct, frozen=True):
 
 
 class Files:
-    """All files, under a path that changes with their content: they may be kept for ever."""
+    """All static files; their path contains a digest of their content, so they may be cached."""
 
     def __init__(self) -> None:
         self._files = dict(_read(files("homing.web.dashboard") / "static", ""))

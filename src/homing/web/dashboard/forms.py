@@ -1,7 +1,7 @@
-"""Reads the form of a page, in a few passes over its bytes.
+"""Reads the fields of a submitted form.
 
-The escapes of a whole value are decoded in one call: the standard library decodes them one by one,
-which takes a quarter of a second for a mebibyte of them.
+All escapes of a value are decoded in one call: the standard library decodes them one by one, which
+takes a quarter of a second for a mebibyte of escapes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from homing.web.texts import check_texts
 
 FORM_BYTES_MAX = 256 * 1024
 EVENT_FORM_BYTES_MAX = 1024 * 1024
-SIGN_IN_BYTES_MAX = 16 * 1024  # a form that everybody may send
+SIGN_IN_BYTES_MAX = 16 * 1024  # a form that needs no session
 FIELDS_MAX = 200
-LONE_MAX = 1_000  # signs % that are no escape, which no browser writes
+LONE_MAX = 1_000  # % characters that begin no escape; browsers never send them
 
 _LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-def read_form(body: bytes, *, most: int = FIELDS_MAX) -> dict[str, str]:
+def read_form(body: bytes, *, fields_max: int = FIELDS_MAX) -> dict[str, str]:
     """The fields of a form; the last one wins where a name is given twice.
 
     Raises BadRequest, or Invalid with the fields that cannot be stored.
     """
-    if body.count(b"&") >= most:
-        raise BadRequest(f"A form holds at most {most} fields.")
+    if body.count(b"&") >= fields_max:
+        raise BadRequest(f"A form may have at most {fields_max} fields.")
     fields: dict[str, str] = {}
     for pair in body.split(b"&"):
         name, _, value = pair.partition(b"=")
@@ -38,12 +38,12 @@ def read_form(body: bytes, *, most: int = FIELDS_MAX) -> dict[str, str]:
 
 
 def _unescaped(text: bytes) -> str:
-    """As a browser wrote it: ``+`` is a space, ``%C3%A9`` is é; a lone ``%`` stays."""
+    """The decoded text: ``+`` is a space, ``%C3%A9`` is é; a ``%`` that begins no escape stays."""
     text = text.replace(b"+", b" ")
     if b"%" in text:
         whole, lone = _LONE_PERCENT.subn(b"%25", text, LONE_MAX)
         if lone == LONE_MAX:
-            raise BadRequest("A form writes the sign % as %25.")
-        # Quoted-printable is the same with another sign, and its decoder is written in C.
+            raise BadRequest("The form contains too many unescaped % characters: write % as %25.")
+        # Quoted-printable differs only in its escape character, and its decoder is written in C.
         text = a2b_qp(whole.replace(b"=", b"%3D").replace(b"%", b"="))
     return text.decode("utf-8", "surrogateescape")  # A byte that is not UTF-8 is refused.

@@ -1,8 +1,8 @@
-"""The live stream: one per tab, at most one line a second, and only when something has changed.
+"""The live stream: one per tab, at most one event per second, and only when something has changed.
 
-A line only says that something has happened; the page then asks again for what it shows. So what
-a visitor may see is decided in one place, and a stream costs next to nothing. Every second it is
-checked whether its session and key still work; a stream whose key was revoked ends.
+An event says only that something has changed; the page then reloads its live parts. So access is
+checked in one place, and a stream costs almost nothing. Every second the session and its key are
+checked; a stream ends when its session has ended or its key was revoked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from homing.errors import NotAuthorized, StoreUnavailable
 from homing.web.response import Headers
 
 EVERY_S = 1.0
-STILL_EVERY_S = 15.0  # A line without meaning: so long a silence is a broken line.
+KEEP_ALIVE_EVERY_S = 15.0  # a comment line, so that a broken connection is noticed
 STREAMS_MAX = 200
-UNCHECKED_MAX = 10  # times in a row that the store could not say whether the key still works
+UNCHECKED_MAX = 10  # checks in a row that failed because the database did not respond
 
 Check = Callable[[], Awaitable[object]]  # raises NotAuthorized when the stream must end
 
@@ -39,26 +39,26 @@ class Live:
         return self._open >= STREAMS_MAX or self._leaving.is_set()
 
     async def stream(self, receive: Receive, send: Send, headers: Headers, *, check: Check) -> None:
-        """Until the tab is closed, the server stops, or ``check`` says that its key is out."""
+        """Runs until the tab is closed, the server stops, or ``check`` raises NotAuthorized."""
         head = [*headers, (b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
-        told = asyncio.create_task(self._tell(send, check))
-        gone = asyncio.create_task(_gone(receive))
+        ticks = asyncio.create_task(self._send_ticks(send, check))
+        disconnected = asyncio.create_task(_wait_for_disconnect(receive))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
-            await asyncio.wait({told, gone, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ticks, disconnected, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open -= 1
-            for task in (told, gone, leaving):
+            for task in (ticks, disconnected, leaving):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, NotAuthorized):
                     await task
         await send({"type": "http.response.body", "body": b""})
 
-    async def _tell(self, send: Send, check: Check) -> None:
+    async def _send_ticks(self, send: Send, check: Check) -> None:
         await _line(send, b"retry: 2000\n\n")
-        told, still, unchecked = self._version(), 0.0, 0
+        sent, silent_s, unchecked = self._version(), 0.0, 0
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -68,16 +68,16 @@ class Live:
                 unchecked += 1
                 if unchecked >= UNCHECKED_MAX:
                     return
-            version, still = self._version(), still + EVERY_S
-            if version != told:
-                told, still = version, 0.0
+            version, silent_s = self._version(), silent_s + EVERY_S
+            if version != sent:
+                sent, silent_s = version, 0.0
                 await _line(send, b"event: tick\ndata: %s\n\n" % encode({"version": version}))
-            elif still >= STILL_EVERY_S:
-                still = 0.0
-                await _line(send, b": still here\n\n")
+            elif silent_s >= KEEP_ALIVE_EVERY_S:
+                silent_s = 0.0
+                await _line(send, b": keep-alive\n\n")
 
     def _version(self) -> int:
-        """Another number when anything has changed; looked at once a second for all streams."""
+        """A number that grows with every change; computed once a second for all streams."""
         now = asyncio.get_running_loop().time()
         at, state = self._seen
         if now - at >= EVERY_S * 0.9:
@@ -92,6 +92,6 @@ async def _line(send: Send, line: bytes) -> None:
     await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

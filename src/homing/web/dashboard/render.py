@@ -1,4 +1,4 @@
-"""Templates: everything that is put into them is text, never markup."""
+"""Renders the templates. Values are escaped: they are text, never markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def environment(files: Files) -> Environment:
-    """The templates with their filters."""
+    """The Jinja environment with the filters that templates use."""
     env = Environment(
         loader=PackageLoader("homing.web.dashboard", "templates"),
         autoescape=True,
@@ -35,12 +35,12 @@ def environment(files: Files) -> Environment:
 
 
 def ago(at_ms: int | None) -> Markup | str:
-    """A time as a distance from now, kept up to date by the page; its title is the UTC time."""
+    """A time relative to now, updated by the page; its tooltip is the UTC time."""
     return _time(at_ms, "ago")
 
 
 def at(at_ms: int | None) -> Markup | str:
-    """A time in the viewer's zone; its title is the UTC time."""
+    """A time in the viewer's time zone; its tooltip is the UTC time."""
     return _time(at_ms, "at")
 
 
@@ -55,7 +55,7 @@ def _time(at_ms: int | None, form: str) -> Markup | str:
 
 
 def ident(number_: int, prefix: str) -> str:
-    """An id as people see it."""
+    """An id with its prefix."""
     return show_id(prefix, number_)
 
 
@@ -79,7 +79,7 @@ def size(count: int) -> str:
 
 
 def span(ms: float | None) -> str:
-    """A length of time in its two largest units: ``2 h 3 min``."""
+    """A duration in its two largest units: ``2 h 3 min``."""
     if ms is None:
         return "–"
     if ms < 1_000:
@@ -98,7 +98,7 @@ def span(ms: float | None) -> str:
 
 
 def took(us: float | None) -> str:
-    """A short length of time: ``740 µs``, ``12 ms``, ``3.2 s``."""
+    """A short duration: ``740 µs``, ``12 ms``, ``3.2 s``."""
     if us is None:
         return "–"
     if us < 1_000:

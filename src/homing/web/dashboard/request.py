@@ -1,4 +1,4 @@
-"""One request for a page, and the responses that a page can give."""
+"""``PageRequest``: one request for a page, with methods for the responses of a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shown(Struct, frozen=True):
 
 
 class PageRequest:
-    """One request on its way through a page."""
+    """One request for a page."""
 
     __slots__ = (
         "_cookies",
@@ -80,12 +80,12 @@ class PageRequest:
         return "" if self._session is None else self._cookies.token(self._session)
 
     @property
-    def partly(self) -> bool:
-        """Whether a script of the page asks, and takes only a part out of the response."""
+    def is_partial(self) -> bool:
+        """Whether a script of a page sent the request and uses only a part of the response."""
         return b"hx-request" in self.headers
 
     def field(self, name: str) -> str:
-        """A field of the form that was sent; empty where there is none."""
+        """A field of the submitted form; empty if it is absent."""
         return self._form.get(name, "").strip()
 
     def form(self) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ class PageRequest:
         return self._path[name]
 
     def as_of(self) -> int:
-        """The time at which the page with this form was made; now if the form has none."""
+        """The time at which the page with this form was rendered; now if the form does not say."""
         text = self.field("as_of")
         now = self.now
         return min(int(text), now) if text.isascii() and text.isdigit() and len(text) < 16 else now
@@ -113,7 +113,7 @@ class PageRequest:
         return number
 
     def notices(self) -> Notices:
-        """What every page says about the process itself."""
+        """Problems of this process, for the banners."""
         return self.app.status.notices(self.caller)
 
     def one_time_secret(self) -> tuple[str, Headers]:
@@ -122,8 +122,8 @@ class PageRequest:
         if not value or self._session is None:
             return "", ()
         secret = self._cookies.decrypt(self._session, value, now=self.now)
-        gone = f"{ONE_TIME}=; Path={self.target.partition('?')[0]}; Max-Age=0"
-        return secret, ((b"set-cookie", gone.encode()),)
+        deleted = f"{ONE_TIME}=; Path={self.target.partition('?')[0]}; Max-Age=0"
+        return secret, ((b"set-cookie", deleted.encode()),)
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -132,22 +132,23 @@ class PageRequest:
     ) -> Shown:
         return Shown(template, values, status, headers)
 
-    def done(self, said: str, *, to: str, secret: str = "") -> Response:
-        """A command was carried out: the page ``to`` says so; if it is open, it is refreshed.
+    def done(self, message: str, *, to: str, secret: str = "") -> Response:
+        """A redirect to the page ``to``, which shows the message once.
 
-        The redirect makes a reload harmless. ``secret`` is shown once, on the page ``to``.
+        If a script of that page sent the form, the page stays and reloads its live parts. Because
+        of the redirect, a reload does not send the form again. ``secret`` is shown once as well.
         """
-        headers: Headers = (said_cookie(said),)
+        headers: Headers = (message_cookie(message),)
         if secret:
             headers = (*headers, self._secret_cookie(secret, to))
-        if not self.partly:
+        if not self.is_partial:
             return Response(303, b"", HTML, ((b"location", to.encode()), *headers))
         if self._is_at(to) and not secret:
-            return Response(200, b"", HTML, told(said))
+            return Response(200, b"", HTML, toast_headers(message))
         return Response(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
 
     def see_other(self, to: str) -> Response:
-        """The same command goes on at another address."""
+        """A redirect without a message, for a command that continues at another address."""
         return Response(303, b"", HTML, ((b"location", to.encode()),))
 
     def _secret_cookie(self, secret: str, path: str) -> tuple[bytes, bytes]:
@@ -166,32 +167,32 @@ class PageRequest:
         return Response(200, encode(content))
 
 
-def told(said: str, *, bad: bool = False) -> Headers:
-    """Headers by which the page shows a message, and refreshes what is live on it."""
-    words = {"said": {"text": said, "bad": bad}}
-    events = words if bad else {**words, "refresh": True}
+def toast_headers(message: str, *, bad: bool = False) -> Headers:
+    """Headers that make the page show a toast and, after a success, reload its live parts."""
+    toast = {"toast": {"text": message, "bad": bad}}
+    events = toast if bad else {**toast, "refresh": True}
     return ((b"hx-trigger", _ascii(events)), (b"hx-reswap", b"none"))
 
 
 def is_secure(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the browser sees this site over https."""
+    """Whether the browser uses https."""
     return headers.get(b"origin", b"").startswith(b"https://")
 
 
-SAID = "homing_said"
+MESSAGE_COOKIE = "homing_message"
 ONE_TIME = "homing_secret"
 
 
-def said_cookie(said: str) -> tuple[bytes, bytes]:
-    """A message for the next page, shown once."""
-    value = said.encode().hex()
+def message_cookie(message: str) -> tuple[bytes, bytes]:
+    """A cookie with a message that the next page shows once."""
+    value = message.encode().hex()
     return (
         b"set-cookie",
-        f"{SAID}={value}; Path=/; Max-Age=30; HttpOnly; SameSite=Strict".encode(),
+        f"{MESSAGE_COOKIE}={value}; Path=/; Max-Age=30; HttpOnly; SameSite=Strict".encode(),
     )
 
 
-def read_said(value: str) -> str:
+def read_message(value: str) -> str:
     try:
         return bytes.fromhex(value[:2_000]).decode("utf-8", "replace")
     except ValueError:
@@ -218,10 +219,10 @@ class Page(Struct, frozen=True, kw_only=True):
     handler: Handler
     method: str = "GET"
     open: bool = False  # needs no session
-    use_case: Callable[..., Any] | None = None  # None, and not open: refused to everybody
+    use_case: Callable[..., Any] | None = None  # None: no role may use it, unless it is open
     form_bytes: int = FORM_BYTES_MAX
 
     @property
     def roles(self) -> frozenset[Role]:
-        """The roles whose sessions it takes: those of its use case."""
+        """The roles that may use it: those of its use case."""
         return frozenset() if self.use_case is None else roles_of(self.use_case)

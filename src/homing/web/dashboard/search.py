@@ -1,7 +1,8 @@
 """The search field of the deliveries: ``status:dropped type:invoice.* url:acme since:2h``.
 
-Every qualifier narrows; a word without one is looked for in the URL. The store evaluates all of it,
-for a list and for a bulk replay alike. A page looks at a bounded number of rows.
+Every qualifier narrows the search; a word without a qualifier is searched for in the URL. The store
+evaluates all conditions, for a list and for a bulk replay alike. A page reads a bounded number of
+rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, Selection
 from homing.web.query import url_part_problem
 
 CHARS_MAX = 1_000
-PAGES_MAX = 2  # of the store for one that is shown: each may hold fewer rows than asked for
+PAGES_MAX = 2  # pages of the store per page shown: the store may return fewer rows than its limit
 QUALIFIERS = (
     "status",
     "reason",
@@ -37,13 +38,13 @@ QUALIFIERS = (
 
 
 class Search(Struct, frozen=True):
-    """A search that was understood."""
+    """A valid search."""
 
     text: str = ""
     conditions: DeliveryFilter = DeliveryFilter()
 
     def replay(self, *, as_of: int) -> ReplayFilter | None:
-        """Those that had finished by then; None where only pending ones are asked for."""
+        """This search for deliveries finished by ``as_of``; None if it asks for pending ones."""
         if self.conditions.status is Status.PENDING:
             return None
         names = Selection.__struct_fields__
@@ -52,7 +53,7 @@ class Search(Struct, frozen=True):
 
 
 def read_search(text: str, *, now: int) -> Search:
-    """Raises Invalid with every qualifier that is wrong."""
+    """Parses a search; raises Invalid with every wrong qualifier."""
     if len(text) > CHARS_MAX:
         raise Invalid(problems=(FieldProblem("q", f"must be at most {CHARS_MAX:,} characters"),))
     problems: list[FieldProblem] = []
@@ -95,7 +96,7 @@ def _words(text: str) -> list[str]:
 
 
 class _Values:
-    """Reads the values of qualifiers and gathers their problems."""
+    """Reads the values of qualifiers and collects their problems."""
 
     def __init__(self, given: dict[str, str], problems: list[FieldProblem], now: int) -> None:
         self._given, self._problems, self._now = given, problems, now
@@ -167,7 +168,7 @@ async def find(
     before_id: int | None,
     limit: int,
 ) -> tuple[list[DeliveryRow], int | None]:
-    """A page of the deliveries that fit, newest first, and where the next page begins."""
+    """A page of matching deliveries, newest first, and the ``before_id`` of the next page."""
     found: list[DeliveryRow] = []
     for _ in range(PAGES_MAX):
         rows, before_id = await deliveries.page(

@@ -1,4 +1,4 @@
-"""What stands between a page and the rest of the web: headers, the Host check, forged requests."""
+"""Protection of the dashboard against other sites: security headers, Host and Origin checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS: Headers = (
     (b"content-security-policy", CONTENT_POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # Not "no-referrer": with that, a form of ours would not say that it is ours.
+    # Not "no-referrer": browsers would then send "Origin: null" with the dashboard's own forms.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -39,10 +39,11 @@ class Forged(HomingError):
 
 
 def check_host(host: str, hosts: frozenset[str]) -> None:
-    """Addresses, localhost and the names that were set; a foreign name that leads here is refused.
+    """Raises WrongHost unless the host is an IP address, localhost or a name in the settings.
 
-    A page of another site can let its own name point to this machine and would then be of the
-    same origin. It cannot do that with an address, or with a name that it does not own.
+    This prevents DNS rebinding: another site can point its own name at this server, and its pages
+    would then have the same origin as the dashboard. It cannot do that with an IP address or with
+    a name that it does not own.
     """
     name = _name(host)
     if name in hosts or name == "localhost" or name.endswith(".localhost"):
@@ -50,9 +51,7 @@ def check_host(host: str, hosts: frozenset[str]) -> None:
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        raise WrongHost(
-            f"Its names are set by the setting hosts; {name[:253]!r} is not among them."
-        ) from None
+        raise WrongHost(f"To use the name {name[:253]!r}, add it to the setting hosts.") from None
 
 
 def _name(host: str) -> str:
@@ -62,12 +61,12 @@ def _name(host: str) -> str:
 
 
 def check_origin(headers: Mapping[bytes, bytes]) -> None:
-    """A form sent by another site says so in every browser of today."""
+    """Raises Forged for a form that another site sent; every current browser says so."""
     site = headers.get(b"sec-fetch-site")
     if site is not None and site not in {b"same-origin", b"none"}:
-        raise Forged("Open the page here and send it again.")
+        raise Forged("Open the form on this site and send it again.")
     origin = headers.get(b"origin")
     if origin is None:
         return
     if origin.partition(b"://")[2] != headers.get(b"host", b""):
-        raise Forged("Open the page here and send it again.")
+        raise Forged("Open the form on this site and send it again.")

@@ -1,8 +1,8 @@
-"""Cookies of a session: which key signed in, a token against forged forms, a secret shown once.
+"""Session cookies, the tokens of forms, and the cookie of a secret that is shown once.
 
-Nothing secret is in the session's cookie: it says which key signed in, when, and in which session,
-under a signature that is made from the admin key. So nobody without a signature makes the database
-work, and changing the admin key ends all sessions.
+A session cookie contains no secret: it contains the key that signed in, the time and the session
+id, signed with a key that is derived from the admin key. So a forged cookie is refused without a
+query to the database, and changing the admin key ends all sessions.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class SessionCookies:
         return f"{text}.{self._sign('session', text)}"
 
     def read(self, value: str, *, now: int) -> KeySession | None:
-        """None if it is not ours, or too old."""
+        """The session; None if the signature is wrong or the session is too old."""
         text, _, signature = value[:_CHARS_MAX].rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("session", text).encode()):
             return None
         since, _, rest = text.partition(".")
         number, _, holder = rest.partition(".")
-        if not holder:  # of a version before sessions had numbers
+        if not holder:  # written by a version without session ids
             return None
         session = KeySession(number, holder, int(since))
         return session if is_young(session, now=now) else None
@@ -48,16 +48,16 @@ class SessionCookies:
         """The token that every form of this session carries."""
         return self._sign("form", _text(session))
 
-    def fits(self, session: KeySession, token: str) -> bool:
-        """Whether it is the token of this session; compared in constant time."""
+    def is_token_of(self, session: KeySession, token: str) -> bool:
+        """Whether this is the token of the session; compared in constant time."""
         return hmac.compare_digest(token.encode(), self.token(session).encode())
 
     def encrypt(self, session: KeySession, secret: str, *, now: int) -> str:
-        """A secret on its way to the next page of this session."""
+        """A secret, encrypted for the next page of this session."""
         return self._cipher(session).encrypt_at_time(secret.encode(), now // 1000).decode()
 
     def decrypt(self, session: KeySession, value: str, *, now: int) -> str:
-        """The secret; empty if the value is too old, or not of this session."""
+        """The secret; empty if the value is too old or belongs to another session."""
         try:
             found = self._cipher(session).decrypt_at_time(
                 value.encode(), ttl=SECRET_LIFE_S, current_time=now // 1000

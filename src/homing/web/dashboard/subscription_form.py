@@ -1,8 +1,7 @@
-"""The fields of a subscription as text: in the form that changes them and on the page that shows
-them.
+"""The fields of a subscription as text, for the form and for the page that shows them.
 
-A secret value is never written into a page. The form shows ``****`` in its place, and ``****``
-sent back keeps the value.
+A secret value is never written into a page. The form shows ``****`` instead, and ``****`` in a
+submitted form keeps the value.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import Any
 import msgspec
 
 from homing.errors import FieldProblem
-from homing.model import SPEC, Field, Format, Kind, Subscription, Word
+from homing.model import SPEC, Field, Format, Kind, Subscription, TextEnum
 from homing.policy.admission import MASK
 from homing.policy.exact import decoder, encode
 
-_NOT_OFFERED = frozenset((Format.WORKFRONT,))  # made through the Workfront-compatible API only
+_NOT_OFFERED = frozenset((Format.WORKFRONT,))  # only the Workfront-compatible API creates these
 
 
 def form_rows() -> list[tuple[bool, list[Field]]]:
-    """The fields in order, in groups of those that stand side by side and those that do not.
+    """The fields in order, in groups: True for fields that are shown side by side.
 
-    The connector is shown with the filters.
+    The connector is not among them: the form shows it with the filters.
     """
     fields = [field for field in SPEC.values() if field.name != "filter_connector"]
     return [(narrow, list(group)) for narrow, group in groupby(fields, _is_narrow)]
@@ -36,12 +35,12 @@ def _is_narrow(field: Field) -> bool:
 
 
 def form_choices(policies: list[str]) -> dict[str, list[str]]:
-    """The words that each choice offers."""
+    """The options of each field that is a choice."""
     choices = {"policy": policies}
     for name, field in SPEC.items():
         if isinstance(field.type, EnumType):
-            words: list[Word] = list(field.type)
-            choices[name] = [word.value for word in words if word not in _NOT_OFFERED]
+            options: list[TextEnum] = list(field.type)
+            choices[name] = [it.value for it in options if it not in _NOT_OFFERED]
     return choices
 
 
@@ -49,7 +48,7 @@ def form_choices(policies: list[str]) -> dict[str, list[str]]:
 
 
 def form_texts(subscription: Subscription | None) -> dict[str, str]:
-    """The text of every field as the form shows it; for a new subscription, the defaults."""
+    """The text of every field in the form; the defaults for a new subscription."""
     if subscription is None:
         defaults = {name: field.default for name, field in SPEC.items() if not field.required}
         defaults["types"] = ("*",)
@@ -77,9 +76,9 @@ def _text(field: Field, value: Any) -> str:
 
 
 def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
-    """The label and the text of every field that the page of a subscription shows below its URL.
+    """Every field that the page of a subscription lists, with its text.
 
-    Of secret values it shows only that they are there, and the names of pairs.
+    For a secret value the text says only that it is set; for secret pairs, it lists their names.
     """
     facts = []
     for name, value in subscription.spec().items():
@@ -104,10 +103,10 @@ def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
 def read_form(
     form: Mapping[str, str], before: Subscription | None
 ) -> tuple[dict[str, Any], list[FieldProblem]]:
-    """The values of a form that was sent, and the problems of those that cannot be read.
+    """The values of a submitted form, and the problems of values that cannot be read.
 
-    A field that the form does not have stays as it is. A browser leaves out the box of a flag that
-    is not ticked.
+    A field that is absent keeps its value, except a flag: browsers do not send a checkbox that is
+    not ticked.
     """
     values: dict[str, Any] = {}
     problems: list[FieldProblem] = []
@@ -127,7 +126,7 @@ def read_form(
 
 
 def _read(field: Field, text: str, kept: Any) -> Any:
-    """Raises ValueError with the reason."""
+    """The value of a field; raises ValueError with the reason."""
     match field.kind:
         case Kind.WORDS:
             return tuple(text.replace(",", " ").split())
@@ -147,7 +146,7 @@ def _read(field: Field, text: str, kept: Any) -> Any:
 
 
 def _pairs(field: Field, text: str, kept: tuple[tuple[str, str], ...]) -> Any:
-    """``name: value`` line by line; a line that was not changed keeps its pair as it is."""
+    """Pairs from lines like ``name: value``; an unchanged line keeps its pair exactly."""
     before = dict(zip(_text(field, kept).split("\n"), kept, strict=False))
     values = {name.lower(): value for name, value in kept}
     found: list[tuple[str, str]] = []
@@ -156,7 +155,7 @@ def _pairs(field: Field, text: str, kept: tuple[tuple[str, str], ...]) -> Any:
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not colon:
-            raise ValueError("must be lines like name: value")
+            raise ValueError("must have one name: value per line")
         if field.secret and value == MASK:
             value = values.get(name.lower(), MASK)
         found.append(before.get(line, (name, value)))
@@ -185,7 +184,7 @@ def _choice(field: Field, text: str, kept: Any) -> Any:
 
 
 def read_filters_text(text: str) -> str:
-    """The JSON of filters as it is stored; raises ValueError with the reason."""
+    """Filters as the JSON that is stored; raises ValueError with the reason."""
     if not text:
         return "[]"
     try:

@@ -1,8 +1,8 @@
-"""Where signing in may lead: to a page of the dashboard, and nowhere else.
+"""Checks the address to open after signing in: only pages of the dashboard are allowed.
 
-Browsers drop tabs and line breaks out of an address and read a backslash as a slash, so that a text
-which looks like a path can name another host. So nothing is repaired here: an address leads on only
-if every character is harmless and its path is that of a page.
+Browsers remove tabs and line breaks from an address and treat a backslash as a slash, so a text
+that looks like a path can name another host. So no address is repaired here: it is used only if
+every character is harmless and its path is the path of a page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Targets:
         self._pages = [compile_path(path)[0] for path in paths]
 
     def own(self, to: str) -> str:
-        """The address itself if it is that of a page; else that of the overview."""
+        """The address itself if it is the address of a page, otherwise that of the overview."""
         if len(to) > CHARS_MAX or not _HARMLESS.fullmatch(to):
             return "/"
         path = unquote(to.partition("?")[0])

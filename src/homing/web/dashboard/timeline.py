@@ -1,7 +1,7 @@
-"""The life of a delivery on a logarithmic axis of time: what was tried, and what is ahead.
+"""The attempts and scheduled retries of a delivery on a logarithmic time axis.
 
-Retries double their distance, so on this axis they stand evenly: the first minute is as wide as the
-last day. Everything is in units of the drawing, from which the template makes an SVG.
+The time between retries doubles, so on this axis they are evenly spaced: the first minute is as
+wide as the last day. Positions are in units of the SVG that the template draws.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from math import log10
 from msgspec import Struct
 
 from homing.app.deliveries import Described
-from homing.model import Outcome
 
 WIDTH = 1_000
 LEFT, RIGHT = 24, 24
@@ -27,16 +26,16 @@ _MARKS = (
 
 
 class Point(Struct, frozen=True):
-    """Something at a place on the axis."""
+    """A mark, an attempt or a retry at a position on the axis."""
 
     x: float
-    word: str  # the outcome, or what it is
+    label: str  # the outcome of an attempt, "ahead" for a retry, the text of a mark
     title: str
     number: int = 0
 
 
 class Timeline(Struct, frozen=True):
-    """All that is drawn."""
+    """Everything that is drawn."""
 
     marks: list[Point]
     attempts: list[Point]
@@ -46,7 +45,7 @@ class Timeline(Struct, frozen=True):
 
 
 def timeline(described: Described, *, now: int) -> Timeline:
-    """Where everything stands, counted from acceptance."""
+    """The timeline of a delivery; it begins when the delivery was accepted."""
     delivery, row = described.row.delivery, described.row
     begin = delivery.accepted_at
     last = max(
@@ -70,14 +69,10 @@ def timeline(described: Described, *, now: int) -> Timeline:
             if begin + seconds * 1000 <= last
         ],
         attempts=[
-            Point(place(it.started_at), _word(it.outcome), f"Attempt {it.number}", it.number)
+            Point(place(it.started_at), it.outcome.value, f"Attempt {it.number}", it.number)
             for it in described.attempts
         ],
         ahead=[Point(place(at), "ahead", f"Retry {n}", n) for n, at in described.ahead],
         now=place(now) if row.finished_at is None else None,
         end=place(delivery.expires_at),
     )
-
-
-def _word(outcome: Outcome) -> str:
-    return outcome.value

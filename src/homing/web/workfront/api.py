@@ -1,7 +1,7 @@
 """``/attask/eventsubscription/api/v1/subscriptions``: the Workfront-compatible API.
 
-It shows only subscriptions that were made through it. Where Adobe's documentation leaves a choice
-open, the choice was made so that no client breaks: docs/howto/develop-a-workfront-integration.md.
+It shows only subscriptions that were created through it. Where Adobe's documentation leaves a
+choice open, Homing does what breaks no client: docs/howto/develop-a-workfront-integration.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from homing.web.workfront.show import old_subscription, subscription_out, url_re
 BASE = "/attask/eventsubscription/api/v1/subscriptions"
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 _JSON = "application/json;charset=UTF-8"
-_CUSTOMER = Param("customerId", "Whose; only for an admin's key, whose default is `default`.")
+_CUSTOMER = Param("customerId", "The tenant; only for admin keys, with the default `default`.")
 
 
 def _response(
@@ -53,7 +53,7 @@ def _response(
 
 
 def _tenant(call: Call) -> str | None:
-    """Workfront calls it a customer; None where the request names none."""
+    """The tenant, which Workfront calls a customer; None if the request does not name one."""
     return call.query.text(_CUSTOMER.name) or None
 
 
@@ -70,8 +70,8 @@ async def create(call: Call) -> Response:
 
 
 async def list_page(call: Call) -> Response:
-    limit = call.query.count("limit", default=LIMIT_DEFAULT, most=LIMIT_MAX)
-    page = call.query.count("page", default=1, most=10**9)
+    limit = call.query.count("limit", default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    page = call.query.count("page", default=1, maximum=10**9)
     found = await call.app.workfront.of_tenant(call.caller, tenant=_tenant(call))
     shown = found[(page - 1) * limit : page * limit]
     endpoints = await call.app.workfront.endpoints_of(call.caller, shown)
@@ -126,7 +126,7 @@ async def _shown(call: Call, subscription: Subscription) -> Response:
 
 
 def _ids(given: VersionsIn) -> list[int | None] | None:
-    """The ids that are named, None for one that is no id; None: all subscriptions."""
+    """The ids in the request, None in place of an invalid one; None: all subscriptions."""
     everything = given.everything is True
     if everything is not isinstance(given.ids, UnsetType):
         reason = "must be given, or allCustomerSubscriptions true, and not both"
@@ -138,15 +138,15 @@ def _ids(given: VersionsIn) -> list[int | None] | None:
 
 _PAGE = (
     _CUSTOMER,
-    Param("page", "Which page; default 1.", {"type": "integer", "minimum": 1, "default": 1}),
+    Param("page", "Page number; default 1.", {"type": "integer", "minimum": 1, "default": 1}),
     Param(
         "limit",
-        f"How many on a page; default {LIMIT_DEFAULT}, at most {LIMIT_MAX}.",
+        f"Items per page; default {LIMIT_DEFAULT}, at most {LIMIT_MAX}.",
         {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
     ),
 )
 
-# The paths without an id first: an id could be any of their words.
+# Paths without an id come first: otherwise a word like `list` would be taken for an id.
 OPERATIONS = (
     Operation(
         method="POST",
@@ -181,7 +181,7 @@ OPERATIONS = (
         path=f"{BASE}/list",
         id="workfrontListOld",
         use_case=WorkfrontSubscriptions.of_tenant,
-        summary="All subscriptions in the old form; deprecated by Adobe.",
+        summary="All subscriptions in the old format; deprecated by Adobe.",
         handler=list_old,
         each=OldSubscription,
         params=(_CUSTOMER,),
@@ -194,7 +194,7 @@ OPERATIONS = (
         path=f"{BASE}/version",
         id="workfrontChangeVersions",
         use_case=WorkfrontSubscriptions.change_versions,
-        summary="Change the version of many; for five minutes both versions are sent.",
+        summary="Change the version of several; for five minutes both versions are sent.",
         handler=change_versions,
         params=(_CUSTOMER,),
         request=VersionsIn,
@@ -222,7 +222,7 @@ OPERATIONS = (
         path=BASE + "/{id}",
         id="workfrontGet",
         use_case=WorkfrontSubscriptions.get,
-        summary="One subscription, with its URL's health.",
+        summary="A subscription with the health of its URL.",
         handler=get,
         response=SubscriptionOut,
         response_type=_JSON,
@@ -234,7 +234,7 @@ OPERATIONS = (
         path=BASE + "/{id}",
         id="workfrontDelete",
         use_case=WorkfrontSubscriptions.delete,
-        summary="Delete it; what is pending is cancelled.",
+        summary="Delete a subscription; its pending deliveries are cancelled.",
         handler=delete,
         response_type=_JSON,
         errors=(NotFound, StoreUnavailable),
@@ -245,7 +245,7 @@ OPERATIONS = (
         path=BASE + "/{id}/version",
         id="workfrontChangeVersion",
         use_case=WorkfrontSubscriptions.change_version,
-        summary="Change its version; for five minutes both versions are sent.",
+        summary="Change the version of one; for five minutes both versions are sent.",
         handler=change_version,
         request=VersionIn,
         response=Created,
@@ -258,7 +258,7 @@ OPERATIONS = (
         path=BASE + "/{id}/enable",
         id="workfrontEnable",
         use_case=WorkfrontSubscriptions.enable,
-        summary="Enable its URL; this request is ours, Adobe documents none.",
+        summary="Enable the URL of a subscription; an extension that Adobe does not document.",
         handler=enable,
         response=SubscriptionOut,
         response_type=_JSON,

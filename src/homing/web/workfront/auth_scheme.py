@@ -1,4 +1,4 @@
-"""How the Workfront-compatible API takes keys and refuses: Adobe's headers and statuses."""
+"""The keys and refusals of the Workfront-compatible API, with Adobe's headers and statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EMPTY_KEY = "The apiKey provided was empty or deemed invalid."
 
 
 def key_of(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key as ``Authorization: Bearer`` would carry it; the first header that has one counts."""
+    """The key of the first header that has one, in the form of ``Authorization: Bearer``."""
     for name in _HEADERS:
         value = headers.get(name, b"").strip()
         if value:
@@ -29,7 +29,7 @@ def key_of(headers: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def refusal(error: HomingError) -> Response:
-    """A wrong field is a 400; the reason is also in the place where Workfront's clients look."""
+    """The response to an error: 400 for a wrong field, with the reason where clients expect it."""
     response = problem_response(error)
     problem = decode(response.body, type=Problem)
     status = 400 if isinstance(error, Invalid) else response.status

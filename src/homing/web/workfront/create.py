@@ -21,7 +21,7 @@ _NAMES = {"token": "authToken", "types": "objCode", "tenant": "customerId"}
 
 
 def draft_from(given: WorkfrontSubscriptionIn, tenant: str) -> SubscriptionDraft:
-    """The draft; raises Invalid with the problems of fields that only Workfront has."""
+    """The draft of a subscription; raises Invalid with the problems of Workfront's own fields."""
     problems: list[FieldProblem] = []
     if _OBJ_CODE(given.obj_code) is None:
         problems.append(FieldProblem("objCode", "must be a code like PROJ"))

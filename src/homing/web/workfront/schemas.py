@@ -30,7 +30,7 @@ class Created(Struct, frozen=True):
 
 
 class UrlRecord(Struct, frozen=True):
-    """A URL, shared by all subscriptions that name it, with its health."""
+    """A URL with its health, shared by all subscriptions to it."""
 
     url: str
     date_created: str
@@ -41,7 +41,7 @@ class UrlRecord(Struct, frozen=True):
 
 
 class SubscriptionOut(Struct, frozen=True, kw_only=True):
-    """A subscription; dates in both spellings that clients look for."""
+    """A subscription, with its dates in both spellings that clients use."""
 
     id: str
     date_created: str
@@ -63,7 +63,7 @@ class SubscriptionOut(Struct, frozen=True, kw_only=True):
 
 
 class Meta(Struct, frozen=True):
-    """Where a page stands."""
+    """The position of a page in the list."""
 
     page: int
     page_count: int
@@ -91,13 +91,13 @@ class OldSubscription(Struct, frozen=True):
 
 
 class VersionIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The version that a subscription shall have."""
+    """The new version of a subscription."""
 
     version: str
 
 
 class VersionsIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The version that some subscriptions shall have, or all."""
+    """The new version of some subscriptions, or of all."""
 
     version: str
     ids: list[str] | UnsetType = field(name="subscriptionIds", default=UNSET)
@@ -105,7 +105,7 @@ class VersionsIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VersionsOut(Struct, frozen=True):
-    """Which subscriptions have it now."""
+    """The subscriptions that have this version now."""
 
     subscription_ids: list[str]
     version: str
@@ -118,13 +118,13 @@ class UrlIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(Struct, frozen=True):
-    """What went wrong, as Workfront's clients read it."""
+    """An error in the format that Workfront's clients read."""
 
     kind: str = field(name="class")
     message: str
 
 
 class WorkfrontProblem(Problem, frozen=True):
-    """A problem document that Workfront's clients can read as well."""
+    """A problem document that Workfront's clients can read too."""
 
     error: Fault

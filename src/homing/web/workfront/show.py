@@ -1,4 +1,4 @@
-"""Our subscriptions as Workfront shows them: naive dates with microseconds, tokens masked."""
+"""Subscriptions in Workfront's format: dates without time zone, masked tokens."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from homing.web.workfront.schemas import OldSubscription, SubscriptionOut, UrlRe
 
 
 def date_text(at_ms: int) -> str:
-    """``2024-04-11T17:10:10.305000``: UTC, without saying so."""
+    """A time in UTC without a time zone, like ``2024-04-11T17:10:10.305000``."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}000"
 
 
 def url_record(endpoint: Endpoint) -> UrlRecord:
-    """The counters are those of our rules: since the endpoint was last enabled."""
+    """The URL with its health; the counters start when the endpoint was last enabled."""
     health = endpoint.health
     since = date_text(health.since)
     return UrlRecord(

@@ -1,4 +1,4 @@
--- Filters of a subscription, and what the Workfront door adds to one.
+-- Filters of a subscription, and the fields that the Workfront-compatible API adds to one.
 
 ALTER TABLE subscription ADD COLUMN filters TEXT NOT NULL DEFAULT '[]';    -- JSON, as given
 ALTER TABLE subscription ADD COLUMN connector TEXT NOT NULL DEFAULT 'AND';

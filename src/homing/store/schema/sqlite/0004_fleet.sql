@@ -1,4 +1,4 @@
--- Many processes on one store: who is there, who holds which bucket, what has changed.
+-- Many processes on one store: the processes, the owners of buckets, the versions of topics.
 
 CREATE TABLE process (            -- every process that has been here, until its node is needed
     id         INTEGER PRIMARY KEY,
@@ -13,10 +13,10 @@ CREATE TABLE process (            -- every process that has been here, until its
 CREATE TABLE lease (              -- one row for each bucket
     bucket INTEGER PRIMARY KEY,
     owner  INTEGER,                   -- a process; NULL: free
-    epoch  INTEGER NOT NULL           -- goes up with every change of hands: fences late writers
+    epoch  INTEGER NOT NULL           -- rises with every new owner: fences late writers
 );
 
-CREATE TABLE news (               -- what has changed, for those who only look
+CREATE TABLE news (               -- the version of each topic, for processes that poll
     topic   TEXT PRIMARY KEY,
     version INTEGER NOT NULL
 );

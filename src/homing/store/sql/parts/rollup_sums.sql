@@ -1,4 +1,4 @@
--- What an existing row of rollup or rollup_hour becomes: its counts and the new ones.
+-- The new values of an existing row of rollup or rollup_hour. Its counts and the new ones.
 delivered = {it}.delivered + excluded.delivered,
 failed = {it}.failed + excluded.failed,
 sender_errors = {it}.sender_errors + excluded.sender_errors,

@@ -1,6 +1,6 @@
--- Which deliveries people ask for. Lists, counts and replay jobs all use this text, so that a job
--- takes what the list of the same conditions shows. Times of acceptance are ranges of ids, which
--- the walks keep to (store/selection).
+-- The conditions of deliveries. Lists, counts and replay jobs all use this text, so that a job takes
+-- the deliveries that a list with the same conditions shows. Times of acceptance are ranges of ids,
+-- which limit the walks (store/selection).
 (CAST(:tenant AS TEXT) IS NULL OR {it}.tenant = :tenant)
 AND (CAST(:status AS TEXT) IS NULL OR {it}.status = :status)
 AND (CAST(:reason AS TEXT) IS NULL OR {it}.reason = :reason)

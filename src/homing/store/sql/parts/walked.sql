@@ -1,5 +1,5 @@
--- The next rows of history on the walk of a replay job, in order of id. Of the four walks one is
--- open, the shortest for the job's conditions; the others have LIMIT 0.
+-- The next rows of history for a replay job, in order of id. Of the four index scans (walks) one is
+-- used, the shortest for the job's conditions. The others have LIMIT 0.
 SELECT * FROM (
     SELECT {history} FROM history
     WHERE id > :after_id AND id <= :upto_id

@@ -1,1 +1,1 @@
-"""The pages: each calls the same use cases as the API, decides nothing, and shows a template."""
+"""The pages: each calls the same use cases as the API and renders a template."""

@@ -1,4 +1,4 @@
-"""Many deliveries at once: count them, then replay or cancel them, with progress."""
+"""Replays or cancels all deliveries that match a search: first a count, then the progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNT = re.compile("[0-9]{1,12}")
 
 
 async def ask(request: PageRequest) -> Shown:
-    """How many deliveries each command would act on."""
+    """Shows how many deliveries a replay and a cancellation would affect."""
     as_of = request.now
     search = searched(request, request.query.text("q"), as_of=as_of)
     conditions = search.replay(as_of=as_of)
@@ -48,10 +48,10 @@ async def replay(request: PageRequest) -> Response:
     as_of = request.as_of()
     conditions = searched(request, request.field("q"), as_of=as_of).replay(as_of=as_of)
     if conditions is None:
-        reason = "asks for pending deliveries: only finished ones are replayed"
+        reason = "must not ask for pending deliveries: only finished ones can be replayed"
         raise Invalid(problems=(FieldProblem("q", reason),))
     job = await request.app.replays.start(request.caller, conditions)
-    return request.done("The replay has begun.", to=f"/replays/{show_id(REPLAY, job.id)}")
+    return request.done("Replay started.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
 async def job(request: PageRequest) -> Shown:
@@ -61,12 +61,12 @@ async def job(request: PageRequest) -> Shown:
 
 async def stop(request: PageRequest) -> Response:
     found = await request.app.replays.cancel(request.caller, request.number(REPLAY))
-    said = "Stopped. Deliveries that were replayed stay."
-    return request.done(said, to=f"/replays/{show_id(REPLAY, found.id)}")
+    message = "Replay stopped. Deliveries that were already replayed are kept."
+    return request.done(message, to=f"/replays/{show_id(REPLAY, found.id)}")
 
 
 async def cancel(request: PageRequest) -> Response:
-    """Cancels a bounded number of deliveries; the next page goes on with the rest."""
+    """Cancels a bounded number of deliveries; the page that follows sends the form again."""
     text, done = request.field("q"), _count(request.field("done"))
     cancelled, more = await request.app.deliveries.cancel_some(
         request.caller, searched(request, text).conditions, limit=CANCELLED_AT_ONCE
@@ -74,11 +74,12 @@ async def cancel(request: PageRequest) -> Response:
     done += cancelled
     if more:
         return request.see_other("/bulk/cancelling?" + urlencode({"q": text, "done": done}))
-    return request.done(f"Cancelled: {done:,}.", to="/deliveries?" + urlencode({"q": text}))
+    message = f"Deliveries cancelled: {done:,}."
+    return request.done(message, to="/deliveries?" + urlencode({"q": text}))
 
 
 async def cancelling(request: PageRequest) -> Shown:
-    """How many were cancelled so far; the page sends the form for the next ones by itself."""
+    """Shows how many were cancelled so far; the page sends the form for the next ones itself."""
     return request.show(
         "bulk.html",
         search=searched(request, request.query.text("q")),

@@ -1,4 +1,4 @@
-"""Deliveries: find them, see why each is where it is, replay or cancel."""
+"""Deliveries: search, explain the state of each, replay and cancel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHOICES = ("", "pending", "delivered", "dropped", "cancelled")
 
 
 def searched(request: PageRequest, text: str, *, as_of: int | None = None) -> Search:
-    """The search, with durations back from this time, by default now; raises Invalid."""
+    """The search; durations count back from ``as_of``, by default now. Raises Invalid."""
     return read_search(text, now=as_of or request.now)
 
 
@@ -37,7 +37,7 @@ async def deliveries(request: PageRequest) -> Shown:
         search = searched(request, text)
     except Invalid as error:
         problem = " ".join(f"{it.field} {it.reason}." for it in error.problems)
-        return request.show("deliveries.html", **_nothing(text, problem))
+        return request.show("deliveries.html", **_no_rows(text, problem))
     rows, after = await find(
         request.app.deliveries, request.caller, search, before_id=before_id, limit=ROWS
     )
@@ -49,30 +49,34 @@ async def deliveries(request: PageRequest) -> Shown:
         rows=rows,
         first=before_id is None,
         older="" if cursor is None else "?" + urlencode({"q": text, "cursor": cursor}),
-        choices=[(word, _with_status(text, word)) for word in _CHOICES],
+        choices=_choices(text),
         chosen=search.conditions.status,
         replayable=search.replay(as_of=request.now) is not None,
     )
 
 
-def _nothing(text: str, problem: str) -> dict[str, Any]:
+def _no_rows(text: str, problem: str) -> dict[str, Any]:
     return {
         "text": text,
         "problem": problem,
         "rows": [],
         "first": True,
         "older": "",
-        "choices": [(word, _with_status(text, word)) for word in _CHOICES],
+        "choices": _choices(text),
         "chosen": None,
         "replayable": False,
     }
 
 
-def _with_status(text: str, word: str) -> str:
-    """The address of the same search with another status."""
+def _choices(text: str) -> list[tuple[str, str]]:
+    """Each status with the address of this search for it; an empty status is any."""
+    return [(status, _with_status(text, status)) for status in _CHOICES]
+
+
+def _with_status(text: str, status: str) -> str:
     others = [it for it in text.split() if not it.startswith("status:")]
-    if word:
-        others.insert(0, f"status:{word}")
+    if status:
+        others.insert(0, f"status:{status}")
     return "/deliveries?" + urlencode({"q": " ".join(others)}) if others else "/deliveries"
 
 
@@ -95,7 +99,7 @@ async def delivery(request: PageRequest) -> Shown:
 
 
 def pretty(data: bytes) -> str:
-    """JSON with line breaks; as it is where it is too large or too deep, or no JSON."""
+    """JSON with line breaks; the text unchanged if it is too large, too deep or not JSON."""
     if len(data) > SHOWN_BYTES_MAX:
         return _text(data)
     try:
@@ -107,7 +111,7 @@ def pretty(data: bytes) -> str:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether its lines would be mostly indentation: 64 KiB of brackets become 25 MiB."""
+    """Whether most of the output would be indentation: 64 KiB of brackets become 25 MiB."""
     level = [value]
     for _ in range(SHOWN_DEPTH_MAX):
         level = [
@@ -131,7 +135,7 @@ def _lines(block: bytes) -> str:
 
 
 def _curl(described: Described, data: bytes) -> str:
-    """The last request again, from a shell; what is masked has to be filled in."""
+    """A curl command that repeats the last request; masked values have to be filled in."""
     if not described.attempts or len(data) > SHOWN_BYTES_MAX:
         return ""
     last = described.attempts[-1]
@@ -147,12 +151,12 @@ def _curl(described: Described, data: bytes) -> str:
 
 async def replay(request: PageRequest) -> Response:
     new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
-    return request.done("Replayed: this is the new delivery.", to=_at(new.id))
+    return request.done("Replayed. This page shows the new delivery.", to=_at(new.id))
 
 
 async def cancel(request: PageRequest) -> Response:
-    gone = await request.app.deliveries.cancel(request.caller, request.number(DELIVERY))
-    return request.done("Cancelled.", to=_at(gone.id))
+    cancelled = await request.app.deliveries.cancel(request.caller, request.number(DELIVERY))
+    return request.done("Delivery cancelled.", to=_at(cancelled.id))
 
 
 def _at(number: int) -> str:

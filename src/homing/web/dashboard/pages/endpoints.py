@@ -1,4 +1,4 @@
-"""Endpoints: the health of every URL, why it is so, and what a person may do about it."""
+"""Endpoints: the health of every URL with its reasons, and the commands to change it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def endpoints(request: PageRequest) -> Shown:
     )
 
     def address(**other: str) -> str:
-        """This list with other conditions; from its beginning, unless a page is named."""
+        """The address of this list with other conditions; page 1 unless ``page`` is given."""
         tenant = query.text("tenant")
         asked = {"state": state or "", "q": query.text("q"), "sort": sort, "tenant": tenant}
         return "/endpoints?" + urlencode({k: v for k, v in {**asked, **other}.items() if v})
@@ -74,7 +74,7 @@ async def endpoints(request: PageRequest) -> Shown:
         text=query.text("q"),
         page=page,
         more=more,
-        waiting_most=WAITING_MAX,
+        waiting_max=WAITING_MAX,
         states=tuple(State),
     )
 
@@ -98,16 +98,16 @@ def _line(summary: EndpointSummary, now: int) -> Line:
 
 
 class Rule(Struct, frozen=True):
-    """A counter beside its limit: how far it is, in words and as a part of the way."""
+    """A counter of a health rule next to its limit."""
 
     name: str
-    says: str
-    then: str
-    part: float
+    value: str
+    consequence: str
+    progress: float  # towards the limit; 1 is the limit
 
 
 class Band(Struct, frozen=True):
-    """A stretch of an endpoint's life in one state; places are thousandths of the width."""
+    """A time that an endpoint spent in one state; positions are thousandths of the width."""
 
     state: State
     left: int
@@ -136,14 +136,14 @@ async def endpoint(request: PageRequest) -> Shown:
         bands=bands(found, changes, since=now - SPANS[span][1], now=now),
         waiting=described.deliveries,
         waiting_count=described.waiting,
-        waiting_most=WAITING_MAX,
+        waiting_max=WAITING_MAX,
         subscriptions=await request.app.endpoints.subscriptions(request.caller, number),
         span=span,
         spans=SPANS,
     )
 
 
-async def _there(request: PageRequest) -> Endpoint:
+async def _endpoint(request: PageRequest) -> Endpoint:
     return await request.app.endpoints.get(request.caller, request.number(ENDPOINT))
 
 
@@ -152,21 +152,21 @@ def _sentence(change: Transition) -> str:
 
 
 def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
-    """The counters beside the rules, in the order in which the rules are checked."""
+    """The counters and limits of the health rules, in the order in which they are checked."""
     health = found.health
     percent = 100 * health.failures / health.attempts if health.attempts else 0.0
     row, needed = health.consecutive_failures, rules.rate_after_attempts
     counts = health.attempts > needed
     marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
     alone = now - max((it for it in marks if it is not None), default=now) if row else 0
-    hours, hours_most = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
+    hours, hours_max = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
     rate_part = min(percent / max(rules.failure_percent, 1), health.attempts / max(needed, 1))
     return [
         Rule(
             "Failure rate",
             f"{percent:.0f} % of {health.attempts:,}",
-            f"disabled over {rules.failure_percent} %"
-            + ("" if counts else f", once there are more than {needed:,} attempts"),
+            f"disabled above {rules.failure_percent} %"
+            + ("" if counts else f", counted after more than {needed:,} attempts"),
             rate_part if counts else min(rate_part, 0.99),
         ),
         Rule(
@@ -176,14 +176,14 @@ def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
             row / rules.consecutive_disable,
         ),
         Rule(
-            "Without a success",
-            f"{hours:,.1f} h of {hours_most:,.0f} h",
-            f"frozen after {hours_most:,.0f} h with more than "
+            "Time without a success",
+            f"{hours:,.1f} h of {hours_max:,.0f} h",
+            f"frozen after {hours_max:,.0f} h with more than "
             f"{rules.consecutive_freeze:,} failures in a row",
-            min(hours / hours_most, row / max(rules.consecutive_freeze, 1)),
+            min(hours / hours_max, row / max(rules.consecutive_freeze, 1)),
         ),
         Rule(
-            "Failures in a row, in all",
+            "Failures in a row, freeze limit",
             f"{row:,} of {rules.consecutive_freeze_always:,}",
             f"frozen at {rules.consecutive_freeze_always:,}",
             row / rules.consecutive_freeze_always,
@@ -192,7 +192,7 @@ def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
 
 
 def bands(found: Endpoint, changes: list[Transition], *, since: int, now: int) -> list[Band]:
-    """The life of an endpoint as stretches of one state; ``changes`` are newest first."""
+    """The states of an endpoint over time; ``changes`` are newest first."""
     begin = max(since, found.created_at) if found.created_at < now else since
     cuts = [it for it in reversed(changes) if it.at > begin]
     state = cuts[0].before if cuts else found.health.state
@@ -222,7 +222,7 @@ async def endpoint_chart(request: PageRequest) -> Response:
     return request.json(chart(rollups, span=span, now=request.now))
 
 
-# --- what a person does ---------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------
 
 
 def _address(found: Endpoint) -> str:
@@ -231,13 +231,14 @@ def _address(found: Endpoint) -> str:
 
 async def enable(request: PageRequest) -> Response:
     found = await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
-    said = "Enabled. Overdue deliveries are sent now, slowly at first."
-    return request.done(said, to=_address(found))
+    message = "Enabled. Overdue deliveries are sent now, slowly at first."
+    return request.done(message, to=_address(found))
 
 
 async def freeze(request: PageRequest) -> Response:
     found = await request.app.endpoints.freeze(request.caller, request.number(ENDPOINT))
-    return request.done("Frozen. No attempt is made until it is enabled.", to=_address(found))
+    message = "Frozen. No attempt is made until the endpoint is enabled."
+    return request.done(message, to=_address(found))
 
 
 async def test_event(request: PageRequest) -> Response:
@@ -246,10 +247,10 @@ async def test_event(request: PageRequest) -> Response:
     attempt = await request.app.endpoints.test(request.caller, number, subscription)
     took = attempt.phases.total_us // 1000
     if attempt.outcome is Outcome.DELIVERED:
-        said = f"The receiver responded with {attempt.code} in {took} ms."
+        message = f"The receiver responded with {attempt.code} in {took} ms."
     else:
-        said = f"The test event failed: {attempt.detail or attempt.code} ({took} ms)."
-    return request.done(said, to=f"/endpoints/{show_id(ENDPOINT, number)}")
+        message = f"The test event failed: {attempt.detail or attempt.code} ({took} ms)."
+    return request.done(message, to=f"/endpoints/{show_id(ENDPOINT, number)}")
 
 
 def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
@@ -265,7 +266,7 @@ def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
 
 
 async def replay_count(request: PageRequest) -> Shown:
-    found = await _there(request)
+    found = await _endpoint(request)
     as_of = request.now
     conditions = _dropped(found, request.query.text("since"), as_of=as_of)
     count, exact = await request.app.replays.count(request.caller, conditions)
@@ -273,11 +274,11 @@ async def replay_count(request: PageRequest) -> Shown:
 
 
 async def replay(request: PageRequest) -> Response:
-    found = await _there(request)
+    found = await _endpoint(request)
     conditions = _dropped(found, request.field("since"), as_of=request.as_of())
     await request.app.replays.start(request.caller, conditions)
-    said = "The replay has begun: each dropped delivery becomes a new one in the retry lane."
-    return request.done(said, to=_address(found))
+    message = "Replay started. Each dropped delivery becomes a new one in the retry lane."
+    return request.done(message, to=_address(found))
 
 
 _ONE = "/endpoints/{id}"

@@ -1,4 +1,4 @@
-"""Events: what was published, where it went and where not, and a test event of one's own."""
+"""Events: search, show which subscriptions each event matched, publish a test event."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from homing.web.query import show_cursor
 from homing.web.response import Response
 
 ROWS = 50
+NO_TYPE = "This is not an event type. A type looks like invoice.paid."
+REPEATED = "This id was published before: nothing new is sent."
 
 
 async def events(request: PageRequest) -> Shown:
     text = request.query.text("q")
-    problem = "" if not text or is_type(text) else "This is no type of an event."
+    problem = "" if not text or is_type(text) else NO_TYPE
     before_id = request.query.cursor()
     found: tuple[list[EventRow], int | None] = [], None
     if not problem:
@@ -65,7 +67,7 @@ async def event(request: PageRequest) -> Shown:
 
 
 async def publish(request: PageRequest) -> Response:
-    """A test event, which passes the same checks as every other."""
+    """Publishes a test event, with the same checks as any other event."""
     tenant = request.caller.tenant_or_default(request.field("tenant") or None)
     event_type, data = request.field("type"), request.field("data") or "{}"
     body = b'{"type":"","data":%b}' % data.encode()
@@ -81,8 +83,8 @@ async def publish(request: PageRequest) -> Response:
             )
         ) from None
     many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
-    said = f"Published: {many}." if receipt.new else "Published before: nothing new is sent."
-    return request.done(said, to=path(tenant, receipt.key))
+    message = f"Published: {many}." if receipt.new else REPEATED
+    return request.done(message, to=path(tenant, receipt.key))
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""Overview: the state of all endpoints and deliveries, and what needs a person."""
+"""Overview: the state of all endpoints and deliveries, and problems that need a person."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ async def overview(request: PageRequest) -> Shown:
 
 
 def span_of(request: PageRequest) -> str:
-    """The length of time that a chart shows, as the address names it."""
+    """The time range of a chart, from the query of the request; by default one hour."""
     asked = request.query.text("span")
     return asked if asked in SPANS else "1h"
 
 
 def chart(rollups: Sequence[Rollup], *, span: str, now: int) -> dict[str, list[float | None]]:
-    """The numbers of a chart, step by step; the page draws them."""
+    """The values of a chart, one per time step; the page draws them."""
     _, length, step = SPANS[span]
     since = now - length
     parts = steps(rollups, since=since, until=now + 1, step_ms=step)
@@ -48,7 +48,7 @@ def chart(rollups: Sequence[Rollup], *, span: str, now: int) -> dict[str, list[f
         "at": [it.at / 1000 for it in parts],
         "delivered": [it.delivered for it in parts],
         "failed": [it.failed for it in parts],
-        "ours": [it.ours for it in parts],
+        "sender_errors": [it.sender_errors for it in parts],
         "dropped": [it.dropped for it in parts],
         "p50": [percentile_ms(it.took, 0.5) for it in parts],
         "p99": [percentile_ms(it.took, 0.99) for it in parts],

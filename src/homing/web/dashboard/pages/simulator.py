@@ -1,4 +1,4 @@
-"""The simulator: what would happen to an endpoint that is down, under one policy or two."""
+"""The simulator: one endpoint and one outage, under one policy or two."""
 
 from __future__ import annotations
 
@@ -50,30 +50,30 @@ _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
 class Row(Struct, frozen=True):
-    """One figure: as text for each policy."""
+    """One figure as text, for each policy."""
 
     label: str
     values: tuple[str, ...]
 
 
-class Play(Struct, frozen=True):
-    """One policy's play, as the page shows it."""
+class Result(Struct, frozen=True):
+    """The result of one policy, as the page shows it."""
 
     policy: str
-    image: str  # a data: address
-    told: str  # the picture in words
-    changes: tuple[tuple[str, str, str], ...]  # when, the new state, why
+    image: str  # a data: URL
+    summary: str  # the image as text
+    changes: tuple[tuple[str, str, str], ...]  # time, new state, reason
 
 
 class _Form:
-    """Reads the fields; what is wrong is kept beside each."""
+    """Reads the fields and collects a problem for each wrong one."""
 
     def __init__(self, fields: Mapping[str, str], policies: frozenset[str]) -> None:
         self._fields, self._policies = fields, policies
         self.problems: dict[str, str] = {}
 
     def asked(self) -> list[SimulationAsked]:
-        """One question for each policy, on the same seed; empty where something is wrong."""
+        """One simulation for each policy, with the same seed; empty if a field is wrong."""
         run_for_ms = self._duration("run_for", 60_000, RUN_MAX_MS, "1m to 14d")
         from_ms = self._duration("from", 0, RUN_MAX_MS, "0s to 14d")
         to_ms = self._duration("to", 0, RUN_MAX_MS, "0s to 14d")
@@ -86,10 +86,10 @@ class _Form:
         if self._fields["compare"]:
             policies.append(self._policy("compare"))
         if "from" not in self.problems and "to" not in self.problems and to_ms <= from_ms:
-            self.problems["to"] = "Must lie after the beginning."
-        if not self.problems and -(-run_for_ms // every_ms) > EVENTS_MAX:
-            told = f"That would be {-(-run_for_ms // every_ms):,} events"
-            self.problems["every"] = f"{told}; at most {EVENTS_MAX:,} are simulated here."
+            self.problems["to"] = 'Must be later than "Down from".'
+        if not self.problems and (count := -(-run_for_ms // every_ms)) > EVENTS_MAX:
+            reason = f"That would be {count:,} events; at most {EVENTS_MAX:,} are allowed."
+            self.problems["every"] = reason
         if self.problems:
             return []
         return [
@@ -106,21 +106,21 @@ class _Form:
             for policy in policies
         ]
 
-    def _duration(self, name: str, least: int, most: int, rule: str) -> int:
+    def _duration(self, name: str, minimum: int, maximum: int, rule: str) -> int:
         text = self._fields[name].replace(" ", "").replace("min", "m")
         if not _DURATION.fullmatch(text):
             self.problems[name] = "Must be a duration like 90s, 45m, 6h or 1h30m."
-            return least
+            return minimum
         value = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
-        if not least <= value <= most:
+        if not minimum <= value <= maximum:
             self.problems[name] = f"Must be {rule}."
         return value
 
-    def _whole(self, name: str, least: int, most: int) -> int:
+    def _whole(self, name: str, minimum: int, maximum: int) -> int:
         text = self._fields[name]
-        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
-            self.problems[name] = f"Must be a whole number from {least} to {most:,}."
-            return least
+        if not re.fullmatch("[0-9]{1,10}", text) or not minimum <= int(text) <= maximum:
+            self.problems[name] = f"Must be a whole number from {minimum} to {maximum:,}."
+            return minimum
         return int(text)
 
     def _policy(self, name: str) -> str:
@@ -130,7 +130,7 @@ class _Form:
 
 
 async def simulator(request: PageRequest) -> Shown:
-    """The form; with its fields in the address also what came of it."""
+    """The form, and its results if the query of the request has its fields."""
     if not request.app.simulations.available:
         raise NoSuchPath
     given = request.query.text("policy") != ""
@@ -148,18 +148,18 @@ async def simulator(request: PageRequest) -> Shown:
             refused, status = error.detail, error.http_status
     return request.show(
         "simulator.html",
-        status=200 if request.partly else status,  # A script shows only what went well.
+        status=200 if request.is_partial else status,  # htmx shows only successful responses.
         fields=fields,
         problems=form.problems,
         refused=refused,
         does=DOES,
         policies=sorted(policies),
-        plays=[_play(one, it) for one, it in zip(asked, shown, strict=False)],
+        results=[_result(one, it) for one, it in zip(asked, shown, strict=False)],
         rows=_rows([it.figures for it in shown]),
     )
 
 
-def _play(asked: SimulationAsked, shown: SimulationShown) -> Play:
+def _result(asked: SimulationAsked, shown: SimulationShown) -> Result:
     changes = tuple(
         (
             f"{it.at_ms // 3_600_000:02}:{it.at_ms // 60_000 % 60:02}:{it.at_ms // 1000 % 60:02}",
@@ -176,11 +176,11 @@ def _play(asked: SimulationAsked, shown: SimulationShown) -> Play:
     )
     image = "data:image/svg+xml;base64," + b64encode(shown.svg.encode()).decode()
     figures = shown.figures
-    told = (
+    summary = (
         f"{asked.policy}: {figures.delivered:,} of {figures.accepted:,} delivered, "
         f"{sum(figures.dropped.values()):,} dropped, disabled for {span(figures.disabled_ms)}."
     )
-    return Play(asked.policy, image, told, changes)
+    return Result(asked.policy, image, summary, changes)
 
 
 def _rows(all_: list[SimulationFigures]) -> list[Row]:
@@ -189,20 +189,20 @@ def _rows(all_: list[SimulationFigures]) -> list[Row]:
     counts = {
         "Accepted": [it.accepted for it in all_],
         "Delivered": [it.delivered for it in all_],
-        "Delivered late, by over 1 s": [it.late.count for it in all_],
+        "Delivered more than 1 s late": [it.late.count for it in all_],
         "Dropped, exhausted": [it.dropped.get("exhausted", 0) for it in all_],
         "Dropped, expired": [it.dropped.get("expired", 0) for it in all_],
         "Still pending at the end": [it.pending for it in all_],
         "Attempts": [it.attempts for it in all_],
         "Failed attempts": [it.failed for it in all_],
         "Probes": [it.probes for it in all_],
-        "Most requests in a second after recovery": [
+        "Most requests per second after recovery": [
             it.peak_per_second_after_recovery for it in all_
         ],
     }
     spans = {
-        "Half of the late ones within": [it.late.p50_ms for it in all_],
-        "The latest": [it.late.max_ms for it in all_],
+        "Median delay of late deliveries": [it.late.p50_ms for it in all_],
+        "Longest delay": [it.late.max_ms for it in all_],
         "Time disabled": [it.disabled_ms or None for it in all_],
         "Time frozen": [it.frozen_ms or None for it in all_],
     }

@@ -1,4 +1,4 @@
-"""Subscriptions: create, change, delete, test, rotate; filters tried before they are kept."""
+"""Subscriptions: create, change, delete, test, rotate the secret, try filters."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def subscriptions(request: PageRequest) -> Shown:
     )
 
 
-async def there(request: PageRequest) -> Subscription:
-    """The subscription of the path; raises NotFound."""
+async def _subscription(request: PageRequest) -> Subscription:
+    """The subscription that the path names; raises NotFound."""
     return await request.app.subscriptions.get(request.caller, request.number(SUBSCRIPTION))
 
 
 async def subscription(request: PageRequest) -> Shown:
-    found = await there(request)
+    found = await _subscription(request)
     secret, headers = request.one_time_secret()
     return request.show(
         "subscription.html",
@@ -68,7 +68,7 @@ async def new(request: PageRequest) -> Shown:
 
 
 async def edit(request: PageRequest) -> Shown:
-    found = await there(request)
+    found = await _subscription(request)
     return _form(request, form_texts(found), {}, found)
 
 
@@ -93,7 +93,7 @@ def _form(
 
 
 def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
-    """The subscription as the form has it, and the fields that could not be read."""
+    """The subscription as the form describes it, and the problems of unreadable fields."""
     given = request.field("tenant") or None
     tenant = before.tenant if before else request.caller.tenant_or_default(given)
     values, problems = read_form(request.form(), before)
@@ -105,8 +105,8 @@ async def create(request: PageRequest) -> Shown | Response:
     try:
         made = await request.app.subscriptions.create(request.caller, _drafted(request, None))
     except Invalid as error:
-        return _again(request, error.problems, None)
-    return request.done("Created.", to=_at(made.id), secret=made.secrets[0].value)
+        return _form_with_problems(request, error.problems, None)
+    return request.done("Subscription created.", to=_at(made.id), secret=made.secrets[0].value)
 
 
 async def change(request: PageRequest) -> Shown | Response:
@@ -116,14 +116,14 @@ async def change(request: PageRequest) -> Shown | Response:
             request.caller, number, lambda before: _drafted(request, before)
         )
     except Invalid as error:
-        return _again(request, error.problems, await there(request))
-    return request.done("Changed. Pending deliveries use the new values.", to=_at(number))
+        return _form_with_problems(request, error.problems, await _subscription(request))
+    return request.done("Saved. Pending deliveries use the new values.", to=_at(number))
 
 
-def _again(
+def _form_with_problems(
     request: PageRequest, problems: Sequence[FieldProblem], before: Subscription | None
 ) -> Shown:
-    """The form as it was sent, with the problem beside each field."""
+    """The form as it was sent, with a problem next to each wrong field."""
     return _form(request, request.form(), _by_field(problems), before, status=422)
 
 
@@ -138,7 +138,7 @@ def _by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
 
 
 async def check(request: PageRequest) -> Response:
-    """The problems of the form so far, field by field, while a person types."""
+    """The problems of the form by field, while a person types."""
     shown = request.field("id")
     number = id_field(shown, "id", SUBSCRIPTION) if shown else None
     problems = await request.app.subscriptions.check(
@@ -147,18 +147,18 @@ async def check(request: PageRequest) -> Response:
     return request.json({"problems": _by_field(problems)})
 
 
-# --- what can be done with one ---------------------------------------------------------------
+# --- commands for one -------------------------------------------------------------------------
 
 
 async def delete(request: PageRequest) -> Response:
     await request.app.subscriptions.delete(request.caller, request.number(SUBSCRIPTION))
-    said = "Deleted. Its pending deliveries are cancelled."
-    return request.done(said, to="/subscriptions")
+    message = "Subscription deleted. Its pending deliveries are cancelled."
+    return request.done(message, to="/subscriptions")
 
 
 async def rotate(request: PageRequest) -> Response:
     after = await request.app.subscriptions.rotate(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Rotated.", to=_at(after.id), secret=after.secrets[0].value)
+    return request.done("Secret rotated.", to=_at(after.id), secret=after.secrets[0].value)
 
 
 async def test(request: PageRequest) -> Response:
@@ -171,7 +171,7 @@ async def test(request: PageRequest) -> Response:
 
 
 async def try_filters(request: PageRequest) -> Shown:
-    """The filters of the form on the latest events: which match, and why."""
+    """Shows which of the latest events match the filters of the form, and why."""
     problem = ""
     tried: list[tuple[str, str, Verdict]] = []
     tenant = request.caller.tenant_or_default(request.field("tenant") or None)

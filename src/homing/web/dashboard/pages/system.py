@@ -1,4 +1,4 @@
-"""System: this process, the store, the settings in force and the ledger."""
+"""System: this process, its fleet, the database, the settings, and totals per tenant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from msgspec import Struct
 
 from homing.app.status import Status
-from homing.ports import Member, Standing
+from homing.ports import FleetState, Member
 from homing.web.dashboard.request import Page, PageRequest, Shown
 
 BUCKETS = 256
@@ -17,7 +17,7 @@ ROW = 32  # buckets in a row of the map
 
 
 class Process(Struct, frozen=True):
-    """A process of the fleet, and which buckets are its own."""
+    """A process of the fleet and the number of its buckets."""
 
     member: Member
     mark: str
@@ -28,12 +28,12 @@ class Cell(Struct, frozen=True):
     """A bucket on the map."""
 
     bucket: int
-    mark: str  # of the process that holds it; empty: nobody
+    mark: str  # of its owner; empty: none
     colour: int
 
 
-def fleet_of(standing: Standing | None) -> tuple[list[Process], list[Cell]]:
-    """The processes and the map of buckets; both empty where one process has them all."""
+def fleet_of(standing: FleetState | None) -> tuple[list[Process], list[Cell]]:
+    """The processes and the map of buckets; both empty if one process owns all buckets."""
     if standing is None:
         return [], []
     places = {it.id: place for place, it in enumerate(standing.members)}

@@ -1,4 +1,4 @@
-// What every page has: times, keys, dialogs, messages, the live stream; charts where there are any.
+// Starts the scripts that every page uses, and the charts on pages that have them.
 import { startTimes, showTimes } from "./times.js";
 import { startKeys, markRow } from "./keys.js";
 import { startDialogs } from "./dialogs.js";
@@ -17,15 +17,15 @@ if (document.querySelector("[data-chart]")) {
   import("./charts.js").then((charts) => charts.startCharts());
 }
 
-// A browser may show a page out of its memory, also after a sign-out: ask for it again.
+// A browser may restore a page from its memory, even after a sign-out: reload it.
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
 });
 
-// On a narrow screen the pages stand in one line that scrolls: the current one is in sight.
+// On a narrow screen the navigation is one line that scrolls: keep the current page visible.
 document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
-// What htmx puts on the page has times too, and the chosen row stays chosen.
+// Elements that htmx replaced contain times too, and the selected row must stay selected.
 document.body.addEventListener("htmx:afterSwap", (event) => {
   showTimes(event.detail.elt.parentElement || document);
   markRow();
@@ -46,8 +46,8 @@ document.addEventListener("click", async (event) => {
   if (!button) return;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
-    dispatchEvent(new CustomEvent("said", { detail: { text: "Copied." } }));
+    dispatchEvent(new CustomEvent("toast", { detail: { text: "Copied." } }));
   } catch {
-    dispatchEvent(new CustomEvent("said", { detail: { text: "The browser did not let us copy.", bad: true } }));
+    dispatchEvent(new CustomEvent("toast", { detail: { text: "The browser did not allow copying. Select the text and copy it.", bad: true } }));
   }
 });

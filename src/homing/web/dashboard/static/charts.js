@@ -1,9 +1,9 @@
-// Charts: each names where its numbers are; a tick asks for them again.
+// Charts: data-chart is the address of a chart's numbers, which are fetched again after a tick.
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const OUTCOMES = [
   ["delivered", "--mark-good"],
   ["failed", "--mark-bad"],
-  ["ours", "--mark-ours"],
+  ["sender_errors", "--mark-sender-error"],
   ["dropped", "--mark-warn"],
 ];
 const drawn = []; // { figure, plots }
@@ -17,7 +17,7 @@ function shortTime(ms) {
   return ms < 1000 ? `${+ms.toPrecision(2)} ms` : ms < 60000 ? `${+(ms / 1000).toPrecision(2)} s` : `${Math.round(ms / 60000)} min`;
 }
 
-// Hours within a day, dates beyond; always in the viewer's zone.
+// Hours for up to two days, dates for longer times; always in the viewer's time zone.
 function clock(plot, splits) {
   const days = plot.scales.x.max - plot.scales.x.min > 2 * 86400;
   const form = new Intl.DateTimeFormat(undefined, days ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -74,19 +74,19 @@ function took(box, numbers) {
   }), [numbers.at, numbers.p50, numbers.p99], box);
 }
 
-async function ask(figure) {
-  const answer = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(`${answer.status}`);
-  return answer.json();
+async function load(figure) {
+  const response = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
+  if (!response.ok) throw new Error(`${response.status}`);
+  return response.json();
 }
 
 function draw(chart, numbers) {
   const { figure } = chart;
-  const some = OUTCOMES.some(([name]) => numbers[name].some((value) => value > 0));
-  figure.querySelector(".chart-none").hidden = some;
-  for (const part of figure.querySelectorAll(".plot, .legend")) part.hidden = !some;
+  const hasData = OUTCOMES.some(([name]) => numbers[name].some((value) => value > 0));
+  figure.querySelector(".chart-none").hidden = hasData;
+  for (const part of figure.querySelectorAll(".plot, .legend")) part.hidden = !hasData;
   chart.numbers = numbers;
-  if (!some) return;
+  if (!hasData) return;
   if (chart.plots) {
     chart.plots[0].setData(stacked(numbers));
     chart.plots[1].setData([numbers.at, numbers.p50, numbers.p99]);
@@ -96,7 +96,7 @@ function draw(chart, numbers) {
   chart.plots = [outcomes(one, numbers), took(two, numbers)];
 }
 
-function again(chart) {
+function redraw(chart) {
   for (const plot of chart.plots || []) plot.destroy();
   chart.plots = null;
   if (chart.numbers) draw(chart, chart.numbers);
@@ -106,9 +106,9 @@ async function refresh(chart) {
   if (chart.busy) return;
   chart.busy = true;
   try {
-    draw(chart, await ask(chart.figure));
+    draw(chart, await load(chart.figure));
   } catch {
-    // The sign of the stream tells that the server is away.
+    // The indicator of the live stream shows that the server does not respond.
   } finally {
     chart.busy = false;
   }
@@ -133,6 +133,6 @@ export function startCharts() {
       drawn.forEach(refresh);
     }, 2000);
   });
-  addEventListener("theme", () => drawn.forEach(again));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(again));
+  addEventListener("theme", () => drawn.forEach(redraw));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(redraw));
 }

@@ -1,4 +1,4 @@
-// Dialogs: a button opens one by its id; it closes by its buttons, by Escape, and when it is done.
+// Dialogs: a button opens the dialog with its id. Its buttons, Escape and a successful form close it.
 export function startDialogs() {
   document.addEventListener("click", (event) => {
     const opener = event.target.closest("[data-dialog]");
@@ -15,7 +15,7 @@ export function startDialogs() {
     const dialog = event.target.closest?.("dialog[open]");
     if (dialog && event.target.nodeName === "FORM" && event.detail.successful && !dialog.hasAttribute("data-stay")) dialog.close();
   });
-  // A form is not sent twice while it is under way.
+  // The buttons of a form are disabled while it is being sent, so that it is not sent twice.
   document.body.addEventListener("htmx:beforeRequest", (event) => busy(event, true));
   document.body.addEventListener("htmx:afterRequest", (event) => busy(event, false));
 }

@@ -1,4 +1,4 @@
-// A form that is checked as one types: the server's own checks, beside each field.
+// Checks a form on the server while a person types, and shows each problem next to its field.
 const WAIT_MS = 350;
 
 export function startForms() {
@@ -8,22 +8,22 @@ export function startForms() {
 function watch(form) {
   const touched = new Set();
   let timer = 0;
-  let asked = 0;
+  let checks = 0;
   form.addEventListener("input", (event) => {
     touched.add(event.target.name);
     clearTimeout(timer);
-    timer = setTimeout(() => check(form, touched, ++asked, () => asked), WAIT_MS);
+    timer = setTimeout(() => check(form, touched, ++checks, () => checks), WAIT_MS);
   });
 }
 
 async function check(form, touched, number, latest) {
-  const answer = await fetch(form.dataset.check, {
+  const response = await fetch(form.dataset.check, {
     method: "POST",
     body: new URLSearchParams(new FormData(form)),
     headers: { "HX-Request": "true" },
   });
-  if (!answer.ok || number !== latest()) return;
-  const { problems } = await answer.json();
+  if (!response.ok || number !== latest()) return;
+  const { problems } = await response.json();
   for (const place of form.querySelectorAll("[data-problem]")) {
     const name = place.dataset.problem;
     if (!touched.has(name)) continue;

@@ -1,21 +1,22 @@
-// The keyboard: / search, j and k rows, Enter opens, r replays, g goes, ? helps.
-const PLACES = { o: "/", e: "/endpoints", d: "/deliveries", v: "/events", s: "/subscriptions" };
-let chosen = null; // the id or link of the row, which outlives a refresh
-let going = false;
+// Keyboard shortcuts: / searches, j and k move between rows, Enter opens a row, r replays,
+// g and a letter opens a page, ? lists all shortcuts.
+const PAGES = { o: "/", e: "/endpoints", d: "/deliveries", v: "/events", s: "/subscriptions" };
+let selected = null; // the id of the selected row: the row itself is replaced by a refresh
+let goPressed = false; // g was pressed: the next letter opens a page
 
 const rows = () => [...document.querySelectorAll("[data-row]")];
-const named = (row) => row.dataset.row;
+const idOf = (row) => row.dataset.row;
 
 export function markRow() {
-  for (const row of rows()) row.toggleAttribute("data-chosen", named(row) === chosen);
+  for (const row of rows()) row.toggleAttribute("data-selected", idOf(row) === selected);
 }
 
 function step(by) {
   const all = rows();
   if (!all.length) return;
-  const at = all.findIndex((row) => named(row) === chosen);
+  const at = all.findIndex((row) => idOf(row) === selected);
   const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-  chosen = named(next);
+  selected = idOf(next);
   markRow();
   next.scrollIntoView({ block: "nearest" });
   next.querySelector("a")?.focus({ preventScroll: true });
@@ -29,9 +30,9 @@ function pressed(event) {
     return;
   }
   if (document.querySelector("dialog[open]")) return;
-  if (going) {
-    going = false;
-    if (PLACES[event.key]) location.assign(PLACES[event.key]);
+  if (goPressed) {
+    goPressed = false;
+    if (PAGES[event.key]) location.assign(PAGES[event.key]);
     return;
   }
   const actions = {
@@ -39,9 +40,9 @@ function pressed(event) {
     "?": () => document.getElementById("help").showModal(),
     j: () => step(1),
     k: () => step(-1),
-    g: () => { going = true; },
+    g: () => { goPressed = true; },
     r: () => {
-      const row = rows().find((one) => named(one) === chosen);
+      const row = rows().find((one) => idOf(one) === selected);
       (row?.querySelector("[data-replay]") || document.querySelector("main [data-replay]"))?.click();
     },
   };

@@ -1,16 +1,16 @@
-// One stream per tab, closed while the tab is hidden. A tick refreshes what is live on the page;
-// where the stream cannot be had, the page asks again by itself every few seconds.
+// One stream per tab, closed while the tab is hidden. A tick reloads the live parts of the page.
+// Without a stream, the page polls every few seconds.
 const POLL_MS = 5000;
-const WORDS = { live: "live", still: "connecting", poll: "polling", lost: "no connection" };
+const TEXTS = { live: "live", connecting: "connecting", poll: "polling", lost: "no connection" };
 let source = null;
 let poll = null;
 let failures = 0;
 
-function mark(state) {
-  const sign = document.getElementById("live");
-  if (!sign || sign.dataset.state === state) return;
-  sign.dataset.state = state;
-  sign.querySelector(".live-word").textContent = WORDS[state];
+function showState(state) {
+  const indicator = document.getElementById("live");
+  if (!indicator || indicator.dataset.state === state) return;
+  indicator.dataset.state = state;
+  indicator.querySelector(".live-text").textContent = TEXTS[state];
 }
 
 function busy(region) {
@@ -31,17 +31,17 @@ function open() {
   source.onopen = () => {
     failures = 0;
     stopPolling();
-    mark("live");
+    showState("live");
     refresh();
   };
   source.addEventListener("tick", refresh);
   source.onerror = () => {
     failures += 1;
-    mark("lost");
+    showState("lost");
     if (source.readyState === EventSource.CLOSED || failures > 2) {
       close();
       startPolling();
-      refresh(); // A page whose key no longer works learns it now.
+      refresh(); // If the key no longer works, this leads to the sign-in page.
     }
   };
 }
@@ -52,7 +52,7 @@ function close() {
 }
 
 function startPolling() {
-  mark("poll");
+  showState("poll");
   poll ??= setInterval(() => {
     refresh();
     if (Math.random() < 0.1) open();
@@ -66,15 +66,15 @@ function stopPolling() {
 
 export function startLive() {
   const body = document.body;
-  body.addEventListener("refresh", refresh); // from the server: something was just done
+  body.addEventListener("refresh", refresh); // sent by the server after a command
   body.addEventListener("htmx:beforeRequest", (event) => {
     if (event.target.hasAttribute("data-live")) event.target.setAttribute("data-refreshing", "");
   });
   body.addEventListener("htmx:afterRequest", (event) => event.target.removeAttribute?.("data-refreshing"));
-  // A refresh that failed is shown by the sign of the stream, not by a message each second.
+  // A failed refresh changes the indicator of the stream; a toast every second would be too much.
   body.addEventListener("htmx:sendError", (event) => {
     if (event.target.hasAttribute?.("data-live")) {
-      mark("lost");
+      showState("lost");
       event.stopImmediatePropagation();
     }
   }, true);

@@ -1,4 +1,4 @@
-// Times in the viewer's zone; the title keeps UTC. Relative ones are kept up to date.
+// Shows times in the viewer's time zone, with UTC as the tooltip, and updates relative times.
 const DAY = 86400;
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "narrow" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -1,5 +1,5 @@
-// Short messages: what was done, or why it was not.
-export function say(text, bad = false) {
+// Toasts: short messages about the result of a command.
+function showToast(text, bad = false) {
   const toast = document.createElement("p");
   toast.className = bad ? "toast is-bad" : "toast";
   if (bad) toast.setAttribute("role", "alert");
@@ -7,21 +7,21 @@ export function say(text, bad = false) {
   const box = document.getElementById("toasts");
   box.append(toast);
   while (box.childElementCount > 4) box.firstElementChild.remove();
-  const away = () => toast.remove();
-  toast.addEventListener("click", away);
-  setTimeout(away, bad ? 12000 : 6000);
+  const remove = () => toast.remove();
+  toast.addEventListener("click", remove);
+  setTimeout(remove, bad ? 12000 : 6000);
 }
 
 export function startToasts() {
   const box = document.getElementById("toasts");
-  if (box.dataset.said) say(box.dataset.said);
-  const heard = (event) => say(event.detail.text, event.detail.bad);
-  document.body.addEventListener("said", heard); // from the server, by htmx
-  addEventListener("said", (event) => event.target === window && heard(event)); // from the page
-  document.body.addEventListener("htmx:sendError", () => say("The server does not answer.", true));
+  if (box.dataset.message) showToast(box.dataset.message);
+  const show = (event) => showToast(event.detail.text, event.detail.bad);
+  document.body.addEventListener("toast", show); // from a response, dispatched by htmx
+  addEventListener("toast", (event) => event.target === window && show(event)); // from another script
+  document.body.addEventListener("htmx:sendError", () => showToast("The server does not respond.", true));
   document.body.addEventListener("htmx:responseError", (event) => {
     if (!event.detail.xhr.getResponseHeader("HX-Trigger") && event.detail.xhr.status !== 401) {
-      say(`The server answered ${event.detail.xhr.status}.`, true);
+      showToast(`The server responded with status ${event.detail.xhr.status}.`, true);
     }
   });
 }

@@ -1,6 +1,6 @@
-"""What is seen of our own outages from outside: when failures may be ours, and when they must be.
+"""Sender outages as seen from outside: when failures may be sender errors, and when they must be.
 
-It is lenient where only the engine can know (whether the gate closed is not seen), and strict
+It is lenient where only the engine can know (whether an outage was found is not seen), and strict
 where everybody can: in an outage that the simulation made itself, with enough endpoints healthy
 before it and most of them tried in it, nothing may count for a receiver (S10).
 """
@@ -26,7 +26,7 @@ def host_of(url: str) -> str:
 
 @dataclass
 class Cut:
-    """An outage of ours: nothing gets through while it lasts."""
+    """A sender outage: nothing gets through while it lasts."""
 
     life: int
     healthy: set[int]  # endpoints just before it
@@ -42,14 +42,14 @@ class Cut:
 
 @dataclass
 class _Trouble:
-    """A host with failures that are called ours."""
+    """A host with failures that are called sender errors."""
 
     since: int
     others: bool = False  # something was answered elsewhere meanwhile
 
 
-class GateWatch:
-    """Hears of every answer; marks flights that may, or must, be called ours."""
+class OutageWatch:
+    """Hears of every response; marks flights that may, or must, be called sender errors."""
 
     def __init__(self, books: Books, fire: Callable[[str], None]) -> None:
         self._books, self._fire = books, fire
@@ -57,12 +57,12 @@ class GateWatch:
         self._suspects: dict[int, tuple[str, int]] = {}
         self._noted: set[int] = set()  # of those: the engine surely knows that they fell
         self._down: set[int] = set()  # they fell, something got through, and no success since
-        self._failed: list[Flight] = []  # without an answer, a short time ago
+        self._failed: list[Flight] = []  # without a response, a short time ago
         self._evidence_at: int | None = None
         self._fades_at: int | None = None
         self._hosts: dict[str, _Trouble] = {}
-        self._answered_at = 0
-        self._opened_at = 0  # the gate may have opened then
+        self._responded_at = 0
+        self._opened_at = 0  # an outage may have ended then
         self._canaries = 0
         self.cut: Cut | None = None
 
@@ -109,7 +109,7 @@ class GateWatch:
 
     @property
     def surely_closed(self) -> bool:
-        """Our own outage was proven, and since then nothing was answered that began after it."""
+        """A sender outage was proven, and no request that began after it got a response."""
         cut = self.cut
         if cut is None or cut.proven_at is None or cut.life != self._books.life:
             return False
@@ -122,7 +122,7 @@ class GateWatch:
     # --- what is seen ------------------------------------------------------------------------
 
     def sent(self, *, probe: bool) -> None:
-        """While the gate is closed a few canaries go out, and nothing else."""
+        """During an outage a few canaries are sent, and nothing else."""
         if not self.surely_closed:
             return
         books, rules = self._books, self._rules
@@ -132,14 +132,14 @@ class GateWatch:
         closed_ms = books.clock() - self.cut.proven_at
         hosts = {(it.tenant, host_of(it.url)) for it in books.endpoints.values()}
         most = canaries(len(hosts), rules) * (1 + closed_ms // rules.canary_every_ms)
-        books.must(not probe, "S10", lambda: "a probe in an outage of our own")
+        books.must(not probe, "S10", lambda: "a probe in a sender outage")
         books.must(
             self._canaries <= most,
             "S10",
-            lambda: f"{self._canaries} attempts in {closed_ms} ms of an outage of our own",
+            lambda: f"{self._canaries} attempts in {closed_ms} ms of a sender outage",
         )
 
-    def answered(self, flight: Flight, host: str, *, dialled: bool) -> None:
+    def responded(self, flight: Flight, host: str, *, dialled: bool) -> None:
         """An attempt has its code, or has failed without one."""
         now = self._books.clock()
         self._fade(now)
@@ -151,7 +151,7 @@ class GateWatch:
             self._hosts.setdefault(host, _Trouble(now))
             alone = self._hosts[host]
             long = alone.others and now - alone.since >= HOST_ALONE_MS
-            flight.maybe_theirs = long and failure != "our_limits"  # No host causes those.
+            flight.maybe_theirs = long and failure != "sender_limits"  # No host causes those.
         if flight.endpoint_id not in self._down:
             self._suspects[flight.endpoint_id] = (host, now)
             if failure in UNREACHED and flight.at > self._opened_at:
@@ -159,20 +159,20 @@ class GateWatch:
         self._failed.append(flight)
         self._look(now)
         if self._evidence_at is not None or flight.at <= self._opened_at:
-            flight.maybe_ours = flight.maybe_closed = True
+            flight.maybe_sender_error = flight.maybe_closed = True
         if self._crowded(flight, now):
-            flight.maybe_ours = True
+            flight.maybe_sender_error = True
         self._in_cut(flight, now)
 
     def _crowded(self, flight: Flight, now: int) -> bool:
-        """So many may wait for the verdict in this lane that one more is called ours at once."""
+        """So many may wait for the verdict in this lane that one more is a sender error at once."""
         options = self._books.mix.options
         slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
         wait = sum(it.lane == flight.lane for it in self._failed) - 1
         return wait >= slots // 2 and len(self._recent(now)) >= self._rules.endpoints_min
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
-        before, self._answered_at = self._answered_at, now
+        before, self._responded_at = self._responded_at, now
         if 200 <= (flight.code or 0) <= 299:
             self._down.discard(flight.endpoint_id)
         self._hosts.pop(host, None)
@@ -191,11 +191,13 @@ class GateWatch:
                 if self._closed_since(before, flight):
                     self._evidence_at = evidence
                     self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
-        elif flight.at >= evidence:  # It lives; failures to connect may yet be ours for a while.
+        elif (
+            flight.at >= evidence
+        ):  # It lives; failures to connect may yet be sender errors for a while.
             self._fades_at = now + self._rules.stay_ms + 2 * self._rules.quiet_ms
-        self._answered_in_cut(flight, now)
+        self._responded_in_cut(flight, now)
 
-    def _answered_in_cut(self, flight: Flight, now: int) -> None:
+    def _responded_in_cut(self, flight: Flight, now: int) -> None:
         cut = self.cut
         if cut is None or cut.life != flight.life:
             return
@@ -206,17 +208,17 @@ class GateWatch:
         elif flight.at >= cut.proven_at:  # It may have been a canary, or sent before it closed.
             self.cut = None
 
-    def _closed_since(self, answered_at: int, flight: Flight) -> bool:
-        """Whether the gate may have closed while it was in flight, as nothing else got through."""
+    def _closed_since(self, responded_at: int, flight: Flight) -> bool:
+        """Whether an outage may have begun while it was in flight, as nothing else got through."""
         quiet_ms, now = self._rules.quiet_ms, self._books.clock()
-        return flight.at < answered_at + 2 * quiet_ms and now >= answered_at + quiet_ms
+        return flight.at < responded_at + 2 * quiet_ms and now >= responded_at + quiet_ms
 
     def _opens(self, now: int) -> None:
         """A canary got through: all resumes, with slow start."""
-        self._fire("gate_opened")
+        self._fire("outage_ended")
         self._books.paused_until = now
         self._books.slots.clear()
-        self._books.say("the gate opens")
+        self._books.say("the outage ends")
         self.cut, self._canaries = None, 0
 
     def _fade(self, now: int) -> None:
@@ -227,7 +229,7 @@ class GateWatch:
             self._books.maybe_paused_at = now
 
     def _look(self, now: int) -> None:
-        """So many without an answer in so short a time that it may be us."""
+        """So many without a response in so short a time that it may be us."""
         rules = self._rules
         if self._evidence_at is None:
             since = now - rules.judge_max_ms - rules.judge_ms  # They may wait so long.
@@ -241,7 +243,7 @@ class GateWatch:
             if self._evidence_at is None:
                 self._evidence_at = now
                 for flight in self._failed:  # They have waited for it.
-                    flight.maybe_ours = True
+                    flight.maybe_sender_error = True
             self._fades_at = None
             self._books.maybe_paused_at = now
 
@@ -266,7 +268,7 @@ class GateWatch:
         if cut.first_at is None:
             return
         if cut.proven_at is not None:
-            flight.surely_ours = True
+            flight.surely_sender_error = True
             return
         cut.waiting.append(flight)
         failing = [self._books.endpoints[it] for it in cut.failing]
@@ -276,7 +278,7 @@ class GateWatch:
             cut.disturbed = True
         elif most and len(hosts) >= self._rules.hosts_min:
             cut.proven_at = now
-            self._fire("gate_closed")
-            self._books.say("our own outage is proven")
+            self._fire("outage_began")
+            self._books.say("the sender outage is proven")
             for one in cut.waiting:
-                one.surely_ours = True
+                one.surely_sender_error = True

@@ -134,7 +134,7 @@ def test_metrics_count_what_happened_and_name_no_url() -> None:
     live(story)
 
 
-def test_a_closed_gate_is_told_everywhere_and_makes_nothing_unready() -> None:
+def test_a_sender_outage_is_shown_everywhere_and_makes_nothing_unready() -> None:
     async def story(house: House) -> None:
         world = house.world
         for n in range(12):
@@ -142,7 +142,7 @@ def test_a_closed_gate_is_told_everywhere_and_makes_nothing_unready() -> None:
         await house.publish()
         await house.settled()
         got = await house.client.get("/v1/status")
-        assert (got.json["gate"]["state"], got.json["gate"]["since"]) == ("open", None)
+        assert (got.json["outage"]["state"], got.json["outage"]["since"]) == ("none", None)
         assert got.json["published"] == 1
         for n in range(12):
             world.sender.scripts[f"https://host{n}.example/"] = failing_with(Failure.REFUSED)
@@ -150,18 +150,18 @@ def test_a_closed_gate_is_told_everywhere_and_makes_nothing_unready() -> None:
         await world.wait(HOUR)
         for path in ("/healthz", "/readyz", "/v1/status"):
             got = await house.client.get(path)
-            gate = got.json["gate"]
-            assert (got.status, gate["state"], gate["closings"]) == (200, "closed", 1)
-            assert gate["since"].startswith("20")
-            assert "nothing gets through" in gate["why"]
+            outage = got.json["outage"]
+            assert (got.status, outage["state"], outage["outages"]) == (200, "confirmed", 1)
+            assert outage["since"].startswith("20")
+            assert "nothing gets through" in outage["why"]
         found = numbers((await house.client.get("/metrics")).body.decode())
-        assert found["homing_gate_closed"] == found["homing_gate_closings_total"] == 1
-        assert 3500 < found["homing_gate_closed_seconds"] < 3600
+        assert found["homing_outage_active"] == found["homing_outages_total"] == 1
+        assert 3500 < found["homing_outage_seconds"] < 3600
         assert found["homing_canaries_total"] > 100
         world.sender.scripts.clear()
         await world.wait(MINUTE)
         found = numbers((await house.client.get("/metrics")).body.decode())
-        assert found["homing_gate_closed"] == found["homing_gate_closed_seconds"] == 0
+        assert found["homing_outage_active"] == found["homing_outage_seconds"] == 0
         assert (await house.client.get("/readyz")).json == {"ok": True}
 
     live(story)

@@ -1,4 +1,4 @@
-"""The whole: ledger, health, readiness, metrics."""
+"""Monitoring: ledger, health, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPERATIONS = (
         method="GET",
         path="/healthz",
         id="healthz",
-        summary="Whether what is due goes; 503 when it has not for a minute.",
+        summary="Whether due deliveries are being sent; 503 if one has been stuck for a minute.",
         handler=healthz,
         response=Well,
         errors=(Unavailable,),
@@ -58,7 +58,7 @@ OPERATIONS = (
         method="GET",
         path="/readyz",
         id="readyz",
-        summary="Whether it takes requests; 503 while it stops or the store does not respond.",
+        summary="Whether requests are accepted; 503 while stopping or without a working database.",
         handler=readyz,
         response=Well,
         errors=(Unavailable,),

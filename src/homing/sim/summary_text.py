@@ -1,4 +1,4 @@
-"""The words of a summary: times, spans, and a row for every figure."""
+"""A summary as text: times, spans, and a row for every figure."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def span_text(ms: int | None) -> str:
 
 
 def pause_text(pause: Pause) -> str:
-    """Why nothing was sent for a while."""
+    """A sentence that says when and why sending was paused."""
     return (
         f"Sending was paused from {moment_text(pause.from_ms)} to {moment_text(pause.to_ms)}, "
-        f"as in an outage of our own: {pause.why}. Nothing was spent meanwhile."
+        f"as in a sender outage: {pause.why}. No retry was used meanwhile."
     )
 
 
 class Row(Struct, frozen=True):
-    """One figure of a summary; fewer is better where ``less`` is 1, worse where it is -1."""
+    """One figure of a summary; fewer is better if ``less`` is 1, worse if it is -1."""
 
     label: str
     text: Callable[[Figures], str]
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     _count("still pending at the end", lambda it: it.pending, 1),
     _count("attempts", lambda it: it.attempts),
     _count("· failed", lambda it: it.failed, 1),
-    _count("· by trouble of our own", lambda it: it.ours, 1),
+    _count("· sender-side", lambda it: it.sender_errors, 1),
     _count("probes", lambda it: it.probes),
     _count("requests the receiver saw", lambda it: it.requests),
     Row(

@@ -50,7 +50,7 @@ def test_a_url_goes_disabled_live_and_a_person_enables_it(
     server.settle()
     expect(row).to_contain_text("disabled")  # Nobody has loaded the page again.
     row.get_by_role("link").click()
-    person.sees("disabled over 70 %")
+    person.sees("disabled above 70 %")
     person.keeps("endpoint")
     person.finds_no_barrier()
     receiver.status = 204
@@ -72,8 +72,8 @@ def test_a_person_freezes_tests_and_replays(
     person.confirms("Send a test event", "Send a test event?", "Send a test event")
     person.sees_toast("responded with 204")
     person.page.get_by_role("button", name="Replay dropped…").click()
-    person.sees("Nothing was dropped in this time")
-    person.page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    person.sees("No delivery was dropped in this time range")
+    person.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     person.keeps("endpoint-frozen")
 
 
@@ -84,7 +84,7 @@ def test_the_pages_stand_wide_and_narrow_light_and_dark_without_barriers(
     person.finds_no_barrier()
     person.keeps("sign-in")
     person.sign_in()
-    person.sees("Nothing has been accepted yet")
+    person.sees("No deliveries yet")
     person.finds_no_barrier()
     person.keeps("overview-empty")
     server.client.subscribe(receiver.url, ["*"])
@@ -111,13 +111,13 @@ def test_the_keyboard_searches_walks_and_helps(
     person.open("/endpoints")
     page = person.page
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("j")
-    expect(page.locator("tr[data-chosen]")).to_contain_text("/hook/a")
+    expect(page.locator("tr[data-selected]")).to_contain_text("/hook/a")
     page.keyboard.press("k")
-    expect(page.locator("tr[data-chosen]")).to_contain_text("/hook/b")
+    expect(page.locator("tr[data-selected]")).to_contain_text("/hook/b")
     page.keyboard.press("/")
     expect(page.get_by_label("Search by URL")).to_be_focused()
     page.keyboard.type("hook/a")
