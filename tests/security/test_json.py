@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
+from msgspec import Raw, Struct
 
 from homing.errors import BadRequest, Invalid, TooLarge
 from homing.policy.admission import check_events
 from homing.web.api.publish import read_drafts
 from homing.web.body import decode
-from homing.web.schemas import SubscriptionIn, read_spec
+from homing.web.schemas import FilterTryIn, SubscriptionIn, SubscriptionPatch, read_spec
 
 REFUSED = [
     *(b"[1,] [,1] [1,,2] [1 2] [1;2] [1 1] ] } [ { [} {]".split(b" ")),
@@ -102,6 +105,52 @@ def test_what_is_json_is_kept_byte_for_byte(text: bytes) -> None:
 def test_a_command_that_names_a_field_twice_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest, match="twice"):
         decode(body, SubscriptionIn)
+
+
+def _many(count: int, item: bytes) -> bytes:
+    return b",".join([item] * count)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"[" + _many(20_001, b"[]") + b"]",
+        b"[" + _many(20_001, b"{}") + b"]",
+        b"{" + b",".join(b'"%d" : ""' % n for n in range(10_001)) + b"}",
+        b"[" + _many(10_001, b'{"":1}') + b"]",
+    ],
+    ids=["lists", "objects", "names of one object", "names of many objects"],
+)
+def test_a_command_with_very_many_parts_is_refused_before_its_names_are_compared(
+    value: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homing.web.body.json", None)
+    body = b'{"filters":[{"fieldName":"a","fieldValue":' + value + b"}]}"
+    with pytest.raises(BadRequest, match="at most"):
+        decode(body, FilterTryIn)
+
+
+@pytest.mark.parametrize("field", ["headers", "metadata"])
+@pytest.mark.parametrize("kind", [SubscriptionIn, SubscriptionPatch])
+def test_pairs_far_above_the_limit_are_refused_while_they_are_read(
+    field: str, kind: type[Struct]
+) -> None:
+    pairs = b",".join(b'"%d":""' % n for n in range(1_001))
+    body = b'{"url":"https://a.example","types":["*"],"' + field.encode() + b'":{' + pairs + b"}}"
+    with pytest.raises(Invalid) as caught:
+        decode(body, kind)
+    assert [it.field for it in caught.value.problems] == [field]
+    assert "1000" in caught.value.problems[0].reason
+
+
+def test_the_data_of_an_event_may_have_many_parts_and_a_name_twice() -> None:
+    data = b"{" + b",".join([b'"a":[1]'] * 15_000) + b"}"
+    tried = decode(b'{"filters":[],"data":' + data + b"}", FilterTryIn)
+    assert bytes(cast("Raw", tried.data)) == data
+    with pytest.raises(BadRequest, match="at most 10,000 names"):
+        decode(b'{"filters":[],"data":' + data + b',"data":1}', FilterTryIn)
+    with pytest.raises(BadRequest, match="twice"):
+        decode(b'{"filters":[],"data":1,"data":' + data + b"}", FilterTryIn)
 
 
 def test_a_command_is_read_as_before() -> None:

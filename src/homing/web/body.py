@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, TypeVar
+from collections.abc import Hashable
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Raw
 from starlette.types import Receive
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.policy.exact import decoder
 from homing.web.body_budget import SMALL_BYTES, BodyBudget
-from homing.web.texts import json_problems
+from homing.web.texts import json_problems, raw_fields
 
 PUBLISH_BYTES_MAX = 8 * 1024 * 1024
 COMMAND_BYTES_MAX = 256 * 1024  # decoded in one call, during which no other request is served
 ARRIVE_WITHIN_S = 60.0
+CONTAINERS_MAX = 20_000  # of a command, without the data of an event
+NAMES_MAX = 10_000
+_DATA_KEPT_BYTES = 4 * 1024
 _DIGITS_MAX = 20  # of a content-length
 
 _T = TypeVar("_T")
@@ -108,7 +113,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
         raise Invalid(problems=tuple(problems))
     try:
         read = decoder(kind).decode(body)
-        json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)
+        _check_names(_without_data(body, read))
     except msgspec.ValidationError as error:
         raise Invalid(problems=(field_problem(error),)) from None
     except msgspec.DecodeError as error:
@@ -116,6 +121,24 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except RecursionError:
         raise BadRequest("The body is nested too deeply.") from None
     return read
+
+
+def _without_data(body: bytes, read: object) -> bytes:
+    """A command without the data of an event, which may have any number of names."""
+    for name in raw_fields(cast("Hashable", type(read))):
+        data = getattr(read, name)
+        if isinstance(data, Raw) and len(data) > _DATA_KEPT_BYTES:
+            body = body.replace(bytes(data), b"0", 1)
+    return body
+
+
+def _check_names(command: bytes) -> None:
+    """Refuses a name that is given twice, and a command that would take long to check."""
+    if command.count(b"[") + command.count(b"{") > CONTAINERS_MAX:
+        raise BadRequest(f"It may have at most {CONTAINERS_MAX:,} lists and objects.")
+    if command.count(b":") > NAMES_MAX:
+        raise BadRequest(f"It may have at most {NAMES_MAX:,} names.")
+    json.loads(command, object_pairs_hook=_once, parse_int=len, parse_float=len)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

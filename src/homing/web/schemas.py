@@ -95,6 +95,10 @@ class EventPage(Struct, frozen=True):
 # --- subscriptions --------------------------------------------------------------------------
 
 
+# More pairs than this are refused while they are read; the limits of a subscription are lower.
+_READ_MAX = Meta(max_length=1_000)
+
+
 def _spec_struct(
     name: str,
     kind_of: Callable[[Field], Any],
@@ -112,7 +116,7 @@ def _spec_struct(
 def _json_kind(field: Field) -> Any:
     """The type of a field in JSON."""
     if field.kind is Kind.PAIRS:
-        return dict[str, str]
+        return Annotated[dict[str, str], _READ_MAX]
     return list[dict[str, Any]] if field.kind is Kind.FILTERS else field.type
 
 
@@ -124,7 +128,9 @@ def json_default(field: Field) -> Any:
 
 
 def _patch_kind(field: Field) -> Any:
-    kind = dict[str, str | None] if field.kind is Kind.PAIRS else _json_kind(field)
+    kind: Any = _json_kind(field)
+    if field.kind is Kind.PAIRS:
+        kind = Annotated[dict[str, str | None], _READ_MAX]
     nullable = not field.required and field.kind is not Kind.FLAG
     return kind | UnsetType | None if nullable else kind | UnsetType
 

@@ -57,13 +57,13 @@ def json_problems(body: bytes, kind: type[Any], within: str = "") -> list[FieldP
     except (ValueError, RecursionError):  # The decoder of ``kind`` reports the error.
         return []
     if isinstance(content, dict):
-        for name in _raw_fields(cast("Hashable", kind)):
+        for name in raw_fields(cast("Hashable", kind)):
             content.pop(name, None)
     return _walk(content, within) if isinstance(content, dict | list | str) else []
 
 
 @cache
-def _raw_fields(kind: object) -> tuple[str, ...]:
+def raw_fields(kind: object) -> tuple[str, ...]:
     """The fields of a struct that are kept as bytes."""
     found = inspect.type_info(kind)
     if not isinstance(found, inspect.StructType):
