@@ -118,7 +118,7 @@ class Settlements:
             return {"delivered" if 200 <= flight.code < 300 else "failed"}
         if flight.surely_sender_error:
             return {"sender_error"}
-        if (flight.failure or "").startswith("our_"):
+        if (flight.failure or "").startswith("sender_"):
             return {"sender_error", "failed"} if flight.maybe_theirs else {"sender_error"}
         # What waits for a verdict when the process stops has spent nothing.
         return (
