@@ -147,7 +147,7 @@ class OutageWatch:
             self._code(flight, host, now, dialled=dialled)
             return
         failure = flight.failure or ""
-        if failure.startswith("our_"):
+        if failure.startswith("sender_"):
             self._hosts.setdefault(host, _Trouble(now))
             alone = self._hosts[host]
             long = alone.others and now - alone.since >= HOST_ALONE_MS

@@ -123,7 +123,7 @@ class Receivers:
         length = int(rng.choice((0.02, 0.1, 0.3, 0.6)) * mix.run_for_ms)
         bad = rng.random() < mix.bad
         trouble = rng.choice(mix.troubles) if bad else None
-        if trouble is not None and trouble.startswith("our_"):
+        if trouble is not None and trouble.startswith("sender_"):
             length = min(length, SENDER_ERROR_MAX_MS)
         return Spell(begin + max(length, 1_000), trouble, rng.choice((0.3, 0.8, 1.0, 1.0)))
 

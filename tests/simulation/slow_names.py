@@ -118,7 +118,7 @@ class ResolvingSender(ScriptedSender):
         failure = deadline_failure(flight).failure
         queued = flight.stage is Stage.QUEUE or flight.queued_s > HELD_UP_S
         self._names.books.must(
-            not queued or failure.value.startswith("our_"),
+            not queued or failure.value.startswith("sender_"),
             "S10",
             lambda: f"{failure.value} after {flight.queued_s:.3f} s in our own queue of look-ups",
         )
