@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from browser.conftest import SHOTS
 from browser.person import Person
 from client.hooks import Hook, hook
 from homing.testing import HomingServer
@@ -109,6 +110,34 @@ def test_a_person_finds_a_dropped_delivery_by_search_and_replays_it(
     server.client.enable_endpoint(endpoint.id)
     server.live_through(minutes=11)
     expect(page.locator("#explanation")).to_contain_text("Delivered")
+
+
+def test_a_page_has_one_clock_which_is_the_viewers(
+    chromium: Browser, server: HomingServer, receiver: Hook
+) -> None:
+    receiver.status = 500
+    server.client.subscribe(receiver.url, ["invoice.*"])
+    server.client.publish("invoice.paid", {"id": 7})
+    server.live_through(hours=5)
+    (delivery,) = server.client.deliveries()
+    context = chromium.new_context(timezone_id="Asia/Kathmandu", locale="en-US")
+    person = Person(context.new_page(), server, shots=SHOTS, name="zone")
+    person.sign_in()
+    person.open(f"/deliveries/{delivery.id}")
+    explanation = person.page.locator("#explanation")
+    due = person.page.locator("dt:text-is('Due') + dd").inner_text()
+    assert re.search(r"\d:\d\d:\d\d (AM|PM)$", due)
+    expect(explanation).to_contain_text(f"is due {due};")
+    said = explanation.evaluate(
+        "it => [...it.childNodes].filter(n => n.nodeName === '#text').map(n => n.data).join('')"
+    )
+    assert not re.search(r"\d\d:\d\d|UTC", said)
+    person.keeps("delivery-in-another-zone")
+    server.client.freeze_endpoint(delivery.endpoint)
+    person.open(f"/endpoints/{delivery.endpoint}")
+    expect(person.page.locator(".head-text time")).to_have_text(re.compile("AM|PM"))
+    person.keeps("endpoint-in-another-zone")
+    context.close()
 
 
 def test_a_viewer_is_offered_nothing_and_refused_all(

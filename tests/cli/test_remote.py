@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+
+import pytest
+
 from cli.terminal import Terminal
+from homing.cli.output import read_ms, sentence
+from homing.client import SentencePart
+
+HOUR_MS = 3_600_000
 
 NOWHERE = "http://127.0.0.1:1027/"  # nobody listens there
 
@@ -71,6 +80,34 @@ def test_tables_are_for_people(terminal: Terminal) -> None:
     empty = terminal.well("deliveries", "--status", "dropped")
     assert empty.out == ""
     assert "There are no such deliveries." in empty.err
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "text"),
+    [
+        (119_999, "14:01:59 UTC (in 119 s)"),
+        (120_000, "14:02 UTC (in 2 min)"),
+        (-8 * 60_000, "13:52 UTC (8 min ago)"),
+        (9 * HOUR_MS, "23:00 UTC (in 9 h)"),
+        (10 * HOUR_MS, "13 Nov 00:00 UTC (in 10 h)"),
+        (50 * 24 * HOUR_MS, "1 Jan 2027 14:00 UTC (in 50 days)"),
+    ],
+)
+def test_the_times_of_a_sentence_name_their_zone_and_their_distance(
+    later_ms: int, text: str
+) -> None:
+    now = read_ms("2026-11-12T14:00:00Z")
+    at = datetime.fromtimestamp((now + later_ms) / 1000, UTC).isoformat(timespec="milliseconds")
+    parts = (SentencePart("retry 5 is due "), SentencePart(at, at), SentencePart("."))
+    assert sentence("", parts, now=now) == f"retry 5 is due {text}."
+    assert sentence("An older server.", (), now=now) == "An older server."
+
+
+def test_an_explanation_is_shown_with_an_explicit_zone(terminal: Terminal) -> None:
+    terminal.well("subscribe", f"{NOWHERE}zone", "zone.*")
+    terminal.well("publish", "zone.crossed", "--id", "zone-1")
+    shown = terminal.well("deliveries", "show", "zone-1").out.splitlines()[0]
+    assert re.search(r"would be at .*\d\d:\d\d UTC \(in 48 h\)\.", shown)
 
 
 def test_one_and_many_are_replayed(terminal: Terminal) -> None:

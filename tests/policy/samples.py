@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from homing.model import Endpoint, Health, State, Status
 from homing.policy.explain import Facts
 from homing.policy.health import HealthRules
 from homing.policy.presets import WORKFRONT
+from homing.policy.sentences import Sentence
 from policy.build import DAY, MINUTE, NOW, SECOND, a_delivery, a_health, an_endpoint
 
 WINDOW = WORKFRONT.window_ms
@@ -28,6 +30,19 @@ def facts(**given: Any) -> Facts:
         rules=HealthRules(),
     )
     return replace(row, **given)
+
+
+def read(sentence: Sentence) -> str:
+    """The sentence with its times in UTC to the minute, and with the day unless it is today."""
+
+    def show(ms: int) -> str:
+        at, today = (
+            datetime.fromtimestamp(ms // 1000, UTC),
+            datetime.fromtimestamp(NOW // 1000, UTC),
+        )
+        return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%-d %b %H:%M}"
+
+    return sentence.text(show)
 
 
 def since(state: State, *, rule: str, **given: Any) -> Endpoint:

@@ -39,6 +39,11 @@ def test_a_pending_delivery_shows_the_retries_ahead_and_why_it_waits() -> None:
         assert got["schedule"][0]["due_at"] == got["due_at"]
         assert got["schedule"][-1]["due_at"] == got["expires_at"]
         assert got["explanation"].startswith("Waiting:")
+        assert f"retry 1 of 11 is due {got['due_at']};" in got["explanation"]
+        parts = got["explanation_parts"]
+        assert "".join(part["text"] for part in parts) == got["explanation"]
+        times = [part["time"] for part in parts if part["time"] is not None]
+        assert times == [got["due_at"], got["expires_at"]]
         assert got["attempts"][0]["decided"] == "retry"
 
     live(story)

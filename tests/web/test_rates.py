@@ -58,7 +58,7 @@ def test_deliveries_of_a_rated_subscription_wait_and_say_why() -> None:
         assert [row["status"] for row in rows] == ["delivered", "delivered", "pending", "pending"]
         assert [row["attempts_made"] for row in rows] == [1, 1, 0, 0]
         shown = (await house.client.get(f"/v1/deliveries/{rows[-1]['id']}")).json
-        why = "in its turn: its subscription or host takes only so many attempts a second"
+        why = "in its turn: its subscription or host has a limit of attempts per second"
         assert why in shown["explanation"]
 
     live(story)

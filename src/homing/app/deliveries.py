@@ -14,6 +14,7 @@ from homing.errors import AlreadyFinished, NotFound
 from homing.model import Attempt, Delivery, Endpoint, Status, Subscription
 from homing.policy.explain import Facts, explain
 from homing.policy.retry import remaining
+from homing.policy.sentences import Sentence
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 
 PAGE_MAX = 200
@@ -23,7 +24,7 @@ class Described(Struct, frozen=True):
     """A delivery with its explanation, its attempts and its scheduled retries."""
 
     row: DeliveryRow
-    explanation: str
+    explanation: Sentence
     attempts: list[Attempt]
     ahead: tuple[tuple[int, int], ...]  # retry n, due at
     endpoint: Endpoint | None

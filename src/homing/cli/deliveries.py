@@ -23,7 +23,7 @@ from homing.cli.arguments import (
 )
 from homing.cli.endpoints import endpoint_id
 from homing.cli.errors import Failed
-from homing.cli.output import add_row, ago, coloured, dim, fields, plain, table
+from homing.cli.output import add_row, ago, coloured, dim, fields, plain, sentence, table
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ def response_text(attempt: Attempt | AttemptLine) -> Text:
 
 
 def view_delivery(out: Console, one: DeliveryDetail) -> None:
-    out.print(plain(one.explanation), style="bold", soft_wrap=True)
+    explanation = sentence(one.explanation, one.explanation_parts)
+    out.print(explanation, style="bold", soft_wrap=True)
     out.print(
         fields(
             (

@@ -9,7 +9,18 @@ import typer
 
 from homing.cli.arguments import EndpointArgument, LimitFlag, State, TenantFlag, given
 from homing.cli.errors import Failed
-from homing.cli.output import add_row, ago, coloured, counted, dim, fields, plain, span, table
+from homing.cli.output import (
+    add_row,
+    ago,
+    coloured,
+    counted,
+    dim,
+    fields,
+    plain,
+    sentence,
+    span,
+    table,
+)
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
@@ -100,7 +111,7 @@ def endpoint_id(client: Homing, text: str, tenant: str | None) -> str:
 
 
 def _view(out: Console, one: EndpointDetail) -> None:
-    out.print(plain(one.sentence), style="bold", soft_wrap=True)
+    out.print(sentence(one.sentence, one.sentence_parts), style="bold", soft_wrap=True)
     waiting = (
         f"{one.waiting:,}+ deliveries" if one.waiting_more else counted(one.waiting, "delivery")
     )

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from homing.client import SentencePart
+
 T = TypeVar("T")
 
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+SECONDS_WITHIN_MS = 120_000
 WIDTH = 220  # columns if the output is not a terminal: nothing is cut for a program or a file
 
 STYLES = {
@@ -195,9 +199,31 @@ def span(ms: int) -> str:
 
 
 def time_of(ms: int) -> str:
-    """``14:02:07.123`` UTC."""
+    """``14:02:07.123Z``."""
     at = datetime.fromtimestamp(ms / 1000, UTC)
-    return f"{at:%H:%M:%S}.{ms % 1000:03d}"
+    return f"{at:%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def clock_text(ms: int, *, now: int) -> str:
+    """``14:13 UTC``; with seconds if it is near, with the date and year unless they are today's."""
+    at, today = datetime.fromtimestamp(ms / 1000, UTC), datetime.fromtimestamp(now / 1000, UTC)
+    text = f"{at:%H:%M:%S}" if abs(ms - now) < SECONDS_WITHIN_MS else f"{at:%H:%M}"
+    if at.date() != today.date():
+        year = "" if at.year == today.year else f" {at.year}"
+        text = f"{at.day} {MONTHS[at.month - 1]}{year} {text}"
+    return f"{text} UTC"
+
+
+def sentence(text: str, parts: Iterable[SentencePart], *, now: int | None = None) -> str:
+    """A sentence of the API; its times are clock times and, as in tables, relative to now."""
+    now = clock_ms() if now is None else now
+    shown = "".join(
+        part.text
+        if part.time is None
+        else f"{clock_text(read_ms(part.time), now=now)} ({ago(part.time, now=now)})"
+        for part in parts
+    )
+    return plain(shown or text)
 
 
 def byte_size(count: int) -> str:

@@ -236,6 +236,13 @@ class AttemptsWhere(TypedDict, total=False):
     subscription: str
 
 
+class SentencePart(Struct, frozen=True):
+    """A part of a sentence; ``time`` is set if the part is a time."""
+
+    text: str
+    time: str | None = None
+
+
 class Retry(Struct, frozen=True):
     """A retry that is still ahead."""
 
@@ -247,6 +254,7 @@ class DeliveryDetail(Delivery, frozen=True, kw_only=True):
     """A delivery with its attempts, the retries ahead, and an explanation of its status."""
 
     explanation: str
+    explanation_parts: tuple[SentencePart, ...] = ()
     attempts: tuple[Attempt, ...]
     schedule: tuple[Retry, ...]
 
@@ -359,6 +367,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     since: str
     rule: str
     sentence: str
+    sentence_parts: tuple[SentencePart, ...] = ()
     counters: tuple[Counter, ...]
     first_attempt_at: str | None
     last_success_at: str | None

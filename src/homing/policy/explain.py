@@ -1,17 +1,15 @@
 """Why a delivery is where it is, and what happens next: one sentence for people.
 
-Whoever looks at a delivery has one question, and the answer is spread over its row, its endpoint,
-its schedule and the health rules. Here they are read together, once, so that the dashboard, the
-API and the command line say the same. A pending delivery's sentence has three parts: the cause,
-the next step with its time, and when it ends at the latest.
-
-Times are UTC: with the date where it is not today's, with seconds within two minutes of now.
+The reasons are spread over the row of the delivery, its endpoint, its schedule and the health
+rules. This module reads them together, so that the dashboard, the API and the command line give
+the same explanation. The sentence of a pending delivery has three parts: the reason, the next step
+with its time, and when it ends at the latest. Times are values (``At``), which each of them shows
+in its own way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from msgspec import Struct
@@ -20,14 +18,13 @@ from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
 from homing.policy import retry
 from homing.policy.health import HealthRules
 from homing.policy.retry import Schedule
+from homing.policy.sentences import At, Part, Sentence, join, say
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS_WITHIN_MS = 120_000
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_RATED = "its subscription or host has a limit of attempts per second"
 
 
 class Facts(Struct, frozen=True):
-    """All that a sentence about a delivery is made from."""
+    """Everything that the sentence about a delivery is made from."""
 
     status: Status
     reason: Reason | None
@@ -38,20 +35,20 @@ class Facts(Struct, frozen=True):
     in_flight: Lane | None
     schedule: Schedule
     rules: HealthRules
-    rated: bool = False  # its subscription, or its host, takes only so many attempts a second
+    rated: bool = False  # its subscription or its host has a limit of attempts per second
 
 
-def explain(facts: Facts, *, now: int) -> str:
+def explain(facts: Facts, *, now: int) -> Sentence:
     """Why this delivery is where it is, and what happens next, when."""
     match facts.status:
         case Status.PENDING:
             return _pending(facts, now)
         case Status.DELIVERED:
-            return _delivered(facts, now)
+            return _delivered(facts)
         case Status.DROPPED:
-            return _dropped(facts, now)
+            return _dropped(facts)
         case Status.CANCELLED:
-            return _cancelled(facts, now)
+            return _cancelled(facts)
         case _ as never:
             assert_never(never)
 
@@ -59,62 +56,62 @@ def explain(facts: Facts, *, now: int) -> str:
 # --- finished -------------------------------------------------------------------------------
 
 
-def _delivered(facts: Facts, now: int) -> str:
+def _delivered(facts: Facts) -> Sentence:
     delivery = facts.delivery
-    when = _finish(facts, now)
+    after = ""
     if facts.finished_at is not None:
-        when += f", {span_text(facts.finished_at - delivery.accepted_at)} after it was accepted"
-    if delivery.attempts <= 1:
-        return f"Delivered{when}: its first attempt succeeded."
-    return f"Delivered{when}: attempt {delivery.attempts:,} succeeded."
+        after = f", {span_text(facts.finished_at - delivery.accepted_at)} after it was accepted"
+    which = "its first attempt" if delivery.attempts <= 1 else f"attempt {delivery.attempts:,}"
+    return say("Delivered{}{}: {} succeeded.", _finish(facts), after, which)
 
 
-def _dropped(facts: Facts, now: int) -> str:
-    begin = f"Dropped{_finish(facts, now)} after {_attempts(facts.delivery.attempts)}: "
-    end = "; it can be replayed."
+def _dropped(facts: Facts) -> Sentence:
+    begin = say("Dropped{} after {}: ", _finish(facts), _attempts(facts.delivery.attempts))
+    replay = "; it can be replayed."
     match facts.reason:
         case Reason.EXHAUSTED:
-            return f"{begin}the last one failed and no retry lay ahead{end}"
+            return say("{}the last attempt failed and no retry was left{}", begin, replay)
         case Reason.EXPIRED:
-            window = _at(facts.delivery.expires_at, now)
-            return (
-                f"{begin}its endpoint was disabled or frozen until its window ended at "
-                f"{window}{end}"
+            return say(
+                "{}its endpoint was disabled or frozen until its window ended at {}{}",
+                begin,
+                At(facts.delivery.expires_at),
+                replay,
             )
         case Reason.BY_PERSON:
-            return f"{begin}a person dropped it{end}"
+            return say("{}a person dropped it{}", begin, replay)
         case Reason.SUBSCRIPTION_DELETED:
-            return f"{begin}its subscription was deleted."
+            return say("{}its subscription was deleted.", begin)
         case None:
-            return f"{begin}no reason is recorded{end}"
+            return say("{}no reason is recorded{}", begin, replay)
         case _ as never:
             assert_never(never)
 
 
-def _cancelled(facts: Facts, now: int) -> str:
-    begin = f"Cancelled{_finish(facts, now)} after {_attempts(facts.delivery.attempts)}"
+def _cancelled(facts: Facts) -> Sentence:
+    why = ""
     if facts.reason is Reason.SUBSCRIPTION_DELETED:
-        begin += ": its subscription was deleted"
+        why = ": its subscription was deleted"
     elif facts.reason is Reason.BY_PERSON:
-        begin += ": a person cancelled it"
+        why = ": a person cancelled it"
     if facts.arrived:
-        begin += "; an attempt that was in flight at that time did arrive"
-    return begin + "."
+        why += "; an attempt that was in flight at that time did arrive"
+    return say("Cancelled{} after {}{}.", _finish(facts), _attempts(facts.delivery.attempts), why)
 
 
-def _finish(facts: Facts, now: int) -> str:
-    return "" if facts.finished_at is None else f" at {_at(facts.finished_at, now)}"
+def _finish(facts: Facts) -> Part:
+    return "" if facts.finished_at is None else say(" at {}", At(facts.finished_at))
 
 
 # --- pending --------------------------------------------------------------------------------
 
 
-def _pending(facts: Facts, now: int) -> str:
+def _pending(facts: Facts, now: int) -> Sentence:
     endpoint = facts.endpoint
     if facts.in_flight is not None:
-        return _flying(facts, facts.in_flight, now)
+        return _in_flight(facts, facts.in_flight, now)
     if endpoint is None:
-        return f"Waiting: its endpoint is not known here; {_turn(facts.delivery, facts, now)}."
+        return say("Waiting: its endpoint is unknown; {}.", _turn(facts.delivery, facts, now))
     match endpoint.health.state:
         case State.ENABLED:
             return _enabled(facts, endpoint, now)
@@ -124,124 +121,138 @@ def _pending(facts: Facts, now: int) -> str:
             assert_never(never)
 
 
-def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> str:
+def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     delivery = facts.delivery
     enabled_since = endpoint.health.enabled_since
     if retry.held_past_window(delivery, enabled_since=enabled_since):
-        return (
-            f"Waiting: the endpoint was held back until {_at(enabled_since, now)} and the window "
-            f"of this delivery had ended at {_at(delivery.expires_at, now)}; it is dropped as "
-            "expired shortly, without a further attempt."
+        return say(
+            "Waiting: the endpoint was held back until {} and the window of this delivery had "
+            "ended at {}; it is dropped as expired shortly, without a further attempt.",
+            At(enabled_since),
+            At(delivery.expires_at),
         )
-    turn = _turn(delivery, facts, now)
     end = _end(facts, endpoint, now)
     if endpoint.hold_until > now and delivery.due_at <= endpoint.hold_until:
-        hold = _at(endpoint.hold_until, now)
-        return (
-            f"Waiting: the endpoint asked for a pause until {hold} (Retry-After); then "
-            f"{_name(delivery, facts)} is made; {end}."
+        return say(
+            "Waiting: the endpoint asked for a pause until {} (Retry-After); then {} is made; {}.",
+            At(endpoint.hold_until),
+            _name(delivery, facts),
+            end,
         )
-    return f"Waiting: {_cause(delivery, endpoint, now)}; {turn}; {end}."
+    return say("Waiting: {}; {}; {}.", _cause(delivery, endpoint), _turn(delivery, facts, now), end)
 
 
-def _held_back(facts: Facts, endpoint: Endpoint, now: int) -> str:
+def _held_back(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     delivery = facts.delivery
-    begin = f"Waiting: {_state(endpoint, facts.rules, now)}"
+    begin = say("Waiting: {}", _state(endpoint, facts.rules))
     if delivery.expires_at <= now:
-        ended = _at(delivery.expires_at, now)
-        return f"{begin}; its window ended at {ended}, so it is dropped as expired shortly."
+        return say(
+            "{}; its window ended at {}, so it is dropped as expired shortly.",
+            begin,
+            At(delivery.expires_at),
+        )
+    name = _name(delivery, facts)
     if delivery.due_at > now:
-        then = f"{_name(delivery, facts)} of this delivery is due {_at(delivery.due_at, now)}"
+        then = say("{} of this delivery is due {}", name, At(delivery.due_at))
     else:
-        then = f"{_name(delivery, facts)} of this delivery goes at once"
+        then = say("{} of this delivery is made at once", name)
     if endpoint.health.state is State.FROZEN:
-        step = f"nothing is attempted until a person enables it, then {then}"
+        step = say("nothing is attempted until a person enables it, then {}", then)
     else:
-        step = f"{_next_probe(endpoint, now)}; once enabled, {then}"
-    return f"{begin}; {step}; dropped at {_at(delivery.expires_at, now)} unless delivered."
+        step = say("{}; once enabled, {}", _next_probe(endpoint, now), then)
+    return say("{}; {}; {}", begin, step, _dropped_at(delivery))
 
 
-def _flying(facts: Facts, lane: Lane, now: int) -> str:
+def _in_flight(facts: Facts, lane: Lane, now: int) -> Sentence:
     if lane is Lane.PROBE:
         return _probing(facts, now)
     delivery, endpoint = facts.delivery, facts.endpoint
     enabled_since = endpoint.health.enabled_since if endpoint else 0
     again = retry.after_failure(delivery, facts.schedule, now=now, enabled_since=enabled_since)
-    begin = (
-        f"In flight: attempt {delivery.attempts + 1:,} ({_name(delivery, facts)}) is being made "
-        f"now and has {span_text(facts.schedule.deadline_ms)} from its start to get a response"
+    begin = say(
+        "In flight: attempt {} ({}) is being made now and has {} from its start to get a response",
+        f"{delivery.attempts + 1:,}",
+        _name(delivery, facts),
+        span_text(facts.schedule.deadline_ms),
     )
     if endpoint is not None and endpoint.health.state is not State.ENABLED:
-        begin += f"; meanwhile {_state(endpoint, facts.rules, now)}"
+        begin = say("{}; meanwhile {}", begin, _state(endpoint, facts.rules))
     if again is None:
-        return f"{begin}; if it fails, no retry lies ahead and it is dropped then."
-    n, most = again.retry, len(facts.schedule.delays_ms)
-    return f"{begin}; if it fails, retry {n} of {most} is due {_at(again.due_at, now)}."
+        return say("{}; if it fails, no retry is left and the delivery is dropped.", begin)
+    name = f"retry {again.retry} of {len(facts.schedule.delays_ms)}"
+    return say("{}; if it fails, {} is due {}.", begin, name, At(again.due_at))
 
 
-def _probing(facts: Facts, now: int) -> str:
+def _probing(facts: Facts, now: int) -> Sentence:
     """Its attempt in flight is a probe; the endpoint may have changed since it was sent."""
     delivery, endpoint = facts.delivery, facts.endpoint
     begin = f"In flight: attempt {delivery.attempts + 1:,} is a probe"
-    end = f"dropped at {_at(delivery.expires_at, now)} unless delivered."
+    end = _dropped_at(delivery)
     if endpoint is None:
-        return f"{begin}, which spends no retry; {end}"
-    state = _state(endpoint, facts.rules, now)
+        return say("{}, which uses no retry; {}", begin, end)
+    state = _state(endpoint, facts.rules)
     match endpoint.health.state:
         case State.DISABLED:
             next_probe = _next_probe(endpoint, now)
-            return (
-                f"{begin}, as {state}; a success enables it, after a failure: {next_probe}; {end}"
+            return say(
+                "{}, as {}; a success enables it, after a failure: {}; {}",
+                begin,
+                state,
+                next_probe,
+                end,
             )
         case State.FROZEN:
-            step = "a success delivers it and the endpoint stays frozen"
+            step: Part = "a success delivers it and the endpoint stays frozen"
         case State.ENABLED:
-            step = f"if it fails, {_turn(delivery, facts, now)}"
+            step = say("if it fails, {}", _turn(delivery, facts, now))
         case _ as never:
             assert_never(never)
-    return f"{begin}; meanwhile {state}; {step}; {end}"
+    return say("{}; meanwhile {}; {}; {}", begin, state, step, end)
 
 
-def _cause(delivery: Delivery, endpoint: Endpoint, now: int) -> str:
+def _cause(delivery: Delivery, endpoint: Endpoint) -> Part:
     """Why a delivery to an enabled endpoint is still pending."""
     if delivery.sender_errors:
         return "its last attempt was a sender-side failure, which uses no retry"
     if delivery.attempts:
         return f"not delivered by {_attempts(delivery.attempts)} so far"
-    accepted = _at(delivery.accepted_at, now)
+    accepted = At(delivery.accepted_at)
     if delivery.replay:
-        return f"it is a replay made at {accepted} and not yet attempted"
+        return say("it is a replay made at {} and not yet attempted", accepted)
     if delivery.due_at > delivery.accepted_at:
-        return "it waits its turn: its subscription or host takes only so many attempts a second"
+        return f"it waits for its turn: {_RATED}"
     if delivery.accepted_at < endpoint.health.enabled_since:
-        enabled = _at(endpoint.health.enabled_since, now)
-        return (
-            f"it was accepted at {accepted} and held back until its endpoint was enabled {enabled}"
+        return say(
+            "it was accepted at {} and held back until its endpoint was enabled at {}",
+            accepted,
+            At(endpoint.health.enabled_since),
         )
-    return f"it was accepted at {accepted} and not yet attempted"
+    return say("it was accepted at {} and not yet attempted", accepted)
 
 
-def _turn(delivery: Delivery, facts: Facts, now: int) -> str:
+def _turn(delivery: Delivery, facts: Facts, now: int) -> Sentence:
     """The next step of a delivery that nothing holds back."""
-    due = _at(delivery.due_at, now)
+    due, name = At(delivery.due_at), _name(delivery, facts)
     if delivery.due_at > now:
-        return f"{_name(delivery, facts)} is due {due}"
-    begin = f"{_name(delivery, facts)} has been due since {due} and goes"
-    if facts.rated:
-        return f"{begin} in its turn: its subscription or host takes only so many attempts a second"
-    return f"{begin} as soon as a slot is free"
+        return say("{} is due {}", name, due)
+    when = f"in its turn: {_RATED}" if facts.rated else "as soon as a slot is free"
+    return say("{} has been due since {} and is made {}", name, due, when)
 
 
-def _end(facts: Facts, endpoint: Endpoint, now: int) -> str:
+def _end(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     """How it ends if nothing succeeds."""
     delivery, schedule = facts.delivery, facts.schedule
     fails_at = max(delivery.due_at, endpoint.hold_until, now)
     enabled_since = endpoint.health.enabled_since
     row = retry.after_failure(delivery, schedule, now=fails_at, enabled_since=enabled_since)
     if row is None:
-        return "it is the last one: the delivery is dropped if it fails"
+        return say("no retry follows: the delivery is dropped if it fails")
     n, at = retry.remaining(row, schedule)[-1]
-    return f"the last retry, {n}, would be at {_at(at, now)}"
+    return say("the last retry, {}, would be at {}", str(n), At(at))
+
+
+def _dropped_at(delivery: Delivery) -> Sentence:
+    return say("dropped at {} unless delivered.", At(delivery.expires_at))
 
 
 def _name(delivery: Delivery, facts: Facts) -> str:
@@ -251,17 +262,17 @@ def _name(delivery: Delivery, facts: Facts) -> str:
     return "the next attempt" if delivery.attempts else "the first attempt"
 
 
-def _next_probe(endpoint: Endpoint, now: int) -> str:
+def _next_probe(endpoint: Endpoint, now: int) -> Part:
     at = endpoint.next_probe_at
     if at is None or at <= now:
         return "the next probe is due now"
-    return f"next probe {_at(at, now)}"
+    return say("the next probe is due {}", At(at))
 
 
 # --- endpoints ------------------------------------------------------------------------------
 
 
-def _state(endpoint: Endpoint, rules: HealthRules, now: int) -> str:
+def _state(endpoint: Endpoint, rules: HealthRules) -> Sentence:
     """``the endpoint has been disabled since 14:02 by 2,000 failures in a row``."""
     health = endpoint.health
     row = health.consecutive_failures
@@ -289,25 +300,29 @@ def _state(endpoint: Endpoint, rules: HealthRules, now: int) -> str:
             by = ""
         case other:
             by = f" ({other})"
-    return f"the endpoint has been {health.state.value} since {_at(health.since, now)}{by}"
+    return say("the endpoint has been {} since {}{}", health.state.value, At(health.since), by)
 
 
-def explain_endpoint(endpoint: Endpoint, rules: HealthRules, *, now: int) -> str:
+def explain_endpoint(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Sentence:
     """Since when an endpoint is in its state, by which rule, and what happens next."""
-    since = _state(endpoint, rules, now)
-    begin = since[0].upper() + since[1:]
+    begin = _capitalized(_state(endpoint, rules))
     match endpoint.health.state:
         case State.ENABLED:
             if endpoint.hold_until > now:
-                hold = _at(endpoint.hold_until, now)
-                return f"{begin}; it asked for a pause until {hold} (Retry-After)."
-            return f"{begin}."
+                hold = At(endpoint.hold_until)
+                return say("{}; it asked for a pause until {} (Retry-After).", begin, hold)
+            return say("{}.", begin)
         case State.DISABLED:
-            return f"{begin}; {_next_probe(endpoint, now)}, and a success enables it."
+            return say("{}; {}, and a success enables it.", begin, _next_probe(endpoint, now))
         case State.FROZEN:
-            return f"{begin}; nothing is attempted until a person enables it."
+            return say("{}; nothing is attempted until a person enables it.", begin)
         case _ as never:
             assert_never(never)
+
+
+def _capitalized(sentence: Sentence) -> Sentence:
+    first, *others = sentence.parts
+    return join((first[0].upper() + first[1:] if isinstance(first, str) else first, *others))
 
 
 def explain_change(
@@ -345,17 +360,6 @@ def explain_change(
 
 
 # --- words ----------------------------------------------------------------------------------
-
-
-def _at(ms: int, now: int) -> str:
-    """A time of day, with as much around it as its distance from now asks for."""
-    moment, today = _EPOCH + timedelta(milliseconds=ms), _EPOCH + timedelta(milliseconds=now)
-    close = abs(ms - now) < _SECONDS_WITHIN_MS
-    text = f"{moment:%H:%M:%S}" if close else f"{moment:%H:%M}"
-    if moment.date() == today.date():
-        return text
-    year = "" if moment.year == today.year else f" {moment.year}"
-    return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {text}"
 
 
 def span_text(ms: int) -> str:

@@ -331,6 +331,15 @@ class DeliveryPage(Struct, frozen=True):
     next_cursor: Cursor
 
 
+class SentencePart(Struct, frozen=True):
+    """A part of a sentence; the texts of all parts make the whole sentence."""
+
+    text: str
+    time: Annotated[
+        Time | None, Meta(description="Set if this part is a time: show it in your own way.")
+    ]
+
+
 class RetryView(Struct, frozen=True):
     """A retry to come."""
 
@@ -342,6 +351,7 @@ class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
     """A delivery with its attempts, the retries to come, and an explanation of its state."""
 
     explanation: str
+    explanation_parts: list[SentencePart]
     attempts: list[AttemptView]
     schedule: list[RetryView]
 
@@ -407,6 +417,7 @@ class EndpointView(Struct, frozen=True, kw_only=True):
     since: Time
     rule: str
     sentence: str
+    sentence_parts: list[SentencePart]
     counters: list[CounterView]
     first_attempt_at: Time | None
     last_success_at: Time | None

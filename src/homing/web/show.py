@@ -25,6 +25,7 @@ from homing.policy.admission import mask
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
+from homing.policy.sentences import At, Sentence
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
 from homing.web.schemas import (
     AttemptView,
@@ -38,6 +39,7 @@ from homing.web.schemas import (
     ReplayFilterView,
     ReplayJobView,
     SecretView,
+    SentencePart,
     SubscriptionView,
     TransitionView,
     UnmatchedView,
@@ -58,6 +60,21 @@ def time_text(at_ms: int) -> str:
 
 def time_or_none(at_ms: int | None) -> str | None:
     return None if at_ms is None else time_text(at_ms)
+
+
+def sentence_text(sentence: Sentence) -> str:
+    """A sentence with its times as RFC 3339."""
+    return sentence.text(time_text)
+
+
+def sentence_parts(sentence: Sentence) -> list[SentencePart]:
+    """The same text in parts, with each time apart."""
+    return [
+        SentencePart(time_text(it.ms), time_text(it.ms))
+        if isinstance(it, At)
+        else SentencePart(it, None)
+        for it in sentence.parts
+    ]
 
 
 def event_view(row: EventRow) -> EventView:
@@ -176,6 +193,7 @@ def delivery_view(row: DeliveryRow) -> DeliveryView:
 def endpoint_view(endpoint: Endpoint, rules: HealthRules, *, now: int) -> EndpointView:
     health = endpoint.health
     disabled = health.state is State.DISABLED
+    sentence = explain_endpoint(endpoint, rules, now=now)
     return EndpointView(
         id=show_id(ENDPOINT, endpoint.id),
         tenant=endpoint.tenant,
@@ -183,7 +201,8 @@ def endpoint_view(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoi
         state=health.state,
         since=time_text(health.since),
         rule=endpoint.rule,
-        sentence=explain_endpoint(endpoint, rules, now=now),
+        sentence=sentence_text(sentence),
+        sentence_parts=sentence_parts(sentence),
         counters=_counters(endpoint, rules, now=now),
         first_attempt_at=time_or_none(health.first_attempt_at),
         last_success_at=time_or_none(health.last_success_at),

@@ -18,7 +18,7 @@ from rich.text import Text
 from homing.cli.demo.rules import SPEED, production_time
 from homing.cli.demo.story import LENGTH_S
 from homing.cli.demo.world import Url, World
-from homing.cli.output import STYLES
+from homing.cli.output import STYLES, clock_text
 from homing.model import Endpoint, Health, Lane, Outcome, State
 from homing.policy.explain import explain_endpoint
 from homing.policy.health import HealthRules
@@ -233,9 +233,9 @@ def _counters(health: Health, rules: HealthRules, *, now: int, wide: bool) -> Te
 
 def _why(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Text:
     """The sentence of the API, without what is shown elsewhere."""
-    sentence = explain_endpoint(endpoint, rules, now=now)
+    sentence = explain_endpoint(endpoint, rules, now=now).text(lambda ms: clock_text(ms, now=now))
     sentence = sentence.removeprefix("The endpoint has been ")
-    sentence = re.sub(r"; (next probe .*?|the next probe is due now), and", ";", sentence)
+    sentence = re.sub(r"; the next probe is due .*?, and", ";", sentence)
     sentence = sentence[0].upper() + sentence[1:]
     return Text(sentence, style="italic", no_wrap=True, overflow="ellipsis")
 

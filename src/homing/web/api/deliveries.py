@@ -27,6 +27,8 @@ from homing.web.show import (
     SUBSCRIPTION,
     attempt_view,
     delivery_view,
+    sentence_parts,
+    sentence_text,
     time_text,
 )
 
@@ -76,7 +78,8 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
     described = await call.app.deliveries.get(call.caller, number)
     detail = DeliveryDetail(
         **asdict(delivery_view(described.row)),
-        explanation=described.explanation,
+        explanation=sentence_text(described.explanation),
+        explanation_parts=sentence_parts(described.explanation),
         attempts=[attempt_view(attempt) for attempt in described.attempts],
         schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
     )

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from homing import __version__
 from homing.model import show_id
+from homing.policy.sentences import At, Sentence
 from homing.web.clock import clock_detail, clock_differs
 from homing.web.dashboard.files import Files
 from homing.web.show import time_text
@@ -26,7 +27,14 @@ def environment(files: Files) -> Environment:
         lstrip_blocks=True,
     )
     env.filters.update(
-        ago=ago, at=at, ident=ident, number=number, short=short, span=span, took=took
+        ago=ago,
+        at=at,
+        ident=ident,
+        number=number,
+        sentence=sentence,
+        short=short,
+        span=span,
+        took=took,
     )
     env.filters["bytes"] = size
     env.globals.update(root=files.root, version=__version__)
@@ -42,6 +50,11 @@ def ago(at_ms: int | None) -> Markup | str:
 def at(at_ms: int | None) -> Markup | str:
     """A time in the viewer's time zone; its tooltip is the UTC time."""
     return _time(at_ms, "at")
+
+
+def sentence(said: Sentence) -> Markup:
+    """A sentence whose times are shown like every other time on the page."""
+    return Markup("").join(at(it.ms) if isinstance(it, At) else it for it in said.parts)
 
 
 def _time(at_ms: int | None, form: str) -> Markup | str:
