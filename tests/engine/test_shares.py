@@ -188,7 +188,7 @@ def test_hanging_probes_are_bounded_and_tenants_take_turns_among_them() -> None:
         assert min(probed) >= 2  # Each had its probe, though not all at once.
 
     rules = HealthRules(consecutive_disable=1)
-    live(story, replace(options(), health=rules, probes_in_flight=16, probe_slots=8))
+    live(story, replace(options(), health=rules, probe_slots=16, probe_searches_max=8))
 
 
 def test_rates_and_retries_go_on_while_the_memory_for_queues_is_full() -> None:

@@ -307,7 +307,7 @@ def _options(
     return EngineOptions(
         fresh_slots=rng.randint(1, 8) if small else 512,
         retry_slots=rng.randint(1, 6) if small else 256,
-        probe_slots=rng.choice((1, 2, 64)),
+        probe_searches_max=rng.choice((1, 2, 64)),
         endpoint_slots=rng.choice((1, 2, 16)),
         ready_max=rng.choice((2, 20, 20_000)),
         ready_bytes_max=rng.choice((2_000, 64 * 1024 * 1024)),

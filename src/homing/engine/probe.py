@@ -1,6 +1,7 @@
 """Probes: the single attempt that a disabled endpoint gets every ten minutes.
 
-The next probe's time is committed before a probe is sent, so a crash never makes two.
+The time of the next probe is committed before a probe is sent, so a crash never leads to a second
+probe ahead of time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ log = structlog.get_logger("homing.probe")
 
 
 class Prober:
-    """Chooses a delivery and sends it outside the lanes. Its slots are shared out by tenant."""
+    """Chooses a delivery and sends it outside the lanes; tenants share the slots for probes."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Prober:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._dispatcher, self._settler, self._options = dispatcher, settler, core.options
         self._may_expire, self._ownership = may_expire, core.ownership
-        self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probes_in_flight)
+        self._slots: LaneSlots[EndpointQueue] = LaneSlots(core.options.probe_slots)
         self._tasks: set[asyncio.Task[None]] = set()
         self.may_send: Callable[[], bool]  # set by the engine; returns False during an outage
 
@@ -50,7 +51,7 @@ class Prober:
 
     def go_on(self) -> None:
         """Start the next probes, unless they must wait."""
-        slots, limit = self._slots, self._options.probe_slots
+        slots, limit = self._slots, self._options.probe_searches_max
         while slots.free > 0 and self.may_send() and len(self._tasks) < limit:
             queue = slots.next()
             if queue is None:
@@ -78,7 +79,7 @@ class Prober:
         except StaleEndpoints:
             self._dispatcher.reload_endpoint(queue.endpoint.id)
         except HomingError as error:
-            log.warning("no delivery could be chosen for a probe", error=str(error))
+            log.warning("no delivery could be chosen for a probe; trying again", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
         now = self._clock.now()
         if found is None or queue.closed or now >= self._ownership.good_until:
@@ -97,7 +98,7 @@ class Prober:
         if queue.closed or now >= self._ownership.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
-        # An event published while the store searches must not be forgotten if it finds nothing.
+        # Cleared before the search: an event published during it is noted and not forgotten.
         more_fresh, next_due = queue.forget_stored()
         work, held = None, self._ownership.epochs[endpoint.bucket]
         try:
