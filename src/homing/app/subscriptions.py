@@ -37,7 +37,7 @@ class Subscriptions:
     ) -> None:
         self._engine, self._views, self._quotas = engine, views, quotas
         self._policies, self._refuses = options.policies, options.refuses
-        # Held from the check of the quota, or for an equal subscription, until the write.
+        # Held from the checks (quota, equal subscription) until the write, in this process.
         self.creating = asyncio.Lock()
 
     @use_case(MANAGERS)
@@ -52,7 +52,7 @@ class Subscriptions:
         *,
         condition: Callable[[SubscriptionDraft], Awaitable[None]] = _no_condition,
     ) -> Subscription:
-        """Creates a subscription unless ``condition`` raises; no other is created meanwhile."""
+        """Creates a subscription unless ``condition`` raises; one at a time in this process."""
         caller.must_write(drafted.draft.tenant)
         draft = self._checked(drafted)
         async with self.creating:
@@ -83,7 +83,7 @@ class Subscriptions:
     ) -> Subscription:
         """Replaces the fields; raises NotFound or Invalid.
 
-        ``drafted`` gets the stored subscription, and is called again if that changed meanwhile.
+        ``drafted`` gets the stored subscription; it is called again if the stored one has changed.
         """
         await self._visible(caller, subscription_id)
 
@@ -122,7 +122,7 @@ class Subscriptions:
         *,
         overlap_ms: int = OVERLAP_MS,
     ) -> Subscription:
-        """Signs with this secret or a new one, and during the overlap also with the old ones."""
+        """Replaces the secret with this one or a new one; old ones also sign during the overlap."""
         if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
             reason = f"must be 0 to {OVERLAP_MS_MAX}"
             raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
@@ -133,7 +133,7 @@ class Subscriptions:
 
     @use_case(MANAGERS)
     async def test(self, caller: Caller, subscription_id: int) -> Attempt:
-        """Sends a test event now, in any state of the endpoint; its health is not affected."""
+        """Sends a test event now, in any state of the endpoint, whose health is not affected."""
         await self._visible(caller, subscription_id)
         return await self._engine.test_send(subscription_id)
 

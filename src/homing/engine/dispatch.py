@@ -1,9 +1,10 @@
-"""Chooses the next attempts: endpoints by time in a heap, tenants and endpoints in turn by lane.
+"""Chooses the next attempts: a heap orders endpoints by time, tenants take turns in each lane.
 
 The heap holds endpoints, never deliveries: a million deliveries to one disabled URL are one entry.
 Rows are read from the store for many endpoints in one statement, a few for each. A slot is taken
-when an attempt starts. A success frees it at once; any other outcome frees it when it is settled,
-so that its decision (disabled, held, one slot again) is known before the next attempt begins.
+when an attempt starts. A success frees it at once; any other outcome frees it when that outcome is
+settled, so that the next attempt starts with the decision known: the endpoint may be disabled,
+held, or back to one slot.
 
 The state of one endpoint is in its ``EndpointQueue``; this module only calls its methods.
 """
@@ -44,8 +45,8 @@ from homing.ports import EndpointStart, Response
 
 log = structlog.get_logger("homing.dispatch")
 
-STARTS_COST_MAX = 256  # of the attempts that begin in one turn of the event loop
-START_COST = (1, 4, 4)  # by rank: an endpoint that did not respond last has no open connection
+STARTS_COST_MAX = 256  # the sum of START_COST that may begin in one turn of the event loop
+START_COST = (1, 4, 4)  # by rank: only a trusted endpoint is likely to have an open connection
 # Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 
@@ -81,7 +82,7 @@ class Dispatcher:
             on_start=self.add_endpoint,
             reschedule=self.reschedule,
         )
-        self.reload_endpoint = self._loader.endpoint  # call it when another process changed the row
+        self.reload_endpoint = self._loader.endpoint  # reads the row, for the first time or again
         self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
@@ -137,7 +138,7 @@ class Dispatcher:
         queue = self.queues.get(endpoint.id)
         if queue is None and not self._mine[endpoint.bucket]:
             self._ownership.notify_owner_of_change(endpoint.bucket, endpoint.id)
-        elif queue is None:  # This row is kept: one that is being read may be older.
+        elif queue is None:  # Keep this row: a read that is still running may return an older one.
             self._add(endpoint)
             self.reload_endpoint(endpoint.id)
         elif queue.update(endpoint, enabled=enabled, now=self._clock.now()):
@@ -211,7 +212,7 @@ class Dispatcher:
             self.reschedule(queue)
 
     def remove_delivery(self, delivery_id: int, endpoint_id: int) -> None:
-        """Take a delivery off the queue that was cancelled in the store."""
+        """Take a delivery that was cancelled in the store off the queue."""
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.remove_delivery(delivery_id)
@@ -275,7 +276,7 @@ class Dispatcher:
     # --- starting attempts -------------------------------------------------------------------
 
     def reschedule(self, queue: EndpointQueue) -> None:
-        """Add a queue to the lanes, the loader and the heap, as its state demands, or remove it."""
+        """Bring the lanes, the loader and the heap up to date with the state of a queue."""
         if queue.closed:
             return  # The bucket goes to another process.
         now = self._clock.now()
@@ -298,7 +299,7 @@ class Dispatcher:
                 self._set_timer()
         crowded = len(self.queues) > self._options.queues_max
         if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
-            self._forget(queue.endpoint.id)  # Rows that are being read need the newer state here.
+            self._forget(queue.endpoint.id)  # Not while it is being read: that row may be older.
 
     def _pump_soon(self) -> None:
         if self._soon is None:
@@ -325,7 +326,7 @@ class Dispatcher:
                     return
                 queue, now = turns.next(), self._clock.now()
                 if queue is None or now >= self._ownership.good_until:
-                    break  # Checked each time: the process may have been stopped for a while.
+                    break  # Checked each time: the process may have been suspended meanwhile.
                 left -= START_COST[queue.rank]
                 self.start(queue, lane, now)
         if self._rates.next_at is not None:
@@ -386,7 +387,7 @@ class Dispatcher:
             attempt = CompletedAttempt(
                 work, endpoint_id, lane, number, now, ended, lines, response, outcome, epoch, rank
             )
-            if response.retry_after is not None:  # It may be a date on the present wall clock.
+            if response.retry_after is not None:  # A date in it refers to the wall clock.
                 attempt = replace(attempt, wall_ahead_ms=self._clock.state().ahead_ms)
             self.on_completed(attempt)
 
@@ -454,7 +455,7 @@ class Dispatcher:
                 return item.endpoint_id in self.queues
 
     def _end_attempt(self, attempt: CompletedAttempt) -> None:
-        """Count an attempt as ended, also if its bucket has gone to another process."""
+        """Count an attempt as ended, even if its bucket has gone to another process."""
         self.capacity.end_attempt()
         if attempt.lane is _PROBE:
             self.on_probe_ended(attempt.work.delivery.tenant)

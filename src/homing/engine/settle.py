@@ -1,13 +1,14 @@
 """Settling: the outcomes of a batch of attempts, decided and written in one commit.
 
-A commit starts when none is running and enough attempts have finished, or after 20 ms, or when a
-delivery waits for a slot: writing many outcomes together costs far less, and only the log waits for
-a success. Outcomes that arrive while a commit runs go into the next. While the store cannot commit,
-no new attempt starts; finished outcomes wait here and are settled first.
+Writing many outcomes together costs far less, so a commit waits until 256 outcomes have arrived, a
+queued delivery needs a slot, no more outcomes are expected, or 20 ms have passed. (A success can
+wait: its slot is already free.) Outcomes that arrive while a commit runs go into the next. While
+the store cannot commit, no new attempt starts, and finished outcomes wait here.
 
-Commits are bounded, and tenants have their share of each (``settle_queue``). The bound is also that
-of the event loop's time: a batch is decided in one turn and applied in another. Smaller turns would
-let a stream of publishes starve the outcomes, because all other tasks run between two turns.
+Commits are bounded, and tenants have their share of each (``settle_queue``). A batch is decided in
+one turn of the event loop and applied in another, so the bound also limits how long a turn takes.
+More and smaller turns would let a stream of publishes starve the outcomes, because all other tasks
+run between two turns.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ log = structlog.get_logger("homing.settle")
 
 ENOUGH = 256  # outcomes start a commit …
 SOON_MS = 20  # … or this time after the first of them
-FEW = 64  # outcomes of several tenants start a commit
+FEW = 64  # of several tenants: if more wait, only ENOUGH successes or SOON_MS start a commit
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -48,7 +49,7 @@ class Settler:
         self._waiting = SettleQueue()
         self._task: asyncio.Task[None] | None = None
         self._gathering: asyncio.Future[None] | None = None  # waits for more outcomes
-        self.lock = asyncio.Lock()  # endpoints change either here or by a command of the API
+        self.lock = asyncio.Lock()  # held by everything that changes endpoints
         self._stale: frozenset[int] = frozenset()  # endpoints to read again
         self._log = log.bind()  # Bound once: an attempt that is not logged costs very little.
         self._logs_all = self._log.is_enabled_for(logging.DEBUG)
@@ -84,10 +85,10 @@ class Settler:
             self._go()
 
     def _enough(self) -> bool:
-        """Whether a commit should start: enough outcomes wait, a slot is needed, or none follow."""
+        """Whether to commit now: enough outcomes wait, a slot is needed, or no more are coming."""
         dispatcher, waiting = self._dispatcher, len(self._waiting)
         if self._waiting.shared(self._clock.now()) and not dispatcher.draining:
-            # Rationed outcomes come a ration at a time, however many wait for their slots.
+            # A commit takes one ration of failures, so waiting deliveries do not start it early.
             if self._waiting.light >= ENOUGH:
                 return True
             if waiting > FEW:
@@ -130,7 +131,7 @@ class Settler:
             self._task = self.since = None
 
     async def _settle(self, items: list[Item]) -> None:
-        """Write a batch, trying again until it is written: a known outcome is never given up."""
+        """Write a batch, however many tries it takes; outcomes of lost buckets are dropped."""
         number = self._core.ids.take(self._clock.now())
         batch: SettleBatch | None = None
         failures = 0
@@ -140,8 +141,8 @@ class Settler:
                     items = self._still_owned(items)
                     if not items:
                         return
-                    # Read before any await: a lease that is lost and taken again meanwhile
-                    # does not cover attempts begun under the first.
+                    # Read before any await: if a lease is lost and taken again meanwhile, the
+                    # new lease must not cover attempts that began under the old one.
                     fences = self._ownership.fences(map(_bucket_of, items))
                     decision = await self._decide(items)
                     batch = decision.batch(number, fences)
@@ -187,7 +188,7 @@ class Settler:
     def _worked(self) -> None:
         if not self.store_ok:
             self.store_ok = True
-            log.info("the store settles again")
+            log.info("outcomes can be written again")
             self._dispatcher.resume()
 
     def _still_owned(self, items: list[Item]) -> list[Item]:

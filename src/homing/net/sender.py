@@ -1,30 +1,30 @@
 """The sender: outgoing HTTP/1.1 requests on asyncio and httptools, without a client library.
 
-Why a client of our own: a webhook sender needs a small part of HTTP (a POST of known length,
-keep-alive, no redirects, no cookies, no decompression) and total control of that part:
+Why not a client library: a webhook sender needs only a small part of HTTP (a POST of known length,
+keep-alive, no redirects, no cookies, no decompression) and full control of that part:
 
 - one deadline over look-up, connect, handshake and response. httpx counts its timeout per read: a
-  receiver that sent a byte now and then held a request of two seconds for more than eight;
-- the address that was checked is the address that is dialled, also for a literal IP, where
-  aiohttp does not even ask its resolver;
+  receiver that sent single bytes kept a request with a timeout of 2 s open for over 8 s;
+- the address that was checked is the address that is connected to, even if the URL contains an IP
+  address, for which aiohttp does not call its resolver;
 - no redirect is followed and nothing is decompressed. aiohttp repeats a POST after a 307 by
   default, and in both libraries 194 kB of gzip became 200 MB of memory;
-- bounded heads and bodies, and failures that distinguish the receiver's from the sender's.
+- heads and bodies are bounded, and failures of the receiver are told from those of the sender.
 
 It is also the hottest path. Measured on two cores over loopback with 1 KiB bodies and 64 requests
 in flight, against aiohttp (about 170 µs of CPU per request): a prototype of this design took about
 a sixth of that, close to the limit of the interpreter; pycurl a fifth to a third; the Rust-backed
-clients a third to two fifths, and they only pin an address per client object; httpx is some forty
-times slower than aiohttp, as its pool's work grows with the square of its connections. Half of a
-naive client's cost is building the request. So a request on a warm connection is one joined write
-of prepared bytes, followed by callbacks: no task, no timer. Only dialling uses a task.
+clients a third to two fifths, and pin an address only per client object; httpx is some forty
+times slower than aiohttp, as its pool's work grows with the square of its connections. Half of the
+cost of a simple client is building the request. So a request on an open connection is one write of
+prepared bytes, followed by callbacks: no task, no timer. Only a new connection uses a task.
 
 Deadlines are checked by one sweep every 50 ms over all requests in flight, not by a timer per
-request. With no request in flight and no idle connection no timer runs. A sweep that is late itself
-(the process was stopped, or the loop was busy) first lets the loop read what has arrived meanwhile:
+request. With no request in flight and no idle connection no timer runs. A sweep that is itself late
+(the process was suspended, or the loop was busy) first lets the loop read what has arrived:
 a pause of the sender is not a timeout of the receiver. Requests to hanging receivers mostly started
 together, so hundreds of deadlines pass together: one sweep decides all of them, and reports a few
-at a time. Otherwise what each of them causes (a settle, the next attempt, a new connection) would
+at a time. Otherwise the work after each (a settle, the next attempt, a new connection) would
 delay all other attempts.
 
 The sender never repeats a request. The reason, and what keeps a normal keep-alive timeout from
@@ -56,14 +56,14 @@ from homing.policy.reach import Reach
 from homing.ports import Request, Response
 
 SWEEP_S = 0.05
-SWEEP_LATE_S = 0.1  # a sweep this late gives the loop a turn before it decides
+SWEEP_LATE_S = 0.1  # a sweep that is later than this lets the loop read first
 REPORTED_MIN = 4  # passed deadlines that are reported at a time
 REPORT_EVERY_S = 0.01
-PORTIONS_MAX = 100  # the last of many passed deadlines is reported a second late
+PORTIONS_MAX = 100  # × REPORT_EVERY_S: all passed deadlines are reported within a second
 JOINED_BODY_BYTES_MAX = 64 * 1024  # beyond it, copying costs more than a second write
 PREFIXES_MAX = 4096
-SHED_COUNT = 32
-SHED_PAUSE_S = 0.01  # for the loop to close them
+SHED_COUNT = 32  # idle connections to close when file descriptors run out
+SHED_PAUSE_S = 0.01  # for the loop to close those connections
 
 
 class SenderOptions(Struct, frozen=True):
@@ -155,7 +155,7 @@ class HttpSender:
         try:
             found = await self._dialer.dial(flight, make)
             scarce = found is not None and found.failure is Failure.SENDER_LIMITS
-            if scarce and self._pool.shed(SHED_COUNT):  # Idle connections use up what is scarce.
+            if scarce and self._pool.shed(SHED_COUNT):  # Idle connections hold descriptors too.
                 await asyncio.sleep(SHED_PAUSE_S)
                 found = await self._dialer.dial(flight, make)
             if found is not None:
@@ -208,8 +208,8 @@ class HttpSender:
     def _flush(self) -> None:
         """Write the requests that were begun on warm connections in this turn of the loop.
 
-        They are written together at its end: a receiver on the same machine is then woken once for
-        all of them, and not in the middle of our work.
+        Writing them together at the end of the turn wakes a receiver on the same machine once for
+        all of them, not in the middle of our work.
         """
         unwritten, self._unwritten = self._unwritten, []
         for connection, flight in unwritten:
@@ -311,7 +311,7 @@ class HttpSender:
     def _expire(self, flight: Flight, now: float) -> None:
         connection = flight.connection
         if connection is not None and connection.reader.code is not None:
-            response = _response(connection, flight, now)  # The code is in; only its body is late.
+            response = _response(connection, flight, now)  # Only the body is late.
         else:
             response = _no_response(flight, deadline_failure(flight), now)
         if connection is not None:

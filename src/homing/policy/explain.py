@@ -3,8 +3,8 @@
 The reasons are spread over the row of the delivery, its endpoint, its schedule and the health
 rules. This module reads them together, so that the dashboard, the API and the command line give
 the same explanation. The sentence of a pending delivery has three parts: the reason, the next step
-with its time, and when it ends at the latest. Times are values (``At``), which each of them shows
-in its own way.
+with its time, and when the delivery ends at the latest. Times are values (``At``), which dashboard,
+API and command line each show in their own way.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _in_flight(facts: Facts, lane: Lane, now: int) -> Sentence:
 
 
 def _probing(facts: Facts, now: int) -> Sentence:
-    """Its attempt in flight is a probe; the endpoint may have changed since it was sent."""
+    """The attempt in flight is a probe; the endpoint may have changed since the probe was sent."""
     delivery, endpoint = facts.delivery, facts.endpoint
     begin = f"In flight: attempt {delivery.attempts + 1:,} is a probe"
     end = _dropped_at(delivery)
@@ -240,7 +240,7 @@ def _turn(delivery: Delivery, facts: Facts, now: int) -> Sentence:
 
 
 def _end(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
-    """How it ends if nothing succeeds."""
+    """What happens to the delivery if no attempt succeeds."""
     delivery, schedule = facts.delivery, facts.schedule
     fails_at = max(delivery.due_at, endpoint.hold_until, now)
     enabled_since = endpoint.health.enabled_since
@@ -304,7 +304,7 @@ def _state(endpoint: Endpoint, rules: HealthRules) -> Sentence:
 
 
 def explain_endpoint(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Sentence:
-    """Since when an endpoint is in its state, by which rule, and what happens next."""
+    """How long an endpoint has been in its state, by which rule, and what happens next."""
     begin = _capitalized(_state(endpoint, rules))
     match endpoint.health.state:
         case State.ENABLED:

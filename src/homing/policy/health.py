@@ -1,8 +1,8 @@
-"""When an endpoint is disabled, frozen and enabled, and how fast it may be sent to.
+"""When an endpoint is disabled, frozen and enabled, and how many slots it has (slow start).
 
 Two kinds of rules watch an endpoint. A **rate** (over 70 % of more than 100 attempts) finds an
-endpoint that mostly fails; **failures in a row** find one that has just died after a long good
-time, where a rate over all attempts would change too slowly. A disabled endpoint recovers by
+endpoint that mostly fails; **failures in a row** find one that stopped working after a healthy
+time, where a rate over all attempts would rise too slowly. A disabled endpoint recovers by
 itself: it is probed every ten minutes, and the first success enables it. A frozen endpoint does
 not: it has failed thousands of times over days, and only a person enables it. Rules are checked
 after failures only, the freezing rules first, so that a hopeless endpoint is frozen even where
@@ -10,7 +10,7 @@ another rule would only disable it.
 
 An outcome counts when it arrives, whatever the state of the endpoint is by then: attempts in flight
 are never cancelled. A late success at a frozen endpoint is therefore counted and changes no state;
-at a disabled one it enables, exactly as a probe's would.
+at a disabled endpoint it enables the endpoint, just as the success of a probe does.
 
 ``Ramp`` is slow start: an endpoint that was enabled again has one slot, and gains more by
 successes.
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from homing.model import Health, State
 
-WARNED_RATE = 1
+WARNED_RATE = 1  # bits of ``Health.warned``
 WARNED_CONSECUTIVE = 2
 WARNED_NO_SUCCESS = 4
 
@@ -116,8 +116,8 @@ def after_failure(health: Health, rules: HealthRules, *, now: int) -> Verdict:
 def enable(health: Health, *, now: int) -> Verdict:
     """Enabled by a person, from any state: the counters of the rules start again.
 
-    Enabling an enabled endpoint is no change: only the counters start again. Its
-    ``enabled_since`` stays, so that nothing fresh becomes a retry.
+    Enabling an enabled endpoint is no change of state: only the counters start again. Its
+    ``enabled_since`` stays, so that no fresh delivery moves to the retry lane.
     """
     reset = replace(
         health,
@@ -187,7 +187,7 @@ def _disabling(health: Health, rules: HealthRules) -> Change | None:
 
 
 def _half_way(health: Health, rules: HealthRules, *, now: int) -> tuple[int, HalfWay | None]:
-    """The first warning not given yet; a second one at the same failure waits for the next.
+    """The first warning that is due and not yet given; one per failure.
 
     Rules that disable give no warning while the endpoint is disabled.
     """

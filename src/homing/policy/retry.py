@@ -3,17 +3,17 @@
 A schedule gives every retry a number *n* and a time. There are two ways to count that time:
 
 - from the **first failure** (t₀): retry n is due at t₀ + offset(n). The whole timetable is known
-  from the first failure on; a delivery that could not be sent for a while (its endpoint was
-  disabled, or the server was down) continues with the next time in the future, and the times that
-  it missed are skipped. "About 48 hours" then means 48 hours, whatever happened in between.
+  from the first failure on. A delivery that could not be sent for a while (its endpoint was
+  disabled, or the server was down) continues with the next time that lies in the future; missed
+  times are skipped. So "about 48 hours" means 48 hours, whatever happened in between.
 - from the **previous failure**: retry n is due some delay after the attempt before it failed. Here
-  n counts the retries made, and waiting moves the whole rest of the timetable.
+  n counts the retries made, and a wait delays all later retries.
 
-Both end with a window counted from t₀, after which nothing is due. A probe of a disabled endpoint
-and a sender-side failure are attempts too, but they use no retry: neither may use up the 48 hours.
+Both end with a window counted from t₀, after which no retry is due. A probe of a disabled endpoint
+and a sender-side failure are attempts too, but they use no retry.
 
-Jitter only adds time, and for retry n it is a part of the wait since retry n − 1, so that with
-rising delays a retry with jitter still comes before the next one.
+Jitter only adds time: to retry n, up to ``jitter`` times the wait since retry n − 1. While waits do
+not become shorter, a retry with jitter still comes before the next one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Step(Struct, frozen=True, gc=False):
 
     n: int
     due_at: int
-    delay_ms: int  # since the retry before it; jitter is a part of this
+    delay_ms: int  # since the retry before it; jitter is a fraction of this
 
 
 def exponential(base_ms: int, retries: int) -> tuple[int, ...]:
@@ -99,9 +99,9 @@ def after_failure(
     random: float = 0.0,
     retry_after_at: int | None = None,
 ) -> Delivery | None:
-    """The row waiting for its next retry; None: no retry is left, it is dropped as exhausted."""
+    """The row with its next retry; None if no retry is left: it is dropped as exhausted."""
     t0 = delivery.t0
-    if t0 is None:  # A delivery accepted before its endpoint was enabled was held back.
+    if t0 is None:  # If it was held back, count from its acceptance.
         t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     if step is None:
@@ -126,9 +126,9 @@ def after_failure(
 def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> Delivery:
     """The row after a failed probe, which uses no retry.
 
-    If the probe was its first attempt, its timetable begins with its acceptance. If no retry is in
-    the future then, its due time stays: it is overdue when the endpoint is enabled. A sender-side
-    failure may have moved its due time past the window: that ends now.
+    If the probe was the first attempt, the timetable begins at acceptance. If no retry of it lies
+    in the future, the due time stays, so the delivery is overdue when the endpoint is enabled. A
+    due time that a sender-side failure moved past the window is set back to the window's end.
     """
     attempts = delivery.attempts + 1
     if delivery.t0 is not None:
@@ -149,7 +149,7 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
 def after_sender_error(delivery: Delivery, *, now: int, probe: bool = False) -> Delivery:
     """The row after a sender-side failure: due again in 5 s, doubling to 60 s; uses no retry.
 
-    A probe may have taken it before its due time: then it keeps that time.
+    After a probe the due time stays, because a probe may come before it.
     """
     if probe:
         return replace(delivery, attempts=delivery.attempts + 1)
@@ -163,7 +163,7 @@ def after_sender_error(delivery: Delivery, *, now: int, probe: bool = False) -> 
 
 
 def held_past_window(delivery: Delivery, *, enabled_since: int) -> bool:
-    """Whether it was held back until its window ended; a late delivery was not held back."""
+    """Whether the window of the delivery had already ended when its endpoint was enabled."""
     return delivery.expires_at <= enabled_since
 
 

@@ -46,7 +46,7 @@ _FRESH = 0
 
 
 class Flow:
-    """``FlowStore`` on a database; ``node`` is this process in the ledger and the marks."""
+    """``FlowStore`` on a database; ``node`` names this process in ledger and batch marks."""
 
     def __init__(self, db: Db, node: int = 0) -> None:
         self._db = db
@@ -234,7 +234,7 @@ class _Choice(NamedTuple):
     next_due: int | None
 
     def due_rows(self, works: dict[int, Work]) -> DueRows:
-        """The reply to a request; a delivery without its event stays pending, visible to people."""
+        """The reply to a request, without deliveries whose event is missing: those stay pending."""
         return DueRows(
             self.endpoint_id,
             tuple(works[it] for it in self.fresh if it in works),
@@ -282,7 +282,7 @@ async def _starts(tx: Tx, ids: Sequence[Row]) -> list[EndpointStart]:
 
 
 async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | None:
-    """The oldest delivery never attempted, else the next one in the round."""
+    """The id of the oldest delivery never attempted, else of the next after the last probe."""
     firsts = []
     for part in (PART_FIRST, PART_REPLAY):
         row = await tx.one(

@@ -1,8 +1,8 @@
-"""Brings a database to this program's schema: numbered files, each in one transaction.
+"""Upgrades a database to the newest schema: numbered files, each in one transaction.
 
 A file's number is recorded in the transaction that applies it, so a migration may be interrupted
-anywhere and begun again, and two processes may begin at once: the second waits, sees the number
-and has nothing to do. Files are only added, never changed, once they have been released.
+at any point and started again, and two processes may start at once: the second waits, sees the
+number and has nothing to do. A file that has been released is never changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Migration(NamedTuple):
 
 
 class RawSql(Protocol):
-    """A database that runs raw SQL in one transaction that keeps other writers out."""
+    """A database that runs raw SQL in one transaction."""
 
     dialect: Dialect
 
@@ -63,7 +63,7 @@ def split(script: str) -> tuple[str, ...]:
 
 @cache
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """The schema files of one engine, in order."""
+    """The schema files of one kind of database, in order."""
     folder = files("homing.store") / "schema" / dialect
     found = []
     for file in folder.iterdir():
@@ -74,7 +74,7 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
 
 
 async def migrate(db: RawSql, *, moving: bool = False) -> None:
-    """Apply missing migrations. BadSetting if the database is newer, or a move is unfinished.
+    """Apply missing migrations; raises BadSetting if the database is newer or half moved.
 
     Only ``homing move`` (``moving``) may open a database that is not complete yet.
     """

@@ -2,13 +2,14 @@
 
 Uvicorn creates a scope, a cycle, an event and a task for each request, which was a quarter of the
 cost of a single publish. A plain request needs none of them: a POST to ``/v1/events`` in HTTP/1.1,
-complete in the bytes just read, with no other request in progress on its connection, with a known
-key and valid events. Every other request takes the normal path, and so does every request that will
-be refused: refusals are made in one place. To uvicorn, a request on the fast path looks like a
-cycle that is not yet complete, so pipelining, keep-alive and shutdown stay uvicorn's job.
+complete in the bytes just read, with no other request in progress on its connection, with a cached
+key and valid events. Every other request takes the normal path, where bad requests are refused.
+Here only the engine refuses (a conflict, too many deliveries, no store). To uvicorn, a request on
+the fast path looks like a cycle that is not yet complete, so pipelining, keep-alive and shutdown
+stay uvicorn's job.
 
 A publisher usually sends the same head again; only its content-length changes. The last head that
-took the fast path is stored with its connection, and a head is parsed only if it differs from that.
+took the fast path is kept with its connection; a head that equals it is not parsed again.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class FastPublishProtocol(CoalescingProtocol):
     """The protocol that uvicorn creates for each connection."""
 
     _parts: list[bytes] | None = None  # the body of a request that may take the fast path
-    _head: _Head | None = None  # the last one that took the fast path
+    _head: _Head | None = None  # the last head that took the fast path
     _between = True  # between two requests: the parser is not inside one
     _data = b""  # the bytes being read
 
@@ -114,7 +115,7 @@ class FastPublishProtocol(CoalescingProtocol):
         super().data_received(data)
         self._data = b""
         parts = self._parts
-        if parts is not None:  # The rest of the body may arrive much later.
+        if parts is not None:  # The request is incomplete: it takes the normal path.
             self._parts = None
             if not self.transport.is_closing():
                 self._normal_path(parts)

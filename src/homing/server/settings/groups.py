@@ -38,7 +38,7 @@ _KEY = "[A-Za-z0-9+/_-]{43}=?"  # base64 of 32 bytes
 
 
 def _text(sentence: str, allowed: str, *, form: str | None = None, secret: bool = False) -> Meta:
-    """A text that is empty or has a form; the value of a secret one is never shown."""
+    """A text that is empty or matches ``form``; the value of a secret is never shown."""
     extra = {"allowed": allowed, "secret": secret}
     return Meta(description=sentence, pattern=form and rf"\A(\Z|{form})", extra=extra)
 
@@ -72,8 +72,9 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
     connections_max: Annotated[
         int,
         _number(
-            "Connections to the API at a time. Beyond that, or earlier where file descriptors run"
-            " short, the connections that have been idle longest are closed.",
+            "Connections to the API at a time. Beyond that, or earlier if file descriptors are"
+            " scarce, idle ones are closed: first those of the address with the most, and of these"
+            " the longest idle.",
             1,
             200_000,
             "connections",
@@ -82,8 +83,7 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
     connections_per_address_max: Annotated[
         int,
         _number(
-            "Connections to the API from one address at a time; 0: as many as from all addresses"
-            " together, and the address with the most connections loses its idle ones first.",
+            "Connections to the API from one address at a time; 0: no limit per address.",
             0,
             200_000,
             "connections",
@@ -127,7 +127,7 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = field(default="", name="database_url")
     pooled: Annotated[
-        bool, _about("Whether database_url leads through PgBouncer in transaction mode.")
+        bool, _about("Whether database_url goes through PgBouncer in transaction mode.")
     ] = False
     listen_url: Annotated[
         str,
@@ -182,7 +182,7 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
     endpoint_slots: Annotated[
         int,
         _number(
-            "Attempts in flight at one endpoint, in each of the two lanes; at most fresh_slots and"
+            "Attempts in flight at one endpoint, in each lane; not more than fresh_slots or"
             " retry_slots.",
             1,
             1_024,
@@ -205,7 +205,7 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
     grace_ms: Annotated[
         int,
         _number(
-            "How long a stop waits for attempts in flight; 5 s later the process ends in any case.",
+            "How long a shutdown waits for attempts in flight; 5 s later the process ends anyway.",
             0,
             600_000,
             "ms",
@@ -226,17 +226,17 @@ class ReachSettings(Struct, frozen=True, kw_only=True):
     allow_networks: Annotated[
         tuple[str, ...],
         _list(
-            "Private and special networks that deliveries may be sent to; never loopback or"
-            " metadata.",
+            "Private and special networks that deliveries may be sent to. Loopback and metadata"
+            " addresses have settings of their own.",
             "networks like 10.0.0.0/8",
         ),
     ] = ()
     allow_hosts: Annotated[
         tuple[str, ...],
         _list(
-            "Hosts that deliveries may be sent to at private addresses; never loopback or"
-            " metadata.",
-            "names, or *.name for all below it",
+            "Hosts that deliveries may be sent to at private addresses. Loopback and metadata"
+            " addresses have settings of their own.",
+            "names, or *.name for all its subdomains",
         ),
     ] = ()
     allow_loopback: Annotated[
@@ -244,7 +244,7 @@ class ReachSettings(Struct, frozen=True, kw_only=True):
     ] = False
     allow_metadata: Annotated[
         bool,
-        _about("Whether deliveries may be sent to link-local addresses and clouds' metadata."),
+        _about("Whether deliveries may be sent to link-local and cloud metadata addresses."),
     ] = False
     allow_ports: Annotated[
         tuple[str, ...],
@@ -263,7 +263,7 @@ class ReachSettings(Struct, frozen=True, kw_only=True):
     ca_file: Annotated[
         str,
         _text(
-            "A file of CA certificates to trust when sending; empty: the system's.",
+            "A file of CA certificates to trust besides the system's; empty: only the system's.",
             "empty, or a path",
         ),
     ] = ""
@@ -296,8 +296,8 @@ class SecuritySettings(Struct, frozen=True, kw_only=True):
     secret_key: Annotated[
         str,
         _text(
-            "The key that encrypts tokens, secrets and header values in the database. Of several"
-            " keys the first encrypts and all decrypt. Empty: the file secret.key in the data"
+            "The key that encrypts tokens, secrets and header values in the database. If there are"
+            " several, the first encrypts and all decrypt. Empty: the file secret.key in the data"
             " directory, created at the first start.",
             "empty, or base64 of 32 bytes; several separated by commas",
             form=rf"{_KEY}([, ]+{_KEY})*\Z",
@@ -307,7 +307,7 @@ class SecuritySettings(Struct, frozen=True, kw_only=True):
 
 
 class TenantSettings(Struct, frozen=True):
-    """What one tenant has of its own; None: what all tenants have."""
+    """The settings that one tenant overrides; None: the default for all tenants applies."""
 
     policy: str | None = None
     health: HealthRules | None = None
@@ -319,7 +319,7 @@ Count = Annotated[int, Meta(ge=0, le=_COUNT_MAX)]
 
 
 class TenantsSettings(Struct, frozen=True, kw_only=True):
-    """What a tenant may have by default, and what some tenants have of their own."""
+    """The default quota of a tenant, and the settings that some tenants override."""
 
     publish_per_second: Annotated[
         int,
@@ -363,13 +363,13 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
 
 
 class FleetSettings(Struct, frozen=True, kw_only=True):
-    """The part of this process where several share a PostgreSQL database."""
+    """The role of this process when several processes share a PostgreSQL database."""
 
     role: Annotated[
         Literal["both", "api", "deliver"],
         _about(
             "What this process does. On PostgreSQL any number of processes share the work. A"
-            " process that only delivers serves its health and metrics, and no API."
+            " process that only delivers serves health checks and metrics, but no API."
         ),
     ] = "both"
     lease_ms: Annotated[
@@ -406,7 +406,7 @@ class OutboxSettings(Struct, frozen=True, kw_only=True):
     poll_ms: Annotated[
         int,
         _number(
-            "How often the outbox is read while no notification of new rows comes.",
+            "How often the outbox is read when no notification of new rows arrives.",
             10,
             60_000,
             "ms",
@@ -415,7 +415,7 @@ class OutboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
-    """What the process says about itself."""
+    """What is logged, and how."""
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")
