@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from engine.world import HOUR, SECOND, Reply, World, always, live
+from engine.world import HOUR, MINUTE, SECOND, Reply, World, always, live
+from homing.engine.options import EngineOptions
 from homing.model import Lane, Reason, Status
+from homing.policy.health import HealthRules
 
 URL = "https://receiver.example/hook"
 TABLE = [
@@ -52,6 +54,42 @@ def test_the_chained_preset_ends_with_its_eleventh_attempt() -> None:
         assert world.hits(URL)[-1] == 172_652_800
 
     live(story)
+
+
+def test_a_policy_without_retries_drops_at_the_first_failure_which_counts_for_the_url() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, policy="once")
+        await world.publish()
+        await world.wait(100 * HOUR)
+        assert world.hits(URL) == [0]
+        row = await world.only_delivery()
+        assert (row.status, row.reason) == (Status.DROPPED, Reason.EXHAUSTED)
+        (endpoint,), _ = await world.views.endpoints(
+            tenant=None, state=None, before_id=None, limit=9
+        )
+        assert (endpoint.health.attempts, endpoint.health.failures) == (1, 1)
+
+    live(story)
+
+
+def test_without_retries_a_disabled_url_is_probed_and_then_gets_its_one_attempt() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        await world.subscribe(URL, policy="once")
+        for _ in range(4):  # The fourth finds the endpoint disabled.
+            await world.publish()
+            await world.wait(SECOND)
+        await world.wait(11 * MINUTE)  # A probe fails, and drops nothing.
+        statuses = [row.status for row in await world.deliveries()]
+        assert statuses.count(Status.PENDING) == 1
+        assert len(world.hits(URL)) == 4
+        world.sender.scripts[URL] = always(200)
+        await world.wait(HOUR)
+        statuses = [row.status for row in await world.deliveries()]
+        assert (statuses.count(Status.DELIVERED), statuses.count(Status.DROPPED)) == (1, 3)
+
+    live(story, EngineOptions(health=HealthRules(consecutive_disable=3)))
 
 
 def test_a_failure_that_takes_time_anchors_the_schedule_where_it_ended() -> None:

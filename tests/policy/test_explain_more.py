@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
 from homing.policy.explain import explain, explain_change, explain_endpoint
 from homing.policy.health import HealthRules
+from homing.policy.presets import ONCE
 from homing.policy.sentences import At
 from policy.build import DAY, HOUR, MINUTE, NOW
 from policy.samples import (
@@ -92,6 +93,17 @@ def test_a_finished_delivery_says_when_after_how_many_attempts_and_why(
 ) -> None:
     finished = facts(finished_at=NOW - 20 * MINUTE, endpoint=endpoint, **given_facts)
     assert read(explain(finished, now=NOW)) == sentence
+
+
+def test_without_retries_a_delivery_says_that_none_follows() -> None:
+    waiting = facts(delivery=NEVER, schedule=ONCE)
+    assert read(explain(waiting, now=NOW)).endswith(
+        "; no retry follows: the delivery is dropped if it fails."
+    )
+    flying = facts(delivery=NEVER, schedule=ONCE, in_flight=Lane.FRESH)
+    assert read(explain(flying, now=NOW)).endswith(
+        "; if it fails, no retry is left and the delivery is dropped."
+    )
 
 
 def test_the_times_of_a_sentence_are_values() -> None:

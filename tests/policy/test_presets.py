@@ -13,7 +13,7 @@ from policy.build import DAY, MINUTE, a_schedule
 
 
 def test_the_presets_are_known_by_name_and_pass_their_own_check() -> None:
-    assert set(PRESETS) == {"workfront", "workfront-chained", "standard-webhooks"}
+    assert set(PRESETS) == {"workfront", "workfront-chained", "standard-webhooks", "once"}
     for name, schedule in PRESETS.items():
         assert schedule.name == name
         assert schedule.jitter == 0
@@ -40,6 +40,8 @@ CHAINED: dict[str, Any] = {"anchor": Anchor.PREVIOUS_FAILURE}
         pytest.param(a_schedule(**CHAINED, window_ms=1), id="a chained window may be short"),
         pytest.param(a_schedule(window_ms=30 * DAY), id="the longest window"),
         pytest.param(a_schedule(delays_ms=(1,) * 100, **CHAINED), id="100 retries"),
+        pytest.param(a_schedule(delays_ms=()), id="no retries"),
+        pytest.param(a_schedule(delays_ms=(), **CHAINED), id="no retries, chained"),
     ],
 )
 def test_a_sensible_schedule_passes(schedule: Schedule) -> None:
@@ -49,7 +51,6 @@ def test_a_sensible_schedule_passes(schedule: Schedule) -> None:
 @pytest.mark.parametrize(
     ("schedule", "fields"),
     [
-        pytest.param(a_schedule(delays_ms=()), ["delays_ms"], id="no retry at all"),
         pytest.param(a_schedule(delays_ms=(1,) * 101, **CHAINED), ["delays_ms"], id="too many"),
         pytest.param(a_schedule(delays_ms=(0, 1)), ["delays_ms"], id="a delay of zero"),
         pytest.param(a_schedule(delays_ms=(5, 5)), ["delays_ms"], id="offsets that stand still"),
@@ -66,7 +67,7 @@ def test_a_sensible_schedule_passes(schedule: Schedule) -> None:
         pytest.param(a_schedule(deadline_ms=30_001), ["deadline_ms"], id="a deadline over 30 s"),
         pytest.param(a_schedule(name=""), ["name"], id="no name"),
         pytest.param(
-            a_schedule(delays_ms=(), window_ms=0, jitter=2, deadline_ms=0),
+            a_schedule(delays_ms=(0,), window_ms=0, jitter=2, deadline_ms=0),
             ["delays_ms", "window_ms", "jitter", "deadline_ms"],
             id="all at once",
         ),

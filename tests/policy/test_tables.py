@@ -8,14 +8,14 @@ import pytest
 
 from homing.errors import FieldProblem, Invalid
 from homing.policy.health import HealthRules
-from homing.policy.presets import WORKFRONT
+from homing.policy.presets import ONCE, WORKFRONT
 from homing.policy.retry import Anchor
 from homing.policy.tables import DAY_MS, PolicyTable, rules_from, schedule_from
 from policy.build import HOUR, MINUTE
 
 EITHER = "give either delays_ms, or base_ms and retries"
 BASE = FieldProblem("base_ms", "must be 1 to 86400000")
-RETRIES = FieldProblem("retries", "must be 1 to 40")
+RETRIES = FieldProblem("retries", "must be 0 to 40")
 
 
 def problems(**table: Any) -> tuple[FieldProblem, ...]:
@@ -46,6 +46,22 @@ def test_a_window_that_is_not_given_ends_with_the_last_retry(
     assert schedule_from("mine", table).window_ms == window_ms
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param({"retries": 0}, id="0 retries"),
+        pytest.param({"retries": 0, "base_ms": 1_000}, id="0 retries and a base"),
+        pytest.param({"delays_ms": ()}, id="no delays"),
+        pytest.param({"delays_ms": (), "anchor": Anchor.PREVIOUS_FAILURE}, id="no delays, chained"),
+    ],
+)
+def test_a_policy_may_have_no_retries(table: dict[str, Any]) -> None:
+    schedule = schedule_from("mine", PolicyTable(**table))
+    assert (schedule.delays_ms, schedule.window_ms) == ((), ONCE.window_ms)
+    own = schedule_from("mine", PolicyTable(**table, window_ms=HOUR))
+    assert own.window_ms == HOUR
+
+
 def test_what_a_table_gives_is_taken() -> None:
     table = PolicyTable(delays_ms=(MINUTE,), window_ms=HOUR, jitter=0.25, deadline_ms=9_000)
     schedule = schedule_from("mine", table)
@@ -72,7 +88,7 @@ def test_a_table_is_either_base_and_retries_or_delays(table: dict[str, Any]) -> 
     [
         (0, 3, (BASE,)),
         (DAY_MS + 1, 3, (BASE,)),
-        (1_000, 0, (RETRIES,)),
+        (1_000, -1, (RETRIES,)),
         (1_000, 41, (RETRIES,)),
         (-1, -1, (BASE, RETRIES)),
     ],

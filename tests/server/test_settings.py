@@ -155,7 +155,7 @@ def test_an_unknown_key_in_the_file_is_named_with_the_file() -> None:
         ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
         ("WRITER", "magic", "one of process, thread, inline"),
         ("RETENTION_DAYS", "0", "1 to 3650 days"),
-        ("POLICY", "never", "one of workfront, workfront-chained, standard-webhooks"),
+        ("POLICY", "never", "one of workfront, workfront-chained, standard-webhooks, once"),
     ],
 )
 def test_what_is_out_of_range_is_told_with_value_source_and_range(
@@ -197,6 +197,11 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         [policies.patient]
         base_ms = 1000
         retries = 3
+        [policies.single]
+        retries = 0
+        [policies.empty]
+        delays_ms = []
+        window_ms = 5000
         [policies.short]
         delays_ms = [1000, 1000]
         anchor = "previous_failure"
@@ -210,7 +215,9 @@ def test_policies_of_ones_own_join_the_presets() -> None:
     assert patient.delays_ms == (1000, 3000, 7000)
     assert (patient.window_ms, patient.anchor) == (7000, Anchor.FIRST_FAILURE)
     assert (short.window_ms, short.jitter, short.deadline_ms) == (60_000, 0.5, 2_000)
-    assert "workfront" in settings.delivery.schedules
+    single, empty = settings.delivery.schedules["single"], settings.delivery.schedules["empty"]
+    assert (single.delays_ms, empty.delays_ms, empty.window_ms) == ((), (), 5_000)
+    assert {"workfront", "once"} <= settings.delivery.schedules.keys()
 
 
 @pytest.mark.parametrize(
@@ -218,12 +225,11 @@ def test_policies_of_ones_own_join_the_presets() -> None:
     [
         ("base_ms = 1", "give either"),
         ("delays_ms = [1]\nretries = 1", "give either"),
-        ("delays_ms = []", "at least one retry"),
         ("delays_ms = [2, 1]", "must rise"),
         ("delays_ms = [2]\nwindow_ms = 1", "window_ms"),
         ("delays_ms = [2]\ncolour = 1", "unknown field"),
         ("delays_ms = [2]\ndeadline_ms = 1", "deadline_ms"),
-        ("base_ms = 1\nretries = 4000", "retries must be 1 to 40"),
+        ("base_ms = 1\nretries = 4000", "retries must be 0 to 40"),
     ],
 )
 def test_a_wrong_policy_stops_the_start(body: str, reason: str) -> None:

@@ -463,6 +463,24 @@ BUGS = [
     ),
     # --- the schedule
     bug(
+        "a policy without retries gets one",
+        replace(
+            RETRY,
+            "_ahead",
+            "delays = schedule.delays_ms",
+            "delays = schedule.delays_ms or (60000,)",
+        ),
+    ),
+    bug(
+        "a delivery without retries is dropped as expired",
+        replace(
+            DECIDE,
+            "Decision._failed",
+            "Reason.EXHAUSTED",
+            "Reason.EXHAUSTED if delivery.retry else Reason.EXPIRED",
+        ),
+    ),
+    bug(
         "a probe spends a retry",
         replace(
             RETRY,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 FOUND = {
+    "a policy without retries gets one": 14,
+    "a delivery without retries is dropped as expired": 14,
     "Retry-After does not move the retry": 0,
     "Retry-After has no bound": 0,
     "Retry-After is honoured whatever the code": 2,

@@ -76,6 +76,11 @@ def standard_webhooks() -> Timetable:
     return Timetable(times, from_first=False, window_ms=76 * HOUR)
 
 
+def once() -> Timetable:
+    """One attempt, which is made within the window of ``workfront``."""
+    return Timetable((), from_first=True, window_ms=workfront().window_ms)
+
+
 @dataclass
 class DeliveryModel:
     """What the contract says of one delivery."""

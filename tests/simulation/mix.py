@@ -21,6 +21,7 @@ from simulation.health_model import (
     MINUTE,
     Numbers,
     Timetable,
+    once,
     standard_webhooks,
     workfront,
     workfront_chained,
@@ -184,6 +185,8 @@ def draw(seed: int, deliveries: int) -> Mix:
         cuts=0,
         cut_kinds=(),
     )
+    if seed % 11 == 3 and seed > 11:
+        mix = _accepting_failure(mix)
     if seed % 3 == 1 and seed > 1:
         return _with_cuts(mix, Random(f"cuts {seed}"))
     if seed % 6 == 5:
@@ -191,6 +194,17 @@ def draw(seed: int, deliveries: int) -> Mix:
     if seed % 9 == 8 and seed > 9 and len(tenants) > 1:
         return _with_slow_names(mix, Random(f"slow names {seed}"))
     return mix
+
+
+def _accepting_failure(mix: Mix) -> Mix:
+    """Every eleventh seed has a tenant whose deliveries are not retried."""
+    policies = mix.tenant_policies | {mix.tenants[0]: "once"}
+    return replace(
+        mix,
+        options=msgspec.structs.replace(mix.options, tenant_policies=policies),
+        tables=mix.tables | {"once": once()},
+        tenant_policies=policies,
+    )
 
 
 def _with_hanging(mix: Mix, rng: Random) -> Mix:

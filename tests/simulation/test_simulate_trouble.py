@@ -56,7 +56,7 @@ def terminal(tmp_path: Path) -> Terminal:
         (
             ["one.toml", "--compare", "own"],
             'There is no policy "own" to compare with; known policies: workfront, '
-            "workfront-chained, standard-webhooks.",
+            "workfront-chained, standard-webhooks, once.",
         ),
         (
             ["one.toml", "--svg", "no/x.svg"],

@@ -79,9 +79,10 @@ def _policies() -> Iterator[str]:
     yield ""
     yield (
         f"Your own retry policy, with the fields {fields}. Give either `base_ms` and `retries` "
-        "(retry n is due after (2ⁿ − 1) × `base_ms`) or `delays_ms`. `anchor` is `first_failure` "
-        "(all delays count from the first failure) or `previous_failure` (each delay counts from "
-        "the failure before it). These presets are built in:"
+        "(retry n is due after (2ⁿ − 1) × `base_ms`) or `delays_ms`; `retries = 0` or an empty "
+        "list makes a policy without retries. `anchor` is `first_failure` (all delays count from "
+        "the first failure) or `previous_failure` (each delay counts from the failure before it). "
+        "These presets are built in:"
     )
     yield ""
     yield "| name | retries | anchor | window | deadline |"

@@ -3,7 +3,8 @@
 ``workfront`` is the default: its offsets are counted from the first failure, and its window ends
 with the 11th retry. ``workfront-chained`` is the other reading of Workfront's documentation: the
 same delays from failure to failure, 11 attempts in all, within 48 hours. ``standard-webhooks``
-is the example timetable of the Standard Webhooks specification.
+is the example timetable of the Standard Webhooks specification. ``once`` has no retries: the first
+failure drops a delivery.
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ STANDARD_WEBHOOKS = Schedule(
     window_ms=76 * _HOUR,
 )
 
+ONCE = Schedule(
+    name="once",
+    delays_ms=(),
+    anchor=Anchor.FIRST_FAILURE,
+    window_ms=WORKFRONT.window_ms,  # how long it may wait for its one attempt
+)
+
 PRESETS: dict[str, Schedule] = {
-    schedule.name: schedule for schedule in (WORKFRONT, WORKFRONT_CHAINED, STANDARD_WEBHOOKS)
+    schedule.name: schedule for schedule in (WORKFRONT, WORKFRONT_CHAINED, STANDARD_WEBHOOKS, ONCE)
 }
 
 
@@ -80,11 +88,9 @@ def check_schedule(schedule: Schedule) -> None:
 
 def _delay_problems(schedule: Schedule) -> list[FieldProblem]:
     delays = schedule.delays_ms
-    if not delays:
-        return [FieldProblem("delays_ms", "must have at least one retry")]
     if len(delays) > RETRIES_MAX:
         return [FieldProblem("delays_ms", f"must have at most {RETRIES_MAX} retries")]
-    if min(delays) <= 0:
+    if min(delays, default=1) <= 0:
         return [FieldProblem("delays_ms", "must all be above 0")]
     rising = all(a < b for a, b in pairwise(delays))
     if schedule.anchor is Anchor.FIRST_FAILURE and not rising:

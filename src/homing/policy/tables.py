@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
 from homing.policy.health import HealthRules
-from homing.policy.presets import check_schedule
+from homing.policy.presets import ONCE, check_schedule
 from homing.policy.retry import Anchor, Schedule, exponential
 
 DAY_MS = 86_400_000
@@ -41,11 +41,12 @@ class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
 def schedule_from(name: str, table: PolicyTable) -> Schedule:
     """The schedule of a table; without ``window_ms`` its window ends with the last retry.
 
-    Raises Invalid; a problem without a field is about the whole table.
+    If it has no retries either, its window is that of ``once``. Raises Invalid; a problem without
+    a field is about the whole table.
     """
     delays = _delays(table)
     first = table.anchor is Anchor.FIRST_FAILURE
-    longest = max(delays, default=0) if first else sum(delays)
+    longest = (max(delays) if first else sum(delays)) if delays else ONCE.window_ms
     schedule = Schedule(
         name=name,
         delays_ms=delays,
@@ -62,14 +63,16 @@ def _delays(table: PolicyTable) -> tuple[int, ...]:
     based = table.base_ms is not None or table.retries is not None
     if table.delays_ms is not None and not based:
         return table.delays_ms
+    if table.delays_ms is None and table.base_ms is None and table.retries == 0:
+        return ()
     if table.delays_ms is not None or table.base_ms is None or table.retries is None:
         reason = "give either delays_ms, or base_ms and retries"
         raise Invalid(problems=(FieldProblem("", reason),))
     problems = []
     if not 1 <= table.base_ms <= DAY_MS:
         problems.append(FieldProblem("base_ms", f"must be 1 to {DAY_MS}"))
-    if not 1 <= table.retries <= 40:
-        problems.append(FieldProblem("retries", "must be 1 to 40"))
+    if not 0 <= table.retries <= 40:
+        problems.append(FieldProblem("retries", "must be 0 to 40"))
     if problems:
         raise Invalid(problems=tuple(problems))
     return exponential(table.base_ms, table.retries)
