@@ -8,8 +8,9 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from homing.model import State, Status
-from homing.ports import EventRow, Ledger, ViewStore
+from homing.model import Failure, Outcome, State, Status
+from homing.ports import DeliveryFilter, EventRow, Ledger, ViewStore
+from homing.ports.views import LastFailure
 from homing.store import views as views_module
 from homing.store.admin import Admin
 from homing.store.tx import Db
@@ -203,6 +204,46 @@ async def test_transitions_are_listed_newest_first(db: Db) -> None:
         endpoint, other = (written, other) if number % 2 else (endpoint, written)
     found = await walked(lambda before: views.transitions(endpoint.id, before_id=before, limit=2))
     assert found == made[::-1]
+
+
+async def test_a_list_shows_why_the_last_attempt_of_each_delivery_failed(db: Db) -> None:
+    views, make = Views(db), Maker()
+    endpoint = make.endpoint()
+    subscription = make.subscription(endpoint)
+    events = [make.event(subscription) for _ in range(5)]
+    fresh, waiting, dropped, delivered, cancelled = (
+        replace(new.deliveries[0], attempts=tries)
+        for new, tries in zip(events, (0, 2, 1, 2, 1), strict=True)
+    )
+    made = [make.attempt(waiting, number=number) for number in (1, 2)]
+    made[1] = replace(made[1], code=503, failure=None, detail="")
+    made += [make.attempt(it) for it in (dropped, delivered, cancelled)]
+    made += [replace(made[0], delivery_id=delivered.id, number=2, outcome=Outcome.DELIVERED)]
+    made[4] = replace(made[4], outcome=Outcome.DELIVERED, failure=None, code=204)
+    await put(
+        db,
+        endpoints=[endpoint],
+        subscriptions=[subscription],
+        events=[
+            replace(new, deliveries=(it,))
+            for new, it in zip(events, (fresh, waiting, dropped, delivered, cancelled), strict=True)
+        ],
+        finished=[
+            make.finished(dropped, Status.DROPPED),
+            make.finished(delivered),
+            make.finished(cancelled, Status.CANCELLED),
+        ],
+    )
+    for attempt in made:
+        await Admin(db).log_test(attempt)
+    reset = LastFailure(None, Failure.RESET, "the connection was reset")
+    wanted = {waiting.id: LastFailure(503, None, ""), dropped.id: reset}
+    for conditions in (DeliveryFilter(), DeliveryFilter(endpoint_id=endpoint.id)):
+        page, _ = await views.deliveries(conditions, before_id=None, limit=10)
+        assert len(page) == 5
+        assert {it.delivery.id: it.last_failure for it in page if it.last_failure} == wanted
+    (row,) = await views.event_deliveries(events[1].event.id, limit=10)
+    assert row.last_failure == LastFailure(503, None, "")
 
 
 async def test_attempts_are_listed_in_order(db: Db) -> None:

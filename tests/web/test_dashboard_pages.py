@@ -110,6 +110,28 @@ def test_an_endpoint_shows_its_counters_beside_the_rules() -> None:
     live(story)
 
 
+def test_every_list_of_deliveries_says_why_the_last_attempt_failed() -> None:
+    async def story(house: House) -> None:
+        browser = await entered(house)
+        endpoint = await an_endpoint(house)
+        house.world.sender.scripts[URL] = always(503)
+        event = await house.publish()
+        await house.settled()
+        for path in ("/deliveries", f"/events/default/{event}", f"/endpoints/{endpoint}"):
+            assert "503 Service Unavailable" in text(await browser.get(path)), path
+        delivery = (await house.deliveries())[0]["id"]
+        assert "1 failed 503 Service Unavailable" in text(
+            await browser.get(f"/deliveries/{delivery}")
+        )
+        house.world.sender.scripts[URL] = always(200)
+        await house.world.wait(90_000)
+        page = text(await browser.get("/deliveries"))
+        assert "delivered" in page
+        assert "503" not in page
+
+    live(story)
+
+
 @pytest.mark.parametrize("headers", [(), (HTMX,)], ids=["form", "script"])
 def test_a_person_freezes_and_enables(headers: tuple[tuple[str, str], ...]) -> None:
     async def story(house: House) -> None:

@@ -13,6 +13,7 @@ from homing.model import (
     Delivery,
     Endpoint,
     Event,
+    Failure,
     Reason,
     State,
     Status,
@@ -27,8 +28,19 @@ MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 
 
+class LastFailure(Struct, frozen=True):
+    """Why the last attempt of a delivery failed."""
+
+    code: int | None
+    failure: Failure | None
+    detail: str
+
+
 class DeliveryRow(Struct, frozen=True):
-    """A delivery as a list shows it, pending or finished."""
+    """A delivery as a list shows it, pending or finished.
+
+    ``last_failure`` is None without a failed attempt, after a successful one, and outside of lists.
+    """
 
     delivery: Delivery
     status: Status
@@ -38,6 +50,7 @@ class DeliveryRow(Struct, frozen=True):
     event_key: str
     event_type: str
     url: str
+    last_failure: LastFailure | None = None
 
 
 class EventRow(Struct, frozen=True):

@@ -38,6 +38,7 @@ from homing.model import (
 )
 from homing.policy.text import storable
 from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
+from homing.ports.views import LastFailure
 from homing.store.tx import Row
 
 
@@ -339,6 +340,11 @@ def attempt(row: Row) -> Attempt:
         due_at=row[21],
         retry=row[22],
     )
+
+
+def last_failure(row: Row) -> LastFailure:
+    code, failure, detail = row
+    return LastFailure(code, None if failure is None else _stored_failure(failure), detail)
 
 
 def transition_row(change: Transition) -> Row:

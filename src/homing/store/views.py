@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from homing.model import PART_TRIED, Attempt, Endpoint, State, Subscription, Transition
+from msgspec.structs import replace
+
+from homing.model import PART_TRIED, Attempt, Endpoint, State, Status, Subscription, Transition
 from homing.policy.match import type_matches
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
 from homing.ports.views import Counts, EndpointSort, Expiring, Rollup
@@ -72,7 +74,7 @@ class Views:
 
     @transaction(view=True)
     async def event_deliveries(self, tx: Tx, event_id: int, *, limit: int) -> list[DeliveryRow]:
-        return await deliveries.of_event(tx, event_id, limit=limit)
+        return await _with_last_failures(tx, await deliveries.of_event(tx, event_id, limit=limit))
 
     # --- subscriptions and endpoints --------------------------------------------------------
 
@@ -160,8 +162,12 @@ class Views:
         before = _before(before_id)
         few = await deliveries.few_endpoints(tx, conditions)
         if few is None:
-            return await deliveries.page(tx, conditions, before_id=before, limit=limit)
-        return await deliveries.page_of_tenant(tx, few, conditions, before_id=before, limit=limit)
+            page, cursor = await deliveries.page(tx, conditions, before_id=before, limit=limit)
+        else:
+            page, cursor = await deliveries.page_of_tenant(
+                tx, few, conditions, before_id=before, limit=limit
+            )
+        return await _with_last_failures(tx, page), cursor
 
     @transaction(view=True)
     async def delivery(self, tx: Tx, delivery_id: int) -> DeliveryRow | None:
@@ -317,6 +323,22 @@ def _is_living(row: Row) -> bool:
 async def _has_few_endpoints(tx: Tx, tenant: str) -> bool:
     row = await tx.one("view_endpoint_count", tenant=tenant, limit=SCAN_MAX)
     return row is not None and row[0] < SCAN_MAX
+
+
+async def _with_last_failures(tx: Tx, page: list[DeliveryRow]) -> list[DeliveryRow]:
+    """The same rows, each with the failure of its last attempt."""
+    failing = [
+        it.delivery.id for it in page if it.delivery.attempts and it.status is not Status.DELIVERED
+    ]
+    if not failing:
+        return page
+    found = {row[0]: row[1:] for row in await tx.all("view_last_failures", ids=failing)}
+    return [
+        replace(it, last_failure=rows.last_failure(found[it.delivery.id]))
+        if it.delivery.id in found
+        else it
+        for it in page
+    ]
 
 
 def _that_fit(page: list[Row]) -> list[Row]:

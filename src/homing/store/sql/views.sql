@@ -67,6 +67,21 @@ ORDER BY id DESC LIMIT :scan_limit;
 -- name: view_attempts
 SELECT {attempt} FROM attempt WHERE delivery_id = :delivery_id ORDER BY number LIMIT :limit;
 
+-- name: view_last_failures [sqlite]
+-- The last attempt of each of these deliveries, if it failed: one seek per delivery.
+SELECT a.delivery_id, a.code, a.failure, a.detail
+FROM json_each(:ids) i CROSS JOIN attempt a
+WHERE a.delivery_id = i.value AND a.outcome <> 'delivered'
+  AND a.number = (SELECT max(number) FROM attempt WHERE delivery_id = i.value);
+
+-- name: view_last_failures [postgres]
+SELECT i.id, a.code, a.failure, a.detail
+FROM unnest(:ids::bigint[]) AS i (id) CROSS JOIN LATERAL (
+    SELECT outcome, code, failure, detail FROM attempt
+    WHERE delivery_id = i.id ORDER BY number DESC LIMIT 1
+) AS a
+WHERE a.outcome <> 'delivered';
+
 -- name: view_ledger
 -- Sums and pending rows of one snapshot. The last column says whether all pending rows were counted.
 WITH waiting AS MATERIALIZED (SELECT tenant FROM pending LIMIT :limit)

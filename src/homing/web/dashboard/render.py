@@ -8,8 +8,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from homing import __version__
-from homing.model import show_id
+from homing.model import Attempt, show_id
+from homing.policy.failure_text import failure_text
 from homing.policy.sentences import At, Sentence
+from homing.ports.views import LastFailure
 from homing.web.clock import clock_detail, clock_differs
 from homing.web.dashboard.files import Files
 from homing.web.show import time_text
@@ -29,6 +31,7 @@ def environment(files: Files) -> Environment:
     env.filters.update(
         ago=ago,
         at=at,
+        failure=failure,
         ident=ident,
         number=number,
         sentence=sentence,
@@ -65,6 +68,11 @@ def _time(at_ms: int | None, form: str) -> Markup | str:
     return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(
         text, form, shown, shown
     )
+
+
+def failure(one: LastFailure | Attempt) -> str:
+    """Why an attempt failed, in a few words."""
+    return failure_text(one.code, one.failure, one.detail)
 
 
 def ident(number_: int, prefix: str) -> str:
