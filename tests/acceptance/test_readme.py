@@ -70,7 +70,7 @@ async def test_the_lines_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     key = subscribe.splitlines()[0]
     told = await output(f"{key}\n{publish_another}", tmp_path)
     assert b'"deliveries":1,"duplicate":false' in told
-    assert b"Waiting: not delivered by 1 attempt so far; retry 1 of 11 is due" in told
+    assert b"Waiting: 1 attempt so far, without success; retry 1 of 11 is due at" in told
     assert b"refused" in told
     assert b'"duplicate":true' in await output(f"{key}\n{publish_another}", tmp_path)
     assert await server.terminate() == 0

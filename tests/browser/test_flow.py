@@ -130,7 +130,7 @@ def test_a_page_has_one_clock_which_is_the_viewers(
     explanation = person.page.locator("#explanation")
     due = person.page.locator("dt:text-is('Due') + dd").inner_text()
     assert re.search(r"\d:\d\d:\d\d (AM|PM)$", due)
-    expect(explanation).to_contain_text(f"is due {due};")
+    expect(explanation).to_contain_text(f"is due at {due};")
     said = explanation.evaluate(
         "it => [...it.childNodes].filter(n => n.nodeName === '#text').map(n => n.data).join('')"
     )

@@ -92,7 +92,7 @@ class Reader:
                 "Published invoice-17-paid: it goes to 1 subscription.",
                 "invoice-17-paid was published before: nothing new is sent.",
                 "its first attempt succeeded",
-                "Waiting: not delivered by 1 attempt so far; retry 1 of 11 is due",
+                "Waiting: 1 attempt so far, without success; retry 1 of 11 is due at",
                 "✗ 503",
                 "No errors found.",
             ),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from homing.model import Delivery, Endpoint, Lane, State
 from homing.policy.explain import explain
+from homing.policy.presets import WORKFRONT
 from policy.build import HOUR, MINUTE, NOW, SECOND
 from policy.samples import (
     BACK,
@@ -28,12 +29,12 @@ from policy.samples import (
     since,
 )
 
-DISABLED_BY = "the endpoint has been disabled since 13:52 by 2,000 failures in a row"
+DISABLED_BY = "the endpoint has been disabled since 13:52 after 2,000 failures in a row"
 FROZEN_BY = (
-    "the endpoint has been frozen since 13:52 by 2,010 failures in a row and no success for more "
-    "than 72 h"
+    "the endpoint has been frozen since 13:52 after 2,010 failures in a row and no success for "
+    "more than 72 h"
 )
-PROBED = f"Waiting: {DISABLED_BY}; the next probe is due 14:02; once enabled, "
+PROBED = f"Waiting: {DISABLED_BY}; the next probe is due at 14:02; once enabled, "
 UNTIL_ENABLED = f"Waiting: {FROZEN_BY}; nothing is attempted until a person enables it, then "
 DROPPED = "; dropped at 14 Nov 13:43 unless delivered."
 
@@ -42,58 +43,59 @@ PENDING: list[Any] = [
         NEVER,
         ENABLED,
         None,
-        "Waiting: it was accepted at 13:30 and not yet attempted; the first attempt has been due "
-        "since 13:30 and is made as soon as a slot is free; the last retry, 11, would be at "
-        "14 Nov 14:13.",
+        "Waiting: it was accepted at 13:30 and not yet attempted; the first attempt has been "
+        "due since 13:30 and is made as soon as a slot is free; the last retry, number 11, "
+        "would be at 14 Nov 14:13.",
         id="enabled, never attempted",
     ),
     pytest.param(
         NEVER,
         BACK,
         None,
-        "Waiting: it was accepted at 13:30 and held back until its endpoint was enabled at 13:59; "
+        "Waiting: it was accepted at 13:30 and waited until its endpoint was enabled at 13:59; "
         "the first attempt has been due since 13:30 and is made as soon as a slot is free; the "
-        "last retry, 11, would be at 14 Nov 13:43.",
+        "last retry, number 11, would be at 14 Nov 13:43.",
         id="enabled, never attempted, held back first",
     ),
     pytest.param(
         RETRYING,
         ENABLED,
         None,
-        "Waiting: not delivered by 5 attempts so far; retry 5 of 11 is due 14:13; the last retry, "
-        "11, would be at 14 Nov 13:43.",
+        "Waiting: 5 attempts so far, without success; retry 5 of 11 is due at 14:13; the last "
+        "retry, number 11, would be at 14 Nov 13:43.",
         id="enabled, retrying",
     ),
     pytest.param(
         LAST,
         ENABLED,
         None,
-        "Waiting: not delivered by 12 attempts so far; retry 11 of 11 is due 14 Nov 13:43; no "
-        "retry follows: the delivery is dropped if it fails.",
+        "Waiting: 12 attempts so far, without success; retry 11 of 11 is due at 14 Nov 13:43; "
+        "if that attempt fails, the delivery is dropped, because no retry is left.",
         id="enabled, waiting for its last retry",
     ),
     pytest.param(
         RETRYING,
         HELD,
         None,
-        "Waiting: the endpoint asked for a pause until 14:20 (Retry-After); then retry 5 of 11 is "
-        "made; the last retry, 11, would be at 14 Nov 13:43.",
+        "Waiting: the endpoint asked for a pause until 14:20 (Retry-After); then retry 5 of 11 "
+        "is made; the last retry, number 11, would be at 14 Nov 13:43.",
         id="enabled, Retry-After hold",
     ),
     pytest.param(
         replace(RETRYING, due_at=NOW + HOUR),
         HELD,
         None,
-        "Waiting: not delivered by 5 attempts so far; retry 5 of 11 is due 15:00; the last retry, "
-        "11, would be at 14 Nov 13:43.",
+        "Waiting: 5 attempts so far, without success; retry 5 of 11 is due at 15:00; the last "
+        "retry, number 11, would be at 14 Nov 13:43.",
         id="enabled, due after the Retry-After hold",
     ),
     pytest.param(
         OVERDUE,
         ENABLED,
         None,
-        "Waiting: not delivered by 4 attempts so far; retry 4 of 11 has been due since 13:51 and "
-        "is made as soon as a slot is free; the last retry, 11, would be at 14 Nov 13:43.",
+        "Waiting: 4 attempts so far, without success; retry 4 of 11 has been due since 13:51 "
+        "and is made as soon as a slot is free; the last retry, number 11, would be at 14 Nov "
+        "13:43.",
         id="enabled, overdue",
     ),
     pytest.param(
@@ -101,32 +103,32 @@ PENDING: list[Any] = [
         ENABLED,
         None,
         "Waiting: its last attempt was a sender-side failure, which uses no retry; the next "
-        "attempt is due 14:00; the last retry, 11, would be at 14 Nov 14:13.",
+        "attempt is due at 14:00; the last retry, number 11, would be at 14 Nov 14:13.",
         id="enabled, sender-side failure",
     ),
     pytest.param(
         REPLAY,
         ENABLED,
         None,
-        "Waiting: it is a replay made at 13:30 and not yet attempted; the first attempt has been "
-        "due since 13:30 and is made as soon as a slot is free; the last retry, 11, would be at "
-        "14 Nov 14:13.",
+        "Waiting: it is a replay made at 13:30 and not yet attempted; the first attempt has "
+        "been due since 13:30 and is made as soon as a slot is free; the last retry, number "
+        "11, would be at 14 Nov 14:13.",
         id="enabled, replay",
     ),
     pytest.param(
         replace(NEVER, expires_at=NOW - HOUR),
         BACK,
         None,
-        "Waiting: the endpoint was held back until 13:59 and the window of this delivery had "
-        "ended at 13:00; it is dropped as expired shortly, without a further attempt.",
+        "Waiting: the endpoint was enabled at 13:59, after the window of this delivery had "
+        "ended at 13:00; it will be dropped as expired shortly, without another attempt.",
         id="enabled, its window ended while it was held back",
     ),
     pytest.param(
         OVERDUE,
         ENABLED,
         Lane.RETRY,
-        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to get "
-        "a response; if it fails, retry 5 of 11 is due 14:13.",
+        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to "
+        "get a response; if it fails, retry 5 of 11 is due at 14:13.",
         id="enabled, in flight",
     ),
     pytest.param(
@@ -148,14 +150,14 @@ PENDING: list[Any] = [
         RETRYING,
         DISABLED,
         None,
-        f"{PROBED}retry 5 of 11 of this delivery is due 14:13{DROPPED}",
+        f"{PROBED}retry 5 of 11 of this delivery is due at 14:13{DROPPED}",
         id="disabled, retrying",
     ),
     pytest.param(
         RETRYING,
         replace(DISABLED, hold_until=NOW + 20 * MINUTE),
         None,
-        f"{PROBED}retry 5 of 11 of this delivery is due 14:13{DROPPED}",
+        f"{PROBED}retry 5 of 11 of this delivery is due at 14:13{DROPPED}",
         id="disabled, Retry-After hold: being disabled is the cause",
     ),
     pytest.param(
@@ -184,23 +186,24 @@ PENDING: list[Any] = [
         RETRYING,
         replace(DISABLED, next_probe_at=NOW + 10 * MINUTE),
         Lane.PROBE,
-        f"In flight: attempt 6 is a probe, as {DISABLED_BY}; a success enables it, "
-        f"after a failure: the next probe is due 14:10{DROPPED}",
+        f"In flight: attempt 6 is a probe, because {DISABLED_BY}; a success enables the "
+        f"endpoint; after a failure, the next probe is due at 14:10{DROPPED}",
         id="disabled, probe in flight",
     ),
     pytest.param(
         OVERDUE,
         DISABLED,
         Lane.RETRY,
-        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to get "
-        f"a response; meanwhile {DISABLED_BY}; if it fails, retry 5 of 11 is due 14:13.",
+        "In flight: attempt 5 (retry 4 of 11) is being made now and has 5 s from its start to "
+        f"get a response; meanwhile {DISABLED_BY}; if it fails, retry 5 of 11 is due at 14:13.",
         id="disabled while its attempt is in flight",
     ),
     pytest.param(
         replace(RETRYING, expires_at=NOW - MINUTE),
         DISABLED,
         None,
-        f"Waiting: {DISABLED_BY}; its window ended at 13:59, so it is dropped as expired shortly.",
+        f"Waiting: {DISABLED_BY}; its window ended at 13:59, so it will be dropped as expired "
+        "shortly.",
         id="disabled, its window has ended",
     ),
     pytest.param(
@@ -214,14 +217,14 @@ PENDING: list[Any] = [
         RETRYING,
         FROZEN,
         None,
-        f"{UNTIL_ENABLED}retry 5 of 11 of this delivery is due 14:13{DROPPED}",
+        f"{UNTIL_ENABLED}retry 5 of 11 of this delivery is due at 14:13{DROPPED}",
         id="frozen, retrying",
     ),
     pytest.param(
         RETRYING,
         replace(FROZEN, hold_until=NOW + 20 * MINUTE),
         None,
-        f"{UNTIL_ENABLED}retry 5 of 11 of this delivery is due 14:13{DROPPED}",
+        f"{UNTIL_ENABLED}retry 5 of 11 of this delivery is due at 14:13{DROPPED}",
         id="frozen, Retry-After hold: being frozen is the cause",
     ),
     pytest.param(
@@ -242,8 +245,8 @@ PENDING: list[Any] = [
         RETRYING,
         FROZEN,
         Lane.PROBE,
-        f"In flight: attempt 6 is a probe; meanwhile {FROZEN_BY}; a success delivers it and the "
-        f"endpoint stays frozen{DROPPED}",
+        f"In flight: attempt 6 is a probe; meanwhile {FROZEN_BY}; if it succeeds, it is "
+        f"delivered and the endpoint stays frozen{DROPPED}",
         id="frozen while its probe is in flight",
     ),
     pytest.param(
@@ -251,14 +254,14 @@ PENDING: list[Any] = [
         replace(BACK, rule="enabled_by_person"),
         Lane.PROBE,
         "In flight: attempt 6 is a probe; meanwhile the endpoint has been enabled since 13:59 "
-        f"by a person; if it fails, retry 5 of 11 is due 14:13{DROPPED}",
+        f"by a person; if it fails, retry 5 of 11 is due at 14:13{DROPPED}",
         id="enabled while its probe is in flight",
     ),
     pytest.param(
         RETRYING,
         None,
         None,
-        "Waiting: its endpoint is unknown; retry 5 of 11 is due 14:13.",
+        "Waiting: its endpoint is unknown; retry 5 of 11 is due at 14:13.",
         id="no endpoint known",
     ),
 ]
@@ -283,12 +286,12 @@ def test_a_pending_delivery_names_cause_next_step_and_time(
         ),
         pytest.param(
             since(State.DISABLED, rule="consecutive_failures", consecutive_failures=2_004),
-            "disabled since 13:52 by 2,000 failures in a row (2,004 by now);",
+            "disabled since 13:52 after 2,000 failures in a row (2,004 by now);",
             id="by failures in a row, and more since",
         ),
         pytest.param(
             since(State.FROZEN, rule="hopeless", consecutive_failures=50_000),
-            "frozen since 13:52 by 50,000 failures in a row;",
+            "frozen since 13:52 after 50,000 failures in a row;",
             id="hopeless",
         ),
         pytest.param(
@@ -302,3 +305,12 @@ def test_a_pending_delivery_names_cause_next_step_and_time(
 )
 def test_the_cause_of_an_endpoints_state_is_named(endpoint: Endpoint, cause: str) -> None:
     assert cause in read(explain(facts(delivery=NEVER, endpoint=endpoint), now=NOW))
+
+
+def test_with_jitter_the_time_of_a_later_retry_is_the_earliest_one() -> None:
+    schedule = replace(WORKFRONT, jitter=0.1)
+    waiting = read(explain(facts(schedule=schedule), now=NOW))
+    assert waiting.endswith(" or somewhat later (jitter).")
+    in_flight = read(explain(facts(schedule=schedule, in_flight=Lane.FRESH), now=NOW))
+    assert in_flight.endswith(" or somewhat later (jitter).")
+    assert "jitter" not in read(explain(facts(), now=NOW))

@@ -58,8 +58,8 @@ FINISHED: list[Any] = [
             "reason": Reason.EXPIRED,
             "delivery": replace(RETRYING, attempts=1, expires_at=NOW - 21 * MINUTE),
         },
-        "Dropped at 13:40 after 1 attempt: its endpoint was disabled or frozen until its window "
-        "ended at 13:39; it can be replayed.",
+        "Dropped at 13:40 after 1 attempt: the endpoint was disabled or frozen until the "
+        "delivery's window ended at 13:39; it can be replayed.",
         id="expired",
     ),
     pytest.param(
@@ -158,7 +158,7 @@ def test_a_window_is_over_at_its_end() -> None:
         row = replace(NEVER, expires_at=expires_at)
         return read(explain(facts(delivery=row, endpoint=FROZEN), now=NOW))
 
-    assert "its window ended at 14:00, so it is dropped as expired shortly" in told(NOW)
+    assert "its window ended at 14:00, so it will be dropped as expired shortly" in told(NOW)
     assert "dropped at 14:00 unless delivered" in told(NOW + 1)
 
 
@@ -177,20 +177,20 @@ ENDPOINTS: list[Any] = [
     ),
     pytest.param(
         DISABLED,
-        "The endpoint has been disabled since 13:52 by 2,000 failures in a row; the next probe is "
-        "due 14:02, and a success enables it.",
+        "The endpoint has been disabled since 13:52 after 2,000 failures in a row; the next "
+        "probe is due at 14:02, and a success enables it.",
         id="disabled",
     ),
     pytest.param(
         replace(DISABLED, next_probe_at=NOW),
-        "The endpoint has been disabled since 13:52 by 2,000 failures in a row; the next probe is "
-        "due now, and a success enables it.",
+        "The endpoint has been disabled since 13:52 after 2,000 failures in a row; the next "
+        "probe is due now, and a success enables it.",
         id="disabled, its probe due",
     ),
     pytest.param(
         FROZEN,
-        "The endpoint has been frozen since 13:52 by 2,010 failures in a row and no success for "
-        "more than 72 h; nothing is attempted until a person enables it.",
+        "The endpoint has been frozen since 13:52 after 2,010 failures in a row and no success "
+        "for more than 72 h; nothing is attempted until a person enables it.",
         id="frozen",
     ),
 ]

@@ -39,7 +39,7 @@ def test_a_pending_delivery_shows_the_retries_ahead_and_why_it_waits() -> None:
         assert got["schedule"][0]["due_at"] == got["due_at"]
         assert got["schedule"][-1]["due_at"] == got["expires_at"]
         assert got["explanation"].startswith("Waiting:")
-        assert f"retry 1 of 11 is due {got['due_at']};" in got["explanation"]
+        assert f"retry 1 of 11 is due at {got['due_at']};" in got["explanation"]
         parts = got["explanation_parts"]
         assert "".join(part["text"] for part in parts) == got["explanation"]
         times = [part["time"] for part in parts if part["time"] is not None]
@@ -52,12 +52,13 @@ def test_a_pending_delivery_shows_the_retries_ahead_and_why_it_waits() -> None:
 def test_an_attempt_in_flight_is_said_to_be() -> None:
     async def story(house: House) -> None:
         house.world.sender.scripts[URL] = lambda _: Reply(latency_ms=4_000)
-        await house.subscribe()
+        await house.subscribe(deadline_ms=9_000)
         await house.publish()
         await house.settled()
         (item,) = await house.deliveries()
         got = (await house.client.get(f"/v1/deliveries/{item['id']}")).json
         assert got["explanation"].startswith("In flight: attempt 1")
+        assert "has 9 s from its start" in got["explanation"]
 
     live(story)
 

@@ -79,6 +79,8 @@ class Deliveries:
         endpoint = await self._views.endpoint(delivery.endpoint_id)
         subscription = await self._views.subscription(delivery.subscription_id)
         schedule = self._engine.schedule_of(subscription, tenant=delivery.tenant)
+        if subscription is not None and subscription.deadline_ms is not None:
+            schedule = replace(schedule, deadline_ms=subscription.deadline_ms)
         facts = Facts(
             status=row.status,
             reason=row.reason,

@@ -73,7 +73,7 @@ def _dropped(facts: Facts) -> Sentence:
             return say("{}the last attempt failed and no retry was left{}", begin, replay)
         case Reason.EXPIRED:
             return say(
-                "{}its endpoint was disabled or frozen until its window ended at {}{}",
+                "{}the endpoint was disabled or frozen until the delivery's window ended at {}{}",
                 begin,
                 At(facts.delivery.expires_at),
                 replay,
@@ -126,8 +126,8 @@ def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     enabled_since = endpoint.health.enabled_since
     if retry.held_past_window(delivery, enabled_since=enabled_since):
         return say(
-            "Waiting: the endpoint was held back until {} and the window of this delivery had "
-            "ended at {}; it is dropped as expired shortly, without a further attempt.",
+            "Waiting: the endpoint was enabled at {}, after the window of this delivery had ended "
+            "at {}; it will be dropped as expired shortly, without another attempt.",
             At(enabled_since),
             At(delivery.expires_at),
         )
@@ -147,13 +147,13 @@ def _held_back(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     begin = say("Waiting: {}", _state(endpoint, facts.rules))
     if delivery.expires_at <= now:
         return say(
-            "{}; its window ended at {}, so it is dropped as expired shortly.",
+            "{}; its window ended at {}, so it will be dropped as expired shortly.",
             begin,
             At(delivery.expires_at),
         )
     name = _name(delivery, facts)
     if delivery.due_at > now:
-        then = say("{} of this delivery is due {}", name, At(delivery.due_at))
+        then = say("{} of this delivery is due at {}", name, At(delivery.due_at))
     else:
         then = say("{} of this delivery is made at once", name)
     if endpoint.health.state is State.FROZEN:
@@ -180,7 +180,8 @@ def _in_flight(facts: Facts, lane: Lane, now: int) -> Sentence:
     if again is None:
         return say("{}; if it fails, no retry is left and the delivery is dropped.", begin)
     name = f"retry {again.retry} of {len(facts.schedule.delays_ms)}"
-    return say("{}; if it fails, {} is due {}.", begin, name, At(again.due_at))
+    due = say("{} is due at {}", name, At(again.due_at))
+    return say("{}; if it fails, {}{}.", begin, due, _or_later(facts.schedule))
 
 
 def _probing(facts: Facts, now: int) -> Sentence:
@@ -195,14 +196,14 @@ def _probing(facts: Facts, now: int) -> Sentence:
         case State.DISABLED:
             next_probe = _next_probe(endpoint, now)
             return say(
-                "{}, as {}; a success enables it, after a failure: {}; {}",
+                "{}, because {}; a success enables the endpoint; after a failure, {}; {}",
                 begin,
                 state,
                 next_probe,
                 end,
             )
         case State.FROZEN:
-            step: Part = "a success delivers it and the endpoint stays frozen"
+            step: Part = "if it succeeds, it is delivered and the endpoint stays frozen"
         case State.ENABLED:
             step = say("if it fails, {}", _turn(delivery, facts, now))
         case _ as never:
@@ -215,7 +216,7 @@ def _cause(delivery: Delivery, endpoint: Endpoint) -> Part:
     if delivery.sender_errors:
         return "its last attempt was a sender-side failure, which uses no retry"
     if delivery.attempts:
-        return f"not delivered by {_attempts(delivery.attempts)} so far"
+        return f"{_attempts(delivery.attempts)} so far, without success"
     accepted = At(delivery.accepted_at)
     if delivery.replay:
         return say("it is a replay made at {} and not yet attempted", accepted)
@@ -223,7 +224,7 @@ def _cause(delivery: Delivery, endpoint: Endpoint) -> Part:
         return f"it waits for its turn: {_RATED}"
     if delivery.accepted_at < endpoint.health.enabled_since:
         return say(
-            "it was accepted at {} and held back until its endpoint was enabled at {}",
+            "it was accepted at {} and waited until its endpoint was enabled at {}",
             accepted,
             At(endpoint.health.enabled_since),
         )
@@ -234,7 +235,7 @@ def _turn(delivery: Delivery, facts: Facts, now: int) -> Sentence:
     """The next step of a delivery that nothing holds back."""
     due, name = At(delivery.due_at), _name(delivery, facts)
     if delivery.due_at > now:
-        return say("{} is due {}", name, due)
+        return say("{} is due at {}", name, due)
     when = f"in its turn: {_RATED}" if facts.rated else "as soon as a slot is free"
     return say("{} has been due since {} and is made {}", name, due, when)
 
@@ -246,9 +247,14 @@ def _end(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
     enabled_since = endpoint.health.enabled_since
     row = retry.after_failure(delivery, schedule, now=fails_at, enabled_since=enabled_since)
     if row is None:
-        return say("no retry follows: the delivery is dropped if it fails")
+        return say("if that attempt fails, the delivery is dropped, because no retry is left")
     n, at = retry.remaining(row, schedule)[-1]
-    return say("the last retry, {}, would be at {}", str(n), At(at))
+    return say("the last retry, number {}, would be at {}{}", str(n), At(at), _or_later(schedule))
+
+
+def _or_later(schedule: Schedule) -> str:
+    """Jitter is drawn when an attempt fails; until then only the earliest time is known."""
+    return " or somewhat later (jitter)" if schedule.jitter else ""
 
 
 def _dropped_at(delivery: Delivery) -> Sentence:
@@ -266,14 +272,14 @@ def _next_probe(endpoint: Endpoint, now: int) -> Part:
     at = endpoint.next_probe_at
     if at is None or at <= now:
         return "the next probe is due now"
-    return say("the next probe is due {}", At(at))
+    return say("the next probe is due at {}", At(at))
 
 
 # --- endpoints ------------------------------------------------------------------------------
 
 
 def _state(endpoint: Endpoint, rules: HealthRules) -> Sentence:
-    """``the endpoint has been disabled since 14:02 by 2,000 failures in a row``."""
+    """``the endpoint has been disabled since 14:02 after 2,000 failures in a row``."""
     health = endpoint.health
     row = health.consecutive_failures
     match endpoint.rule:
@@ -283,19 +289,19 @@ def _state(endpoint: Endpoint, rules: HealthRules) -> Sentence:
                 f"({health.failures:,} of {health.attempts:,} by now)"
             )
         case "consecutive_failures":
-            by = f" by {rules.consecutive_disable:,} failures in a row"
+            by = f" after {rules.consecutive_disable:,} failures in a row"
             by += f" ({row:,} by now)" if row > rules.consecutive_disable else ""
         case "no_success":
             by = (
-                f" by {row:,} failures in a row and no success for more than "
+                f" after {row:,} failures in a row and no success for more than "
                 f"{span_text(rules.freeze_after_ms)}"
             )
         case "hopeless":
-            by = f" by {max(row, rules.consecutive_freeze_always):,} failures in a row"
+            by = f" after {max(row, rules.consecutive_freeze_always):,} failures in a row"
         case "frozen_by_person" | "enabled_by_person":
             by = " by a person"
         case "success":
-            by = " by a success"
+            by = " after a success"
         case "":
             by = ""
         case other:

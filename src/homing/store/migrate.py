@@ -89,8 +89,8 @@ async def migrate(db: RawSql, *, moving: bool = False) -> None:
     newest = known[-1].number
     if max(applied, default=0) > newest:
         raise BadSetting(
-            f"The database has schema {max(applied)}; this program knows {newest} at most."
-            " Start the newer program."
+            f"The database has schema {max(applied)}; this version of Homing knows only up to"
+            f" {newest}. Start a newer version."
         )
     for migration in known:
         if migration.number not in applied:
