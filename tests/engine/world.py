@@ -9,14 +9,16 @@ from typing import Any
 
 import msgspec
 
-from homing.engine.engine import Engine
+from homing.engine.engine import Engine, NoticeParts
+from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
-from homing.ports import DeliveryFilter, DeliveryRow, Receipt, Request, Response
+from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
+from homing.store.notices import Notices
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -102,6 +104,22 @@ class ScriptedSender:
     async def close(self) -> None: ...
 
 
+class ScriptedMailer:
+    """A mailer whose server is a function: what it returns is the reason of a refusal."""
+
+    def __init__(self) -> None:
+        self.sent: list[Mail] = []
+        self.script: Callable[[Mail], str] = lambda _: ""
+        self.latency_s = 0.0
+
+    async def send(self, mail: Mail) -> str:
+        self.sent.append(mail)
+        await asyncio.sleep(self.latency_s)
+        return self.script(mail)
+
+    async def close(self) -> None: ...
+
+
 class Witness(Admin):
     """The admin store; it remembers every secret that was ever used to sign."""
 
@@ -153,6 +171,7 @@ class World:
     start_ms: int
     engine: Engine = field(init=False)
     secrets: set[str] = field(default_factory=set)  # all that ever signed
+    mailer: ScriptedMailer = field(default_factory=ScriptedMailer)
 
     @classmethod
     async def make(cls, options: EngineOptions | None = None) -> World:
@@ -172,6 +191,9 @@ class World:
             sender=self.sender,
             clock=self.clock,
             options=self.options,
+            notices=NoticeParts(
+                Notices(self.db), self.mailer, NoticeOptions("https://homing.example", "m.example")
+            ),
         )
 
     async def crash(self) -> None:

@@ -107,6 +107,14 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "grace_ms": ("7", 7, "delivery.grace_ms"),
     "host_rate_per_second": ("0.5", 0.5, "delivery.host_rate_per_second"),
     "retention_days": ("7", 7, "database.retention_days"),
+    "public_url": ("https://h.example", "https://h.example", "notices.public_url"),
+    "smtp_host": ("mail.example", "mail.example", "notices.smtp_host"),
+    "smtp_port": ("465", 465, "notices.smtp_port"),
+    "smtp_security": ("tls", "tls", "notices.smtp_security"),
+    "smtp_user": ("homing", "homing", "notices.smtp_user"),
+    "smtp_password": ("a password", "a password", "notices.smtp_password"),
+    "smtp_from": ("homing@h.example", "homing@h.example", "notices.smtp_from"),
+    "smtp_ca_file": (__file__, __file__, "notices.smtp_ca_file"),
     "log_level": ("debug", "debug", "telemetry.log_level"),
     "log_format": ("json", "json", "telemetry.log_format"),
 }
@@ -117,6 +125,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
 def test_every_key_is_taken_from_every_source_into_its_group(key: str, source: str) -> None:
     text, value, place = GIVEN[key]
     environ = {"HOMING_DATABASE_URL": "postgresql://h/db"}  # for roles
+    environ["HOMING_SMTP_FROM"] = "other@h.example"  # for smtp_host
     if source == "file":
         toml = list(value) if isinstance(value, tuple) else value
         Path("homing.toml").write_text(f"{key} = {json.dumps(toml)}\n")
@@ -316,3 +325,26 @@ def test_a_key_with_a_newline_at_its_end_is_no_key(tmp_path: Path) -> None:
     file.write_text('admin_key = "a-key-of-some-length\\n"\n')
     with pytest.raises(BadSetting, match="admin_key"):
         load_settings(config=str(file), environ={})
+
+
+def test_an_smtp_server_needs_a_sender_and_a_password_needs_encryption() -> None:
+    assert "smtp_from" in wrong(HOMING_SMTP_HOST="mail.example")
+    unsafe = {"HOMING_SMTP_USER": "u", "HOMING_SMTP_SECURITY": "none"}
+    assert "starttls or tls" in wrong(**unsafe)
+    assert "smtp_ca_file" in wrong(HOMING_SMTP_CA_FILE="/no/such/file")
+    password = {"HOMING_SMTP_PASSWORD": "hidden-text"}
+    settings = load_settings(environ=password)
+    shown = [it.shown(settings) for it in settings_table() if it.name == "smtp_password"]
+    assert shown == ["****"]
+
+
+def test_email_needs_a_server_a_sender_and_a_public_url() -> None:
+    settings = load_settings(environ={})
+    assert "smtp_host, smtp_from, public_url not set" in settings.notices.mail_problem
+    environ = {
+        "HOMING_SMTP_HOST": "mail.example",
+        "HOMING_SMTP_FROM": "homing@h.example",
+        "HOMING_PUBLIC_URL": "https://h.example/homing/",
+    }
+    assert load_settings(environ=environ).notices.mail_problem == ""
+    assert "HOMING_PUBLIC_URL" in wrong(HOMING_PUBLIC_URL="h.example")

@@ -207,6 +207,7 @@ async def put(
     subscriptions: Iterable[Subscription] = (),
     events: Sequence[NewEvent] = (),
     finished: Sequence[Finished] = (),
+    transitions: Iterable[Transition] = (),
 ) -> None:
     """Write rows as they are; deliveries of ``events`` are pending unless they are finished."""
     done = {it.delivery.id for it in finished}
@@ -219,6 +220,7 @@ async def put(
         await tx.insert("event_key", [rows.event_key_row(it) for it in events])
         await tx.insert("pending", [rows.pending_row(it) for it in waiting])
         await tx.insert("history", [rows.history_row(it) for it in finished])
+        await tx.insert("transition", [rows.transition_row(it) for it in transitions])
         await tx.insert("ledger", _ledger(events, finished))
 
     await db.run(work)

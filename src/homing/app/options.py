@@ -31,6 +31,7 @@ class AppOptions(Struct, frozen=True):
     quota: Quota = Quota()  # of a tenant without its own quota
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
     settings: tuple[SettingShown, ...] = ()  # for the system page
+    mail_problem: str = "must not be email: this installation sends none"  # empty: it does
     simulate: Simulate | None = None  # None: this process has no simulator
 
     def __repr__(self) -> str:

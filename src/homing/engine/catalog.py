@@ -35,6 +35,7 @@ class Catalog:
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
         self.version = 0
+        self.has_notice_targets = False  # whether people get notices
         self._reading = asyncio.Lock()
 
     def get(self, subscription_id: int) -> Subscription | None:
@@ -107,6 +108,8 @@ class Catalog:
     async def _refresh(self) -> None:
         # The version is read first: a change in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
+        if version != self.version:  # The first target raises it from 0.
+            self.has_notice_targets = await self._admin.has_notice_targets()
         for subscription in await self._admin.subscriptions_since(self.version):
             self._index.remove(subscription.id)
             self._want(subscription)

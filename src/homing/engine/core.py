@@ -7,7 +7,7 @@ from msgspec import Struct
 from homing.engine.catalog import Catalog
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.ownership import BucketOwnership
-from homing.engine.notices import Notices
+from homing.engine.notices import Notices, PeopleNotices
 from homing.engine.options import EngineOptions
 from homing.model import Ids
 from homing.ports import AdminStore, Clock, FlowStore, Sender, ViewStore
@@ -26,4 +26,5 @@ class Core(Struct, frozen=True):
     catalog: Catalog
     fan_out: FanOut
     notices: Notices
+    people: PeopleNotices
     ownership: BucketOwnership

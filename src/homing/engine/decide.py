@@ -27,8 +27,9 @@ from homing.model import (
     Transition,
 )
 from homing.policy import health, retry
+from homing.policy.notices import Notice
 from homing.policy.outcome import wants_hold
-from homing.ports import NewEvent, SettleBatch
+from homing.ports import NewEvent, Response, SettleBatch
 
 REPORT_EVERY_MS = 60_000
 
@@ -90,6 +91,7 @@ class Decision:
     def __init__(self, endpoints: dict[int, Endpoint], core: Core) -> None:
         self._endpoints = endpoints  # working copies, by id
         self._catalog, self._fan_out, self._notices = core.catalog, core.fan_out, core.notices
+        self._people = core.people
         self._ids, self._options, self._now = core.ids, core.options, core.clock.now()
         self._touched: set[int] = set()
         self.finished: list[Finished] = []
@@ -97,6 +99,7 @@ class Decision:
         self.attempts: list[Attempt] = []
         self.transitions: list[Transition] = []
         self.new_events: list[NewEvent] = []
+        self.for_people: list[Notice] = []
         self.enabled: set[int] = set()
 
     def take(self, items: Iterable[Item]) -> None:
@@ -127,6 +130,7 @@ class Decision:
             endpoints=tuple(self._endpoints[id_] for id_ in sorted(self._touched)),
             transitions=tuple(self.transitions),
             notices=tuple(self.new_events),
+            for_people=tuple(self.for_people),
         )
 
     # --- one attempt -------------------------------------------------------------------------
@@ -179,7 +183,8 @@ class Decision:
         rules = self._options.rules_of(endpoint.tenant)
         if attempt.lane is Lane.PROBE and endpoint.health.state is State.DISABLED:
             endpoint = replace(endpoint, next_probe_at=now + rules.probe_every_ms)
-        self._judged(endpoint, health.after_failure(endpoint.health, rules, now=now), now)
+        verdict = health.after_failure(endpoint.health, rules, now=now)
+        self._judged(endpoint, verdict, now, attempt.response)
 
     def _log(
         self, attempt: CompletedAttempt, decided: Decided, row: Delivery | None = None
@@ -257,17 +262,29 @@ class Decision:
                 endpoint, count=endpoint.dropped_unreported, since=since, now=self._now
             )
         )
+        self.for_people += self._people.dropped(
+            endpoint, count=endpoint.dropped_unreported, since=since, now=self._now
+        )
         self._put(replace(endpoint, dropped_unreported=0, dropped_reported_at=self._now))
 
-    def _judged(self, endpoint: Endpoint, verdict: health.Verdict, now: int) -> None:
+    def _judged(
+        self,
+        endpoint: Endpoint,
+        verdict: health.Verdict,
+        now: int,
+        failed: Response | None = None,
+    ) -> None:
         endpoint = replace(endpoint, health=verdict.health)
         if verdict.change is not None:
-            endpoint = self._changed(endpoint, verdict.change, now)
-        if verdict.warning is not None:
-            self.new_events.append(self._notices.warning(endpoint, verdict.warning, now=now))
+            endpoint = self._changed(endpoint, verdict.change, now, failed)
+        if (warning := verdict.warning) is not None:
+            self.new_events.append(self._notices.warning(endpoint, warning, now=now))
+            self.for_people += self._people.warning(endpoint, warning, now=now, last=failed)
         self._put(endpoint)
 
-    def _changed(self, endpoint: Endpoint, change: health.Change, now: int) -> Endpoint:
+    def _changed(
+        self, endpoint: Endpoint, change: health.Change, now: int, failed: Response | None
+    ) -> Endpoint:
         rules = self._options.rules_of(endpoint.tenant)
         disabled = change.after is State.DISABLED
         endpoint = replace(
@@ -275,17 +292,17 @@ class Decision:
             rule=change.rule,
             next_probe_at=now + rules.probe_every_ms if disabled else None,
         )
-        self.transitions.append(
-            Transition(
-                id=self._ids.take(self._now),
-                endpoint_id=endpoint.id,
-                at=now,
-                before=change.before,
-                after=change.after,
-                rule=change.rule,
-                numbers=change.numbers,
-            )
+        transition = Transition(
+            id=self._ids.take(self._now),
+            endpoint_id=endpoint.id,
+            at=now,
+            before=change.before,
+            after=change.after,
+            rule=change.rule,
+            numbers=change.numbers,
         )
+        self.transitions.append(transition)
+        self.for_people += self._people.changed(endpoint, transition, failed)
         self.new_events.append(self._notices.changed(endpoint, change, by="", now=now))
         if change.after is State.ENABLED:
             self.enabled.add(endpoint.id)

@@ -21,7 +21,9 @@ from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.maintenance import Maintenance
-from homing.engine.notices import Notices
+from homing.engine.notice_sender import NoticeOptions, NoticeSender
+from homing.engine.notice_targets import NoticeTargets
+from homing.engine.notices import Notices, PeopleNotices
 from homing.engine.operate import Operator
 from homing.engine.options import EngineOptions
 from homing.engine.outage.detection import OutageDetector, OutageView
@@ -41,6 +43,8 @@ from homing.ports import (
     Clock,
     ClockState,
     FlowStore,
+    Mailer,
+    NoticeStore,
     Receipt,
     ReplayFilter,
     ReplayJob,
@@ -78,10 +82,20 @@ class Pulse(Struct, frozen=True):
     clock: ClockState = ClockState()
 
 
+class NoticeParts(Struct, frozen=True):
+    """What notices to people need."""
+
+    store: NoticeStore
+    mailer: Mailer | None = None  # None: no e-mail can be sent
+    options: NoticeOptions = NoticeOptions()
+
+
 class Engine:
     """All parts between the use cases and the outside world. Made by ``Engine.start``."""
 
-    def __init__(self, core: Core, fleet: FleetParts | None = None) -> None:
+    def __init__(
+        self, core: Core, fleet: FleetParts | None = None, notices: NoticeParts | None = None
+    ) -> None:
         self._core, self._clock, self._options = core, core.clock, core.options
         self._dispatcher = dispatcher = Dispatcher(core)
         self._overdue = OverdueSearch(dispatcher)
@@ -94,6 +108,7 @@ class Engine:
         self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, maintenance)
+        self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
@@ -105,6 +120,9 @@ class Engine:
         dispatcher.on_unsendable = settler.add
         dispatcher.on_time, dispatcher.on_probe_ended = self._on_time, self._prober.ended
         dispatcher.may_expire = maintenance.may_expire
+        self._notice_sender: NoticeSender | None = None
+        if notices is not None:
+            self._use(notices)
         self._fleet: Fleet | None = None
         if fleet is not None:
             self._fleet = Fleet(core, dispatcher, settler, fleet)
@@ -122,6 +140,7 @@ class Engine:
         clock: Clock,
         options: EngineOptions,
         fleet: FleetParts | None = None,
+        notices: NoticeParts | None = None,
     ) -> Engine:
         """Start an engine that continues where the last process stopped."""
         node = options.node if fleet is None else fleet.me.node
@@ -140,12 +159,25 @@ class Engine:
                 catalog=catalog,
                 fan_out=fan_out,
                 notices=Notices(fan_out, clock.wall),
+                people=PeopleNotices(catalog, ids),
                 ownership=BucketOwnership(fenced=fleet is not None),
             ),
             fleet,
+            notices,
         )
         await engine._recover()
+        if engine._notice_sender is not None:
+            engine._notice_sender.start()
         return engine
+
+    def _use(self, parts: NoticeParts) -> None:
+        """Send notices to people."""
+        core = self._core
+        sender = NoticeSender(core, parts.store, parts.mailer, parts.options)
+        self._notice_sender = sender
+        self.notice_targets = NoticeTargets(core, parts.store, sender, self._settler)
+        self._settler.on_people_notices = self._operator.on_people_notices = sender.wake
+        self._outage.on_change = sender.outage_changed
 
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
@@ -179,6 +211,8 @@ class Engine:
         """
         self._dispatcher.stop()
         self._outage.stop()
+        if self._notice_sender is not None:
+            self._notice_sender.begin_stop()
         if self._fleet is not None:
             self._fleet.begin_to_leave()
         try:
@@ -198,6 +232,8 @@ class Engine:
             )
         self._maintenance.stop()
         self._outage.stop()
+        if self._notice_sender is not None:
+            await self._notice_sender.stop()
         if self._fleet is not None:
             try:
                 async with asyncio.timeout(LEAVE_MS / 1000):
@@ -226,6 +262,8 @@ class Engine:
     def wake(self) -> int | None:
         """Start due attempts after a test moved the clock; returns the time of the next timer."""
         self._dispatcher.pump()
+        if self._notice_sender is not None:
+            self._notice_sender.wake()
         return self._dispatcher.next_at
 
     def _outage_ended(self) -> None:

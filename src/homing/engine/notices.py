@@ -1,7 +1,8 @@
-"""Notices: events that Homing itself publishes to a tenant about one of its endpoints.
+"""Notices: what Homing reports about an endpoint, as events of its tenant and to people.
 
 A notice about an endpoint never goes to that endpoint. It is written in the same commit as the
-change that it reports.
+change that it reports. Notices to people are made only while there are targets that get
+them (``PeopleNotices``); the store then writes one record for each target.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from homing.engine.catalog import Catalog
 from homing.engine.fan_out import FanOut
-from homing.model import Endpoint, show_id
+from homing.model import Endpoint, Ids, Transition, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
+from homing.policy.failure_text import failure_text
 from homing.policy.health import Change, HalfWay
-from homing.ports import NewEvent
+from homing.policy.notices import Notice, NoticeKind, is_first_drop, notice_of
+from homing.ports import NewEvent, Response
 
 
 class Notices:
@@ -59,3 +63,67 @@ class Notices:
         data = {"endpoint": show_id("ep", endpoint.id), "url": endpoint.url, "at": now, **facts}
         draft = EventDraft(tenant=endpoint.tenant, type=event_type, data=msgspec.json.encode(data))
         return self._fan_out.event(draft, now=now, wall=self._wall(), not_to_endpoint=endpoint.id)
+
+
+class PeopleNotices:
+    """Makes the notices to people; none while there is no target."""
+
+    def __init__(self, catalog: Catalog, ids: Ids) -> None:
+        self._catalog, self._ids = catalog, ids
+
+    @property
+    def has_targets(self) -> bool:
+        return self._catalog.has_notice_targets
+
+    def changed(
+        self, endpoint: Endpoint, transition: Transition, last: Response | None = None
+    ) -> tuple[Notice, ...]:
+        """An endpoint was disabled, frozen or enabled; the notice has the id of the transition."""
+        if not self._catalog.has_notice_targets:
+            return ()
+        facts = {
+            "before": transition.before.value,
+            "after": transition.after.value,
+            "rule": transition.rule,
+            "numbers": transition.numbers,
+            "by": transition.by,
+            "last": _last(last),
+        }
+        kind = notice_of(transition.after)
+        return (self._about(endpoint, kind, transition.at, facts, number=transition.id),)
+
+    def warning(
+        self, endpoint: Endpoint, half_way: HalfWay, *, now: int, last: Response | None = None
+    ) -> tuple[Notice, ...]:
+        """Half of a limit is reached."""
+        if not self._catalog.has_notice_targets:
+            return ()
+        facts = {"rule": half_way.rule, "numbers": half_way.numbers, "last": _last(last)}
+        return (self._about(endpoint, NoticeKind.WARNING, now, facts),)
+
+    def dropped(
+        self, endpoint: Endpoint, *, count: int, since: int, now: int
+    ) -> tuple[Notice, ...]:
+        """Deliveries were dropped, for the first time in a day."""
+        if not self._catalog.has_notice_targets or not is_first_drop(since, now=now):
+            return ()
+        return (self._about(endpoint, NoticeKind.FIRST_DROP, now, {"count": count}),)
+
+    def _about(
+        self,
+        endpoint: Endpoint,
+        kind: NoticeKind,
+        at: int,
+        facts: dict[str, Any],
+        *,
+        number: int | None = None,
+    ) -> Notice:
+        number = self._ids.take(at) if number is None else number
+        return Notice(number, kind, at, endpoint.tenant, endpoint.id, endpoint.url, facts)
+
+
+def _last(response: Response | None) -> str:
+    """The last failure in a few words."""
+    if response is None:
+        return ""
+    return failure_text(response.code, response.failure, response.detail)

@@ -35,6 +35,7 @@ from homing.model import (
 )
 from homing.policy import health
 from homing.policy.admission import SubscriptionDraft
+from homing.policy.notices import Notice
 from homing.policy.outcome import judge
 from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
@@ -64,7 +65,8 @@ class Operator:
     ) -> None:
         self._flow, self._admin, self._sender = core.flow, core.admin, core.sender
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
-        self._notices, self._options = core.notices, core.options
+        self._notices, self._people, self._options = core.notices, core.people, core.options
+        self.on_people_notices: Callable[[], None] = lambda: None  # records were written
         self._dispatcher = dispatcher
         self._settler, self._maintenance, self._ownership = settler, maintenance, core.ownership
         self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
@@ -297,6 +299,7 @@ class Operator:
         )
         transition: Transition | None = None
         notices: tuple[NewEvent, ...] = ()
+        for_people: tuple[Notice, ...] = ()
         if verdict.change is not None:
             endpoint = msgspec.structs.replace(endpoint, rule=verdict.change.rule)
             transition = Transition(
@@ -310,9 +313,14 @@ class Operator:
                 by=by,
             )
             notices = (self._notices.changed(endpoint, verdict.change, by=by, now=now),)
+            for_people = self._people.changed(endpoint, transition)
         try:
             written = await self._admin.set_endpoint(
-                endpoint, seen=seen, transition=transition, notices=notices
+                endpoint,
+                seen=seen,
+                transition=transition,
+                notices=notices,
+                for_people=for_people,
             )
         except Unavailable:  # The change may have been written without a reply.
             self._dispatcher.reload_endpoint(endpoint.id)
@@ -320,6 +328,8 @@ class Operator:
                 self._dispatcher.check_store(delivery.endpoint_id)
             raise
         self._dispatcher.update_endpoint(written, enabled=enabling)
+        if for_people:
+            self.on_people_notices()
         for new in notices:
             self._dispatcher.accept(Work(delivery, new.event) for delivery in new.deliveries)
         return written

@@ -64,6 +64,7 @@ class Settler:
         self.late = 0  # outcomes dropped because their bucket had gone to another process
         self.on_accepted: Callable[[list[Work]], None]
         self.on_lost: Callable[[frozenset[int]], None]
+        self.on_people_notices: Callable[[], None] = lambda: None  # records were written
         self.accepting: Callable[[], bool] = lambda: False  # whether events are being written
 
     @property
@@ -230,6 +231,8 @@ class Settler:
         self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+        if batch.for_people:
+            self.on_people_notices()
         self._report(batch, gone)
 
     def _report(self, batch: SettleBatch, gone: frozenset[int]) -> None:

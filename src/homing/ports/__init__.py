@@ -21,6 +21,7 @@ from homing.ports.flow import (
     SettleBatch,
 )
 from homing.ports.keys import KeySession, KeyStore
+from homing.ports.notices import Mail, Mailer, NoticeStore, TakenMessage
 from homing.ports.outbox import (
     NotAllowed,
     NotNow,
@@ -60,11 +61,14 @@ __all__ = [
     "KeyStore",
     "Lease",
     "Ledger",
+    "Mail",
+    "Mailer",
     "Member",
     "Move",
     "NewEvent",
     "NotAllowed",
     "NotNow",
+    "NoticeStore",
     "NotificationBus",
     "OutboxRow",
     "OutboxStats",
@@ -83,5 +87,6 @@ __all__ = [
     "Selection",
     "Sender",
     "SettleBatch",
+    "TakenMessage",
     "ViewStore",
 ]

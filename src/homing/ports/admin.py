@@ -15,6 +15,7 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.policy.notices import Notice
 from homing.ports.flow import NewEvent
 from homing.ports.views import Selection
 
@@ -61,6 +62,9 @@ class AdminStore(Protocol):
     """Changes by people. Every change of a subscription raises the version of the catalog."""
 
     async def catalog_version(self) -> int: ...
+
+    async def has_notice_targets(self) -> bool:
+        """Whether any target gets notices; it changes only with the version of the catalog."""
 
     async def subscriptions_since(self, version: int) -> list[Subscription]:
         """Subscriptions changed after this version, deleted ones included."""
@@ -134,6 +138,7 @@ class AdminStore(Protocol):
         seen: Endpoint,
         transition: Transition | None,
         notices: Sequence[NewEvent],
+        for_people: Sequence[Notice] = (),
     ) -> Endpoint:
         """Replace its row and raise its generation, if the row is still as it was ``seen``.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from homing.model import Subscription
+from homing.policy.notices import NoticeTarget
 
 
 class Claim(NamedTuple):
@@ -38,6 +39,12 @@ class EncryptionStore(Protocol):
 
         ``plaintext``: the old values were not encrypted, so their removal becomes due.
         """
+
+    async def targets_page(self, after_id: int, *, limit: int) -> list[NoticeTarget]:
+        """Targets of notices in order of id, as they are stored; deleted ones have no secrets."""
+
+    async def reencrypt_targets(self, targets: Sequence[NoticeTarget]) -> None:
+        """Write the addresses and secrets of targets."""
 
     async def all_encrypted(self, name: str) -> None:
         """No field is encrypted with any other key now."""

@@ -17,6 +17,7 @@ from homing.model import (
     Work,
     content_hash,
 )
+from homing.policy.notices import Notice
 
 
 class NewEvent(Struct, frozen=True, gc=False, array_like=True):
@@ -98,6 +99,7 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     endpoints: tuple[Endpoint, ...] = ()
     transitions: tuple[Transition, ...] = ()
     notices: tuple[NewEvent, ...] = ()
+    for_people: tuple[Notice, ...] = ()  # notices of which every target gets a record
 
 
 class FlowStore(Protocol):

@@ -18,15 +18,30 @@ from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet.membership import FleetParts
 from homing.errors import BadSetting, HomingError
 from homing.net.clock import monotonic
-from homing.ports import AdminStore, ClockStore, EncryptionStore, FlowStore, KeyStore, ViewStore
+from homing.ports import (
+    AdminStore,
+    ClockStore,
+    EncryptionStore,
+    FlowStore,
+    KeyStore,
+    NoticeStore,
+    ViewStore,
+)
 from homing.server.encryption_key import claim, keys_of, new_key_only_if_taken, temporary_keys
 from homing.server.settings import DatabaseSettings, Settings, environ_of_children
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
-from homing.store.encryption import EncryptedAdmin, EncryptedViews, EncryptionKeys, FieldCipher
+from homing.store.encryption import (
+    EncryptedAdmin,
+    EncryptedNotices,
+    EncryptedViews,
+    EncryptionKeys,
+    FieldCipher,
+)
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.leases import Leases
+from homing.store.notices import Notices
 from homing.store.notify import PostgresNotificationBus
 from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
@@ -48,6 +63,7 @@ class Stores(Struct, frozen=True):
     keys: KeyStore
     encryption: EncryptionStore
     clock: ClockStore
+    notices: NoticeStore
     fleet: FleetParts | None = None
 
 
@@ -67,6 +83,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         stores,
         admin=cast("AdminStore", EncryptedAdmin(stores.admin, fields)),
         views=cast("ViewStore", EncryptedViews(stores.views, fields)),
+        notices=cast("NoticeStore", EncryptedNotices(stores.notices, fields)),
     )
 
 
@@ -101,8 +118,16 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
         if settings.database.writer == "process":
             return await _with_writer_process(file)
         db = await SqliteDb.open(file, threads=settings.database.writer == "thread")
-    marks = ClockMarks(db)
-    return Stores(db.close, Flow(db), Admin(db), Views(db), Keys(db), EncryptionKeys(db), marks)
+    return Stores(
+        db.close,
+        Flow(db),
+        Admin(db),
+        Views(db),
+        Keys(db),
+        EncryptionKeys(db),
+        ClockMarks(db),
+        Notices(db),
+    )
 
 
 async def _in_a_fleet(settings: Settings) -> Stores:
@@ -146,9 +171,16 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         await close()
         raise
     log.info("joined the fleet", process=me.id, node=me.node, role=me.role)
-    admin = Admin(db, node=me.node)
     return Stores(
-        close, flow, admin, Views(db), Keys(db), EncryptionKeys(db), ClockMarks(db), fleet
+        close,
+        flow,
+        Admin(db, node=me.node),
+        Views(db),
+        Keys(db),
+        EncryptionKeys(db),
+        ClockMarks(db),
+        Notices(db, node=me.node),
+        fleet,
     )
 
 
@@ -168,6 +200,7 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("KeyStore", RemoteStore(writer, "keys")),
         cast("EncryptionStore", RemoteStore(writer, "encryption")),
         cast("ClockStore", RemoteStore(writer, "clock")),
+        cast("NoticeStore", RemoteStore(writer, "notices")),
     )
 
 

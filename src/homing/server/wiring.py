@@ -15,13 +15,15 @@ from prometheus_client.core import Metric
 
 from homing.app.app import App
 from homing.app.options import AppOptions, SettingShown
-from homing.engine.engine import Engine
+from homing.engine.engine import Engine, NoticeParts
 from homing.engine.fleet.membership import FleetParts
 from homing.engine.keys import LIFE_MS, ApiKeys
+from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.net.clock import SystemClock, monotonic
+from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
@@ -89,6 +91,7 @@ async def running(
                 clock=clock,
                 options=fit_slots(options, shares),
                 fleet=fleet,
+                notices=_notice_parts(settings, stores),
             )
         app_options = AppOptions(
             admin_key=admin_key,
@@ -98,6 +101,7 @@ async def running(
             quota=settings.tenants.quota,
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),
+            mail_problem=settings.notices.mail_problem,
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
         api_keys = _api_keys(settings, stores, clock)
@@ -133,6 +137,29 @@ def engine_options(settings: Settings) -> EngineOptions:
         tenant_health=settings.tenants.health,
         host_rate_per_second=delivery.host_rate_per_second,
     )
+
+
+def _notice_parts(settings: Settings, stores: Stores) -> NoticeParts:
+    it = settings.notices
+    mailer = None
+    if it.smtp_host:
+        mailer = SmtpMailer(
+            SmtpOptions(
+                host=it.smtp_host,
+                port=it.smtp_port,
+                security=it.smtp_security,
+                user=it.smtp_user,
+                password=it.smtp_password,
+                sender=it.smtp_from,
+                ca_file=it.smtp_ca_file or None,
+            )
+        )
+    options = NoticeOptions(
+        public_url=it.public_url.rstrip("/"),
+        mail_domain=it.smtp_from.rpartition("@")[2] or "homing.invalid",
+        process=stores.fleet.me.name if stores.fleet is not None else "",
+    )
+    return NoticeParts(stores.notices, mailer, options)
 
 
 # --- time -----------------------------------------------------------------------------------

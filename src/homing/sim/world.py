@@ -196,10 +196,16 @@ class WatchedAdmin(Admin):
         self._world = world
 
     async def set_endpoint(
-        self, endpoint: Endpoint, *, seen: Endpoint, transition: Transition | None, notices: Any
+        self,
+        endpoint: Endpoint,
+        *,
+        seen: Endpoint,
+        transition: Transition | None,
+        notices: Any,
+        for_people: Any = (),
     ) -> Endpoint:
         written = await super().set_endpoint(
-            endpoint, seen=seen, transition=transition, notices=notices
+            endpoint, seen=seen, transition=transition, notices=notices, for_people=for_people
         )
         self._world.watch.commanded(written, transition)
         return written

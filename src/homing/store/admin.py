@@ -18,8 +18,10 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.policy.notices import Notice
 from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
 from homing.store import cleanup_jobs, leases, replays, rows
+from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
@@ -40,6 +42,10 @@ class Admin:
         row = await tx.one("catalog_version")
         assert row is not None
         return int(row[0])
+
+    @transaction(read_only=True)
+    async def has_notice_targets(self, tx: Tx) -> bool:
+        return await tx.one("notice_targets_exist") is not None
 
     @transaction(read_only=True)
     async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
@@ -158,6 +164,7 @@ class Admin:
         seen: Endpoint,
         transition: Transition | None,
         notices: Sequence[NewEvent],
+        for_people: Sequence[Notice] = (),
     ) -> Endpoint:
         columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
         values = {name: value for name, value in columns if name not in _FIXED}
@@ -167,6 +174,7 @@ class Admin:
         if transition is not None:
             await tx.insert("transition", [rows.transition_row(transition)])
         await write_events(tx, notices, node=self._node)
+        await notice_records.write(tx, for_people, node=self._node)
         await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))
         return replace(endpoint, generation=row[0])
 

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from homing.model import SPEC, Endpoint, Kind, Secret, Subscription, show_id
 from homing.policy.encryption import NONCE_BYTES, KeyRing
-from homing.ports import AdminStore, EncryptionStore, ViewStore
+from homing.policy.notices import NoticeTarget
+from homing.ports import AdminStore, EncryptionStore, NoticeStore, ViewStore
 from homing.ports.encryption import Claim, Rewrite
 from homing.store import rows
+from homing.store.notices import read_target
 from homing.store.tx import Db, Tx, transaction
 
 PAGE = 500
@@ -45,6 +47,27 @@ class FieldCipher:
 
     def has_plaintext(self, sub: Subscription) -> bool:
         return not all(self._keys.is_encrypted(text) for text in _texts(sub))
+
+    # --- targets of notices ------------------------------------------------------------------
+
+    def encrypt_target(self, target: NoticeTarget) -> NoticeTarget:
+        def encrypt(text: str, field: str) -> str:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            return self._keys.encrypt(text, f"{show_id('tgt', target.id)} {field}", nonce)
+
+        address, secret = encrypt(target.address, "address"), encrypt(target.secret, "secret")
+        return replace(target, address=address, secret=secret)
+
+    def decrypt_target(self, target: NoticeTarget) -> NoticeTarget:
+        def decrypt(text: str, field: str) -> str:
+            return self._keys.decrypt(text, f"{show_id('tgt', target.id)} {field}")
+
+        address, secret = decrypt(target.address, "address"), decrypt(target.secret, "secret")
+        return replace(target, address=address, secret=secret)
+
+    def is_current_target(self, target: NoticeTarget) -> bool:
+        """Whether address and secret are encrypted with the first key."""
+        return self._keys.is_current(target.address) and self._keys.is_current(target.secret)
 
 
 def _texts(sub: Subscription) -> list[str]:
@@ -173,11 +196,45 @@ class EncryptedViews(_Wrapper):
         return None if found is None else self._fields.decrypt(found)
 
 
+class EncryptedNotices(_Wrapper):
+    """``NoticeStore`` that encrypts and decrypts the addresses and secrets of targets."""
+
+    _store: NoticeStore
+
+    async def create_target(
+        self, target: NoticeTarget, *, address: bytes, secret: bytes, now: int
+    ) -> int:
+        encrypted = self._fields.encrypt_target(target)
+        return await self._store.create_target(encrypted, address=address, secret=secret, now=now)
+
+    async def change_target(self, target: NoticeTarget) -> NoticeTarget | None:
+        return self._decrypted(await self._store.change_target(target))
+
+    async def confirm_target(self, token: str, *, now: int) -> NoticeTarget | None:
+        return self._decrypted(await self._store.confirm_target(token, now=now))
+
+    async def target(self, target_id: int) -> NoticeTarget | None:
+        return self._decrypted(await self._store.target(target_id))
+
+    async def targets(
+        self, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[NoticeTarget], int | None]:
+        found, after = await self._store.targets(tenant=tenant, before_id=before_id, limit=limit)
+        return [self._fields.decrypt_target(it) for it in found], after
+
+    async def targets_to_send(self, *, after_id: int, limit: int) -> list[NoticeTarget]:
+        found = await self._store.targets_to_send(after_id=after_id, limit=limit)
+        return [self._fields.decrypt_target(it) for it in found]
+
+    def _decrypted(self, target: NoticeTarget | None) -> NoticeTarget | None:
+        return None if target is None else self._fields.decrypt_target(target)
+
+
 # --- keys -----------------------------------------------------------------------------------
 
 
 async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
-    """Encrypt every subscription with the first key, if it is not; return how many were not.
+    """Encrypt every secret with the first key, if it is not; return how many subscriptions changed.
 
     A subscription that is changed meanwhile is skipped: the change has encrypted it.
     """
@@ -188,6 +245,13 @@ async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
         encrypted = [fields.encrypt(fields.decrypt(it)) for it in old]
         await store.reencrypt(encrypted, plaintext=plaintext)
         done, after_id = done + len(old), page[-1].id
+    after_id = 0
+    while targets := await store.targets_page(after_id, limit=PAGE):
+        outdated = [it for it in targets if not fields.is_current_target(it)]
+        await store.reencrypt_targets(
+            [fields.encrypt_target(fields.decrypt_target(it)) for it in outdated]
+        )
+        after_id = targets[-1].id
     await store.all_encrypted(keys.ids[0])
     return done
 
@@ -224,6 +288,16 @@ class EncryptionKeys:
             row = rows.subscription_row(subscription)
             values = dict(zip(rows.COLUMNS["subscription"], row, strict=True))
             await tx.all("subscription_reencrypt", **values)
+
+    @transaction(read_only=True)
+    async def targets_page(self, tx: Tx, after_id: int, *, limit: int) -> list[NoticeTarget]:
+        found = await tx.all("notice_targets_all", after_id=after_id, limit=limit)
+        return [read_target(row) for row in found]
+
+    @transaction()
+    async def reencrypt_targets(self, tx: Tx, targets: Sequence[NoticeTarget]) -> None:
+        for it in targets:
+            await tx.all("notice_target_reencrypt", id=it.id, address=it.address, secret=it.secret)
 
     @transaction()
     async def all_encrypted(self, tx: Tx, name: str) -> None:

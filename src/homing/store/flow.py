@@ -30,7 +30,7 @@ from homing.ports import (
     Refusal,
     SettleBatch,
 )
-from homing.store import leases, retention, rollups, rows
+from homing.store import leases, notices, retention, rollups, rows
 from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, transaction
 from homing.store.writes import (
     LedgerChange,
@@ -195,6 +195,7 @@ class Flow:
             if batch.transitions:
                 await tx.insert("transition", [rows.transition_row(it) for it in batch.transitions])
             await write_events(tx, batch.notices, node=self._settle_node)
+            await notices.write(tx, batch.for_people, node=self._settle_node)
             await rollups.add(tx, batch, gone, node=self._settle_node)
             return gone
 

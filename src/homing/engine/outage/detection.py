@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -26,6 +27,7 @@ from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
 from homing.model import Lane, Outcome, State
 from homing.policy import outage as policy
+from homing.policy.notices import NoticeKind
 from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
 
 log = structlog.get_logger("homing.outage")
@@ -122,6 +124,7 @@ class OutageDetector:
         # Set by the engine.
         self.settle: Callable[[CompletedAttempt], None]
         self.on_end: Callable[[], None]
+        self.on_change: Callable[[NoticeKind, dict[str, Any]], None] = lambda _kind, _facts: None
 
     @property
     def active(self) -> bool:
@@ -361,6 +364,7 @@ class OutageDetector:
         self._suspicion, self.began_at, self._alert = None, now, True
         self._count += 1
         self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
+        self.on_change(NoticeKind.OUTAGE, {"why": why})
         self._dispatcher.capacity.begin_outage()
         self._release(suspicion.held, sender_error=True)
         self._canaries.begin()
@@ -377,6 +381,7 @@ class OutageDetector:
         self.ended_at, self.began_at = now, None
         self._witnesses.disprove()  # Those that still fail are down: their failures count.
         self._view = OutageView(state=OutageState.NONE, since=now)
+        self.on_change(NoticeKind.OUTAGE_OVER, {"outage_ms": pause_ms})
         self._begin(self._resume())
 
     async def _resume(self) -> None:

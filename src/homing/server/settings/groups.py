@@ -414,6 +414,62 @@ class OutboxSettings(Struct, frozen=True, kw_only=True):
     ] = field(default=1_000, name="outbox_poll_ms")
 
 
+class NoticeSettings(Struct, frozen=True, kw_only=True):
+    """Notices to people: links in them, and the SMTP server for e-mail."""
+
+    public_url: Annotated[
+        str,
+        _text(
+            "The URL under which people open the dashboard, for links in notices.",
+            "empty, or a URL like https://homing.example.com",
+            form=r"https?://[^\s/?#]+(/[^\s?#]*)?\Z",
+        ),
+    ] = ""
+    smtp_host: Annotated[
+        str,
+        _text("The SMTP server that sends e-mail; empty: no e-mail is sent.", "empty, or a name"),
+    ] = ""
+    smtp_port: Annotated[int, _number("The port of the SMTP server.", 1, 65_535)] = 587
+    smtp_security: Annotated[
+        Literal["starttls", "tls", "none"],
+        _about(
+            "How the connection to the SMTP server is encrypted: with STARTTLS, with TLS from the"
+            " start (port 465), or not at all."
+        ),
+    ] = "starttls"
+    smtp_user: Annotated[
+        str, _text("The user name for the SMTP server; empty: none is needed.", "a name")
+    ] = ""
+    smtp_password: Annotated[
+        str, _text("The password for the SMTP server.", "a password", secret=True)
+    ] = ""
+    smtp_from: Annotated[
+        str,
+        _text(
+            "The address that e-mail comes from.",
+            "empty, or an e-mail address",
+            form=r"[^\s@<>]+@[^\s@<>]+\Z",
+        ),
+    ] = ""
+    smtp_ca_file: Annotated[
+        str,
+        _text(
+            "A file of CA certificates to trust for the SMTP server; empty: the system's.",
+            "empty, or a path",
+        ),
+    ] = ""
+
+    @property
+    def mail_problem(self) -> str:
+        """Why a target cannot be an e-mail address; empty: it can."""
+        missing = [
+            name for name in ("smtp_host", "smtp_from", "public_url") if not getattr(self, name)
+        ]
+        if not missing:
+            return ""
+        return f"must not be email: this installation sends none ({', '.join(missing)} not set)"
+
+
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """What is logged, and how."""
 
@@ -436,6 +492,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tenants: TenantsSettings = TenantsSettings()
     fleet: FleetSettings = FleetSettings()
     outbox: OutboxSettings = OutboxSettings()
+    notices: NoticeSettings = NoticeSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod

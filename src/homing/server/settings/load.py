@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_origin
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from homing.errors import BadSetting
 from homing.policy.health import HealthRules
-from homing.server.settings.groups import Settings
+from homing.server.settings.groups import NoticeSettings, Settings
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (
     TABLES,
@@ -231,6 +231,16 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad(error.setting, error.allowed) from None
     if settings.reach.ca_file and not Path(settings.reach.ca_file).is_file():
         raise bad("ca_file", "a file that is there")
+    _check_notices(settings.notices, bad)
+
+
+def _check_notices(notices: NoticeSettings, bad: Callable[[str, str], BadSetting]) -> None:
+    if notices.smtp_ca_file and not Path(notices.smtp_ca_file).is_file():
+        raise bad("smtp_ca_file", "a file that is there")
+    if notices.smtp_host and not notices.smtp_from:
+        raise bad("smtp_from", "an e-mail address where smtp_host is set")
+    if notices.smtp_user and notices.smtp_security == "none":
+        raise bad("smtp_security", "starttls or tls where smtp_user is set: the password is secret")
 
 
 def environ_of_children() -> dict[str, str]:

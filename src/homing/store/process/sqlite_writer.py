@@ -26,6 +26,7 @@ from homing.store.clock_marks import ClockMarks
 from homing.store.encryption import EncryptionKeys
 from homing.store.flow import Flow
 from homing.store.keys import Keys
+from homing.store.notices import Notices
 from homing.store.process.codec import START, Call, Frames, encode_error, encode_reply
 from homing.store.process.worker import (
     RECEIVE_BYTES,
@@ -130,6 +131,7 @@ class _Ports:
             "keys": Keys(self._db),
             "encryption": EncryptionKeys(self._db),
             "clock": ClockMarks(self._db),
+            "notices": Notices(self._db, node=self._node),
         }
 
     def run(self, calls: list[Call]) -> list[bytes]:

@@ -1,0 +1,144 @@
+"""E-mail through the operator's SMTP server, with the standard library in a few threads.
+
+``smtplib`` blocks, so it has threads of its own; a server that hangs holds up nothing but e-mail.
+Each operation on the connection has a timeout, and the whole exchange has a deadline: then the
+connection is closed under the thread, which ends it. A package with asyncio would save the threads
+and add a dependency for a handful of e-mails a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import smtplib
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import formatdate
+from typing import Literal
+
+from msgspec import Struct
+
+from homing.ports import Mail
+
+THREADS = 4
+STEP_S = 10.0  # for one operation on the connection
+DEADLINE_S = 30.0  # for one e-mail
+ERROR_CHARS_MAX = 300
+
+
+class SmtpOptions(Struct, frozen=True):
+    """The operator's SMTP server."""
+
+    host: str
+    port: int = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str = ""
+    password: str = ""
+    sender: str = ""  # the address in From
+    ca_file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"SmtpOptions({self.host}:{self.port}, ****)"
+
+
+class SmtpMailer:
+    """``Mailer`` on an SMTP server; each e-mail has a connection of its own."""
+
+    def __init__(self, options: SmtpOptions, *, deadline_s: float = DEADLINE_S) -> None:
+        self._options, self._deadline_s = options, deadline_s
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mail")
+
+    async def send(self, mail: Mail) -> str:
+        """Empty if the server took it, otherwise the reason why not."""
+        exchange = _Exchange(self._options, mail, step_s=min(STEP_S, self._deadline_s))
+        loop = asyncio.get_running_loop()
+        sending = loop.run_in_executor(self._threads, exchange.run)
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await asyncio.shield(sending)
+        except TimeoutError:
+            exchange.abort()
+            return f"no answer of the SMTP server within {self._deadline_s:g} s"
+        except asyncio.CancelledError:
+            exchange.abort()
+            raise
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _Exchange:
+    """One e-mail on one connection, in a thread."""
+
+    def __init__(self, options: SmtpOptions, mail: Mail, *, step_s: float) -> None:
+        self._options, self._mail, self._step_s = options, mail, step_s
+        self._server: smtplib.SMTP | None = None
+        self._aborted = False
+
+    def abort(self) -> None:
+        """Close the connection under the thread: its next operation fails."""
+        self._aborted = True
+        found = None if self._server is None else self._server.sock
+        if found is not None:
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+
+    def run(self) -> str:
+        if self._aborted:  # It waited for a thread until its deadline.
+            return "no thread was free"
+        try:
+            self._talk()
+        except smtplib.SMTPRecipientsRefused as error:
+            (code, text) = next(iter(error.recipients.values()))
+            return _reason(f"the SMTP server refused the address: {code} {_text(text)}")
+        except smtplib.SMTPResponseException as error:
+            return _reason(f"the SMTP server answered {error.smtp_code} {_text(error.smtp_error)}")
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            return _reason(f"the SMTP server failed: {type(error).__name__}: {error}")
+        return ""
+
+    def _talk(self) -> None:
+        it = self._options
+        context = ssl.create_default_context(cafile=it.ca_file)
+        # Without a host the constructor does not connect: ``abort`` can reach the connection.
+        if it.security == "tls":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(timeout=self._step_s, context=context)
+        else:
+            server = smtplib.SMTP(timeout=self._step_s)
+        self._server = server
+        server._host = it.host  # type: ignore[attr-defined]  # the name in its certificate
+        try:
+            server.connect(it.host, it.port)
+            if it.security == "starttls":
+                server.starttls(context=context)  # Raises if the server does not offer it.
+            if it.user:
+                server.login(it.user, it.password)
+            server.send_message(_message(self._mail, it.sender))
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                server.quit()  # The server has taken the e-mail, whatever happens now.
+        finally:
+            server.close()
+
+
+def _message(mail: Mail, sender: str) -> EmailMessage:
+    message = EmailMessage()
+    message["Message-ID"] = f"<{mail.message_id}>"
+    message["Date"] = formatdate(mail.at / 1000)
+    message["From"] = Address("Homing", addr_spec=sender)
+    message["To"] = mail.to
+    message["Subject"] = mail.subject
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(mail.text)
+    return message
+
+
+def _text(reply: bytes | str) -> str:
+    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+
+
+def _reason(text: str) -> str:
+    """One line; a server's words may be long, and never contain the password that we sent."""
+    return " ".join(text.split())[:ERROR_CHARS_MAX]
