@@ -35,7 +35,8 @@ $(DEVELOP): requirements-dev.lock pyproject.toml | $(BIN)/python
 run: $(SERVE)  ## start a server with SQLite at http://127.0.0.1:8700
 	$(BIN)/homing serve $(ARGS)
 
-test: lint unit  ## run all checks and tests, as CI does
+test: setup  ## run all checks and tests, as CI does
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
 setup: $(DEVELOP)  ## make .venv for development, with the server, the tests and the benchmarks
 
@@ -46,7 +47,7 @@ lint: setup  ## check style, types and the order of imports between packages
 	$(BIN)/lint-imports
 
 unit: setup chromium pgbouncer libfaketime  ## run the tests without the checks
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 4 --dist worksteal
 
 # Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
 chromium:

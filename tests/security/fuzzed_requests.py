@@ -103,8 +103,9 @@ class Fuzz:
         self._page = self._plain + b"cookie: " + self._cookie + b"\r\n"
         self.makers: list[Callable[[], Fired]] = [
             self.cookies, self.headers, self.urls, self.trailers, self.chunks, self.pipelined,
-            self.names, self.json, self.filters, self.events, self.batches, self.lines,
-            self.searches, self.queries, self.simulator, self.sign_in, self.forms, self.workfront,
+            self.names, self.names_of_a_value, self.json, self.filters, self.events, self.batches,
+            self.lines, self.searches, self.queries, self.simulator, self.sign_in, self.forms,
+            self.workfront,
         ]  # fmt: skip
 
     def _stuff(self, most: int) -> bytes:
@@ -169,10 +170,16 @@ class Fuzz:
         )
 
     def names(self) -> Fired:
-        count = self._rng.randrange(1, 25_000)
-        names = b",".join(b'"%d":""' % n for n in range(count))
-        body = b'{"url":"https://a.example","types":["*"],"headers":{' + names + b"}}"
+        body = b'{"url":"https://a.example","types":["*"],"headers":{%b}}' % self._names(25_000)
         return self._command("names", b"/v1/subscriptions", body)
+
+    def names_of_a_value(self) -> Fired:
+        """Up to a little more than a command may have."""
+        one = b'{"fieldName":"f","fieldValue":{%b}}' % self._names(10_500)
+        return self._command("names of a value", b"/v1/filters/try", b'{"filters":[%b]}' % one)
+
+    def _names(self, most: int) -> bytes:
+        return b",".join(b'"%d":""' % n for n in range(self._rng.randrange(1, most)))
 
     def json(self) -> Fired:
         path = self._rng.choice(
