@@ -213,6 +213,7 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     attempts: int = 0  # attempts settled, probes included
     sender_errors: int = 0  # attempts in a row that failed on the side of the sender
     replay: bool = False
+    cause_id: int = 0  # the cause of its last failed attempt; 0: none failed
 
     @property
     def part(self) -> int:
@@ -514,6 +515,7 @@ class Endpoint(Struct, frozen=True, array_like=True):
     dropped_unreported: int = 0  # drops since the last homing.delivery.dropped
     dropped_reported_at: int = 0
     rule: str = ""  # the rule that brought it into its state, or "person"
+    failing: bool = False  # an attempt has failed since the last success: causes may be open
 
 
 class Transition(Struct, frozen=True, array_like=True):
@@ -573,6 +575,30 @@ class Attempt(Struct, frozen=True, gc=False, array_like=True):
     decided: Decided
     due_at: int | None = None  # when decided is retry or wait
     retry: int = 0
+
+
+class CauseKey(Struct, frozen=True, gc=False, array_like=True):
+    """Why an attempt failed: a failure class, a sub-reason ("" if none is known), a status code."""
+
+    failure: str  # a value of Failure, or one of the classes in ``policy.causes``
+    reason: str = ""
+    code: int | None = None
+
+
+class Cause(Struct, frozen=True, gc=False, array_like=True):
+    """Why attempts of an endpoint fail, since when, how often; open until its next success."""
+
+    id: int
+    tenant: str
+    endpoint_id: int
+    key: CauseKey
+    first_seen: int
+    last_seen: int
+    attempts: int
+    deliveries: int
+    example_id: int  # the delivery of the latest failed attempt
+    example_number: int  # and the number of that attempt
+    closed_at: int | None = None
 
 
 class Finished(Struct, frozen=True, gc=False, array_like=True):

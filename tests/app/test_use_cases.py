@@ -66,6 +66,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Endpoints.enable": (f"POST {EP}/{{id}}/enable", "POST /endpoints/{id}/enable"),
     "Endpoints.freeze": (f"POST {EP}/{{id}}/freeze", "POST /endpoints/{id}/freeze"),
     "Endpoints.test": ("POST /endpoints/{id}/test",),
+    "Causes.page": ("GET /v1/causes",),
     "Deliveries.page": (f"GET {DLV}", "GET /deliveries"),
     "Deliveries.get": (f"GET {DLV}/{{id}}", "GET /deliveries/{id}"),
     "Deliveries.replay": (f"POST {DLV}/{{id}}/replay", "POST /deliveries/{id}/replay"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from homing.app.auth import Authenticator
+from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
 from homing.app.endpoints import Endpoints
 from homing.app.events import Events
@@ -38,6 +39,7 @@ class App:
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)
+        self.causes = Causes(views)
         self.replays = Replays(engine, views, quotas)
         self.keys = Keys(api_keys)
         self.figures = Figures(views, options.now)

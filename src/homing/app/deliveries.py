@@ -11,7 +11,17 @@ from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import AlreadyFinished, NotFound
-from homing.model import Attempt, Delivery, Endpoint, Status, Subscription
+from homing.model import (
+    Attempt,
+    Cause,
+    CauseKey,
+    Delivery,
+    Endpoint,
+    Outcome,
+    Status,
+    Subscription,
+)
+from homing.policy.causes import key_of
 from homing.policy.explain import Facts, explain
 from homing.policy.retry import remaining
 from homing.policy.sentences import Sentence
@@ -92,6 +102,8 @@ class Deliveries:
             schedule=schedule,
             rules=self._engine.rules_of(delivery.tenant),
             rated=self._engine.is_rated(subscription),
+            cause=_last_cause(attempts),
+            causes=await self._open_causes(row),
         )
         ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
         return Described(
@@ -179,6 +191,12 @@ class Deliveries:
         ]
         return RecentAttempts(attempts, seen.last, seen.missed)
 
+    async def _open_causes(self, row: DeliveryRow) -> list[Cause]:
+        endpoint_id = row.delivery.endpoint_id
+        if row.status is not Status.PENDING:
+            return []
+        return (await self._views.open_causes([endpoint_id])).get(endpoint_id, [])
+
     async def _visible(self, caller: Caller, delivery_id: int) -> DeliveryRow:
         row = await self._views.delivery(delivery_id)
         if row is None or not caller.sees(row.delivery.tenant):
@@ -191,6 +209,12 @@ class Deliveries:
             tenant=caller.scope(conditions.tenant),
             endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
         )
+
+
+def _last_cause(attempts: list[Attempt]) -> CauseKey | None:
+    """Why the last failed attempt failed; None if none did."""
+    failed = [it for it in attempts if it.outcome is Outcome.FAILED]
+    return key_of(failed[-1].failure, failed[-1].detail, failed[-1].code) if failed else None
 
 
 async def visible_endpoint_id(

@@ -9,12 +9,19 @@ from msgspec import Struct
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
-from homing.model import Attempt, Endpoint, State, Status, Subscription, Transition
+from homing.model import Attempt, Cause, Endpoint, State, Status, Subscription, Transition
 from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 from homing.ports.views import HOUR_MS, EndpointSort, Rollup
 
 SUBSCRIPTIONS_MAX = 200  # the newest of a tenant, which are searched for an endpoint's
+
+
+class EndpointListed(Struct, frozen=True):
+    """An endpoint with its open causes, the latest failure first."""
+
+    endpoint: Endpoint
+    causes: list[Cause]
 
 
 class EndpointSummary(Struct, frozen=True):
@@ -23,6 +30,7 @@ class EndpointSummary(Struct, frozen=True):
     endpoint: Endpoint
     waiting: int
     minutes: list[Rollup]
+    causes: list[Cause]  # open, the latest failure first
 
 
 class EndpointDescribed(Struct, frozen=True):
@@ -33,6 +41,7 @@ class EndpointDescribed(Struct, frozen=True):
     transitions: list[Transition]
     waiting: int  # pending deliveries, counted up to a limit
     deliveries: list[DeliveryRow]  # the newest of them
+    causes: list[Cause]  # open, the latest failure first
 
 
 class Endpoints:
@@ -54,11 +63,13 @@ class Endpoints:
         state: State | None,
         before_id: int | None,
         limit: int,
-    ) -> tuple[list[Endpoint], int | None]:
+    ) -> tuple[list[EndpointListed], int | None]:
         """A page, newest first, and the next ``before_id``."""
-        return await self._views.endpoints(
+        rows, after = await self._views.endpoints(
             tenant=caller.scope(tenant), state=state, before_id=before_id, limit=limit
         )
+        causes = await self._views.open_causes([it.id for it in rows])
+        return [EndpointListed(it, causes.get(it.id, [])) for it in rows], after
 
     @use_case(READERS)
     async def find(
@@ -85,8 +96,12 @@ class Endpoints:
         ids, now = [it.id for it in rows], self._now()
         waiting = await self._views.waiting_of(ids, limit=waiting_max)
         minutes = await self._views.sparks(ids, since=now - HOUR_MS, until=now + 1)
+        causes = await self._views.open_causes(ids)
         return [
-            EndpointSummary(it, waiting.get(it.id, 0), minutes.get(it.id, [])) for it in rows
+            EndpointSummary(
+                it, waiting.get(it.id, 0), minutes.get(it.id, []), causes.get(it.id, [])
+            )
+            for it in rows
         ], more
 
     @use_case(READERS)
@@ -121,6 +136,7 @@ class Endpoints:
             transitions=changes,
             waiting=await self._views.waiting(endpoint_id, limit=waiting_max),
             deliveries=deliveries,
+            causes=(await self._views.open_causes([endpoint_id])).get(endpoint_id, []),
         )
 
     @use_case(READERS)

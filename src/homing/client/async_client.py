@@ -34,6 +34,8 @@ from homing.client.values import (
     Attempt,
     AttemptPage,
     AttemptsWhere,
+    Cause,
+    CausesWhere,
     DeliveriesWhere,
     Delivery,
     DeliveryDetail,
@@ -203,6 +205,10 @@ class AsyncHoming:
     async def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Freeze an endpoint: nothing is attempted until it is enabled."""
         return await self._call(protocol.freeze_endpoint(endpoint_id))
+
+    def causes(self, **where: Unpack[CausesWhere]) -> AsyncIterator[Cause]:
+        """Why endpoints fail, since when, and how often; the newest cause first."""
+        return self._each(protocol.causes(where))
 
     # --- deliveries and replays --------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from homing.client.subscription import API_NAMES, Subscription
 from homing.client.values import (
     Attempt,
     AttemptPage,
+    Cause,
     Delivery,
     DeliveryDetail,
     Endpoint,
@@ -245,6 +246,11 @@ def enable_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
 def freeze_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
     path = f"/v1/endpoints/{_part(endpoint_id)}/freeze"
     return _post(path, EndpointDetail, retry=RetryRule.ALWAYS)
+
+
+def causes(where: Mapping[str, Any]) -> Listing[Cause]:
+    given = {name: str(value).lower() if name == "open" else value for name, value in where.items()}
+    return Listing("/v1/causes", given, Page[Cause])
 
 
 # --- deliveries and replays -----------------------------------------------------------------

@@ -35,6 +35,8 @@ from homing.client.values import (
     Attempt,
     AttemptPage,
     AttemptsWhere,
+    Cause,
+    CausesWhere,
     DeliveriesWhere,
     Delivery,
     DeliveryDetail,
@@ -203,6 +205,10 @@ class Homing:
     def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Freeze an endpoint: nothing is attempted until it is enabled."""
         return self._call(protocol.freeze_endpoint(endpoint_id))
+
+    def causes(self, **where: Unpack[CausesWhere]) -> Iterator[Cause]:
+        """Why endpoints fail, since when, and how often; the newest cause first."""
+        return self._each(protocol.causes(where))
 
     # --- deliveries and replays --------------------------------------------------------------
 

@@ -66,6 +66,15 @@ class EventSummary(Struct, frozen=True, kw_only=True):
     deliveries: int
 
 
+class Failure(Struct, frozen=True):
+    """Why an attempt failed: a failure class, a sub-reason, a status code; ``title`` in words."""
+
+    failure: str
+    reason: str = ""
+    code: int | None = None
+    title: str = ""
+
+
 class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery in a list."""
 
@@ -81,6 +90,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     webhook_id: str
     replay: bool
     attempts_made: int
+    last_failure: Failure | None = None
     accepted_at: str
     due_at: str | None = None
     expires_at: str | None = None
@@ -270,6 +280,8 @@ class DeliveriesWhere(TypedDict, total=False):
     event: str
     type: str
     url: str
+    failure: str
+    code: int
     since: str
     until: str
     expiring_within: str
@@ -288,6 +300,8 @@ class ReplayWhere(TypedDict, total=False):
     event: str
     type: str
     url: str
+    failure: str
+    code: int
     since: str
     until: str
     tenant: str
@@ -304,6 +318,8 @@ class ReplayFilter(Struct, frozen=True, kw_only=True):
     event: str | None = None
     type: str | None = None
     url: str | None = None
+    failure: str | None = None
+    code: int | None = None
     since: str | None = None
     until: str | None = None
     tenant: str | None = None
@@ -357,6 +373,46 @@ class Transition(Struct, frozen=True, kw_only=True):
     sentence: str
 
 
+class CauseSummary(Struct, frozen=True, kw_only=True):
+    """Why attempts of an endpoint fail, since when, and how often."""
+
+    id: str
+    failure: str
+    reason: str
+    code: int | None
+    title: str
+    open: bool
+    first_seen: str
+    last_seen: str
+    closed_at: str | None
+    attempts: int
+    deliveries: int
+
+
+class Cause(CauseSummary, frozen=True, kw_only=True):
+    """A cause with its endpoint and its latest failed attempt."""
+
+    tenant: str
+    endpoint: str
+    url: str
+    state: str
+    attempts_in_all: int
+    sentence: str
+    sentence_parts: tuple[SentencePart, ...] = ()
+    waiting: int
+    waiting_more: bool
+    example_delivery: str
+    example: Attempt | None
+
+
+class CausesWhere(TypedDict, total=False):
+    """Which causes; an absent field matches all."""
+
+    tenant: str
+    endpoint: str
+    open: bool
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """A subscription URL of one tenant with its health."""
 
@@ -374,6 +430,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     enabled_since: str
     next_probe_at: str | None
     hold_until: str | None
+    causes: tuple[CauseSummary, ...] = ()
     created_at: str
 
 

@@ -15,6 +15,7 @@ from homing.engine.attempt import CompletedAttempt
 from homing.engine.core import Core
 from homing.model import (
     Attempt,
+    CauseKey,
     Decided,
     Delivery,
     Endpoint,
@@ -26,7 +27,7 @@ from homing.model import (
     Status,
     Transition,
 )
-from homing.policy import health, retry
+from homing.policy import causes, health, retry
 from homing.policy.notices import Notice
 from homing.policy.outcome import wants_hold
 from homing.ports import NewEvent, Response, SettleBatch
@@ -101,6 +102,8 @@ class Decision:
         self.new_events: list[NewEvent] = []
         self.for_people: list[Notice] = []
         self.enabled: set[int] = set()
+        self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
+        self._recovered: dict[int, int] = {}
 
     def take(self, items: Iterable[Item]) -> None:
         """Decide these outcomes in the order in which they finished."""
@@ -131,6 +134,8 @@ class Decision:
             transitions=tuple(self.transitions),
             notices=tuple(self.new_events),
             for_people=tuple(self.for_people),
+            failures=tuple(it for keys in self._failures.values() for it in keys.values()),
+            recovered=tuple(self._recovered.items()),
         )
 
     # --- one attempt -------------------------------------------------------------------------
@@ -141,6 +146,8 @@ class Decision:
             self._log(attempt, _DONE)
             delivered = replace(attempt.work.delivery, attempts=attempt.number)
             self.finished.append(Finished(delivered, _DELIVERED, None, now))
+            if endpoint.failing:
+                endpoint = self._recover(endpoint, now)
             self._judged(endpoint, health.after_success(endpoint.health, now=now), now)
         elif attempt.outcome is Outcome.FAILED:
             self._failed(attempt, endpoint)
@@ -183,6 +190,8 @@ class Decision:
         rules = self._options.rules_of(endpoint.tenant)
         if attempt.lane is Lane.PROBE and endpoint.health.state is State.DISABLED:
             endpoint = replace(endpoint, next_probe_at=now + rules.probe_every_ms)
+        self._count_failure(attempt)
+        endpoint = endpoint if endpoint.failing else replace(endpoint, failing=True)
         verdict = health.after_failure(endpoint.health, rules, now=now)
         self._judged(endpoint, verdict, now, attempt.response)
 
@@ -213,6 +222,30 @@ class Decision:
                 delivery.retry if row is None else row.retry,
             )
         )
+
+    # --- causes ------------------------------------------------------------------------------
+
+    def _count_failure(self, attempt: CompletedAttempt) -> None:
+        response, delivery = attempt.response, attempt.work.delivery
+        key = causes.key_of(response.failure, response.detail, response.code)
+        of_endpoint = self._failures.setdefault(attempt.endpoint_id, {})
+        failures = of_endpoint.get(key)
+        if failures is None:
+            failures = of_endpoint[key] = causes.Failures(
+                self._ids.take(self._now),
+                delivery.tenant,
+                attempt.endpoint_id,
+                key,
+                attempt.finished_at,
+            )
+        failures.add(attempt.finished_at, delivery.id, attempt.number, delivery.cause_id)
+
+    def _recover(self, endpoint: Endpoint, now: int) -> Endpoint:
+        """Close the causes of an endpoint that was failing until this success."""
+        self._recovered.setdefault(endpoint.id, now)
+        for failures in self._failures.get(endpoint.id, {}).values():
+            failures.close(now)
+        return replace(endpoint, failing=False)
 
     # --- the delivery ------------------------------------------------------------------------
 

@@ -9,13 +9,14 @@ API and command line each show in their own way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from msgspec import Struct
 
-from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
+from homing.model import Cause, CauseKey, Delivery, Endpoint, Lane, Reason, State, Status
 from homing.policy import retry
+from homing.policy.causes import title
 from homing.policy.health import HealthRules
 from homing.policy.retry import Schedule
 from homing.policy.sentences import At, Part, Sentence, join, say
@@ -36,10 +37,27 @@ class Facts(Struct, frozen=True):
     schedule: Schedule
     rules: HealthRules
     rated: bool = False  # its subscription or its host has a limit of attempts per second
+    cause: CauseKey | None = None  # of its last failed attempt
+    causes: Sequence[Cause] = ()  # the open ones of its endpoint, the latest failure first
 
 
 def explain(facts: Facts, *, now: int) -> Sentence:
-    """Why this delivery is where it is, and what happens next, when."""
+    """Why this delivery is where it is, what happens next, when, and how it failed last."""
+    return join((_status(facts, now), _last_failure(facts)))
+
+
+def _last_failure(facts: Facts) -> Part:
+    """The last failure of the delivery, or else of the endpoint that it waits for."""
+    causes, own = facts.causes, facts.cause
+    of_endpoint = next((it for it in causes if own is None or it.key == own), None)
+    if of_endpoint is None:
+        return "" if own is None else f" Its last failure: {title(own)}."
+    in_all = sum(it.attempts for it in causes)
+    begin = " Its last failure: " if own is not None else " The last failure of the endpoint: "
+    return say("{}{}.", begin, explain_cause(of_endpoint, attempts_in_all=in_all))
+
+
+def _status(facts: Facts, now: int) -> Sentence:
     match facts.status:
         case Status.PENDING:
             return _pending(facts, now)
@@ -309,8 +327,34 @@ def _state(endpoint: Endpoint, rules: HealthRules) -> Sentence:
     return say("the endpoint has been {} since {}{}", health.state.value, At(health.since), by)
 
 
-def explain_endpoint(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Sentence:
-    """How long an endpoint has been in its state, by which rule, and what happens next."""
+def explain_endpoint(
+    endpoint: Endpoint, rules: HealthRules, *, now: int, causes: Sequence[Cause] = ()
+) -> Sentence:
+    """How long an endpoint has been in its state, by which rule, what happens next, and why
+    its last attempt failed.
+
+    ``causes`` are its open causes, the latest failure first.
+    """
+    state = _explain_state(endpoint, rules, now)
+    if not causes:
+        return state
+    in_all = sum(it.attempts for it in causes)
+    return say("{} Last failure: {}.", state, explain_cause(causes[0], attempts_in_all=in_all))
+
+
+def explain_cause(cause: Cause, *, attempts_in_all: int) -> Sentence:
+    """``503 Service Unavailable, 14 of 20 failed attempts since 11:25``."""
+    return say(
+        "{}, {} of {} failed {} since {}",
+        title(cause.key),
+        f"{cause.attempts:,}",
+        f"{attempts_in_all:,}",
+        "attempt" if attempts_in_all == 1 else "attempts",
+        At(cause.first_seen),
+    )
+
+
+def _explain_state(endpoint: Endpoint, rules: HealthRules, now: int) -> Sentence:
     begin = _capitalized(_state(endpoint, rules))
     match endpoint.health.state:
         case State.ENABLED:

@@ -35,10 +35,19 @@ from homing.ports.outbox import (
     RowsRefused,
 )
 from homing.ports.sender import Request, Response, Sender
-from homing.ports.views import DeliveryFilter, DeliveryRow, EventRow, Ledger, Selection, ViewStore
+from homing.ports.views import (
+    CauseRow,
+    DeliveryFilter,
+    DeliveryRow,
+    EventRow,
+    Ledger,
+    Selection,
+    ViewStore,
+)
 
 __all__ = [
     "AdminStore",
+    "CauseRow",
     "Claim",
     "CleanupJob",
     "CleanupStep",

@@ -17,6 +17,7 @@ from homing.model import (
     Work,
     content_hash,
 )
+from homing.policy.causes import Failures
 from homing.policy.notices import Notice
 
 
@@ -100,6 +101,8 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     transitions: tuple[Transition, ...] = ()
     notices: tuple[NewEvent, ...] = ()
     for_people: tuple[Notice, ...] = ()  # notices of which every target gets a record
+    failures: tuple[Failures, ...] = ()  # failed attempts by endpoint and cause
+    recovered: tuple[tuple[int, int], ...] = ()  # failing endpoints with their first success
 
 
 class FlowStore(Protocol):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from homing.model import (
     Attempt,
+    Cause,
     Delivery,
     Endpoint,
     Event,
@@ -53,6 +54,14 @@ class DeliveryRow(Struct, frozen=True):
     last_failure: LastFailure | None = None
 
 
+class CauseRow(Struct, frozen=True):
+    """A cause with the URL and the state of its endpoint."""
+
+    cause: Cause
+    url: str
+    state: State
+
+
 class EventRow(Struct, frozen=True):
     """An event with the number of its first deliveries."""
 
@@ -75,6 +84,8 @@ class Selection(Struct, frozen=True):
     event_key: str | None = None  # of any tenant
     type: str | None = None  # exact, "a.*", "a*", or "*"
     url: str | None = None  # a part of it, case-insensitive
+    failure: str | None = None  # the failure class of its last failed attempt
+    code: int | None = None  # the status code of its last failed attempt
     since: int | None = None
     until: int | None = None
 
@@ -233,6 +244,24 @@ class ViewStore(BoardStore, Protocol):
         """Those that are still stored, pending or finished."""
 
     async def attempts(self, delivery_id: int) -> list[Attempt]: ...
+
+    async def attempts_by_number(
+        self, wanted: Sequence[tuple[int, int]]
+    ) -> dict[tuple[int, int], Attempt]:
+        """Attempts by delivery and number: those that are still stored."""
+
+    async def causes(
+        self,
+        *,
+        tenant: str | None,
+        endpoint_id: int | None,
+        is_open: bool | None,
+        before_id: int | None,
+        limit: int,
+    ) -> tuple[list[CauseRow], int | None]: ...
+
+    async def open_causes(self, endpoint_ids: Sequence[int]) -> dict[int, list[Cause]]:
+        """The open causes of these endpoints, the latest failure first."""
 
     async def fleet(self) -> FleetView:
         """Live processes and the owners of buckets; empty on SQLite."""

@@ -20,12 +20,13 @@ from homing.model import (
 )
 from homing.policy.notices import Notice
 from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
-from homing.store import cleanup_jobs, leases, replays, rows
+from homing.store import causes, cleanup_jobs, leases, replays, rows
 from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
-_FIXED = frozenset({"bucket", "tenant", "url", "created_at"})  # columns of an endpoint
+# Columns of an endpoint that no command changes.
+_FIXED = frozenset({"bucket", "tenant", "url", "created_at", "failing"})
 
 
 class Admin:
@@ -310,6 +311,7 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
             subscription_id=new.id,
             at=before.endpoint_id,
         )
+        await causes.leave(tx, before.endpoint_id, now=new.updated_at)
     return new
 
 
@@ -327,6 +329,7 @@ async def _delete(
         subscription_id=gone.id,
         at=gone.endpoint_id,
     )
+    await causes.leave(tx, gone.endpoint_id, now=now)
     return gone
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from homing.model import Delivery, Reason, Status
+from homing.model import Reason, Status
 from homing.ports import DeliveryFilter, DeliveryRow
 from homing.store import rows
 from homing.store.rows import HISTORY_WIDTH
@@ -43,7 +43,7 @@ class Walks(Struct, frozen=True):
 def delivery_row(row: Row) -> DeliveryRow:
     """A value from the columns of ``history``, the event's key and type, and the URL."""
     return DeliveryRow(
-        delivery=Delivery(*(*row[:14], row[14] != 0)),
+        delivery=rows.history_delivery(row),
         status=Status(row[15]),
         reason=None if row[16] is None else Reason(row[16]),
         finished_at=row[17],
@@ -86,6 +86,8 @@ def _passes_over(conditions: DeliveryFilter) -> bool:
             conditions.event_key,
             conditions.reason,
             conditions.url,
+            conditions.failure,
+            conditions.code,
         )
     ):
         return True
@@ -233,5 +235,7 @@ def _skips_rows(conditions: DeliveryFilter) -> bool:
         or conditions.event_key is not None
         or conditions.type is not None
         or conditions.url is not None
+        or conditions.failure is not None
+        or conditions.code is not None
         or conditions.expires_before is not None
     )

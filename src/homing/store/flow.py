@@ -30,7 +30,7 @@ from homing.ports import (
     Refusal,
     SettleBatch,
 )
-from homing.store import leases, notices, retention, rollups, rows
+from homing.store import causes, leases, notices, retention, rollups, rows
 from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, transaction
 from homing.store.writes import (
     LedgerChange,
@@ -188,8 +188,10 @@ class Flow:
                 await tx.one("settled_now", node=self._node, number=batch.number)
             await leases.hold(tx, batch.fences)
             await _settle_endpoints(tx, batch.endpoints)
-            gone = await _leave_pending(tx, batch)
-            await _append_history(tx, batch, gone, node=self._settle_node)
+            cause_of = await causes.settle(tx, batch)
+            written = _with_causes(batch, cause_of) if cause_of else batch
+            gone = await _leave_pending(tx, written)
+            await _append_history(tx, written, gone, node=self._settle_node)
             if batch.attempts:
                 await tx.insert("attempt", [_attempt_row(it, gone) for it in batch.attempts])
             if batch.transitions:
@@ -322,6 +324,20 @@ async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
     written = {row[0] for row in await tx.many("endpoint_settle", changed)}
     if stale := frozenset(it.id for it in ordered) - written:
         raise StaleEndpoints(stale)
+
+
+def _with_causes(batch: SettleBatch, cause_of: dict[int, int]) -> SettleBatch:
+    """The batch with the cause of each delivery whose attempt has failed."""
+    finished = [
+        replace(it, delivery=replace(it.delivery, cause_id=cause_of[it.delivery.id]))
+        if it.delivery.id in cause_of
+        else it
+        for it in batch.finished
+    ]
+    waiting = [
+        replace(it, cause_id=cause_of[it.id]) if it.id in cause_of else it for it in batch.waiting
+    ]
+    return replace(batch, finished=tuple(finished), waiting=tuple(waiting))
 
 
 async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:

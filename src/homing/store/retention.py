@@ -53,6 +53,7 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
     )
     removed += len(await tx.all("notices_remove", bound_id=bound_id, limit=limit))
     removed += len(await tx.all("notice_targets_remove", before=before, limit=limit))
+    removed += len(await tx.all("causes_remove", before=before, limit=limit))
     removed += len(await tx.all("subscriptions_remove", before=before, limit=limit))
     gone, on_history = await _scan_until(history, walk.history)
     tests_gone, on_attempts = await _scan_until(attempts, walk.attempts)
@@ -101,4 +102,6 @@ async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple
     if not count:
         return 0, None
     gone = await tx.all("endpoints_remove", after_id=after_id, upto_id=upto_id, before=before)
+    if gone:
+        await tx.all("causes_of_removed", endpoint_ids=[row[0] for row in gone])
     return len(gone), upto_id if count == limit else None

@@ -16,6 +16,8 @@ import msgspec
 from homing.model import (
     SPEC,
     Attempt,
+    Cause,
+    CauseKey,
     Decided,
     Delivery,
     Endpoint,
@@ -63,15 +65,20 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
         " consecutive_failures first_attempt_at last_success_at manual_enable_at warned"
         " next_probe_at probe_after_id hold_until dropped_unreported dropped_reported_at rule"
+        " failing"
     ),
     "event_key": _columns("tenant key event_id content_hash"),
     "event": _columns("id tenant key type time accepted_at data deliveries last_id"),
-    "pending": _columns(f"{_DELIVERY} part {_SCHEDULE}"),
-    "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived"),
+    "pending": _columns(f"{_DELIVERY} part {_SCHEDULE} cause_id"),
+    "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id"),
     "attempt": _columns(
         "delivery_id number endpoint_id subscription_id lane started_at finished_at outcome code"
         " failure detail address dns_us connect_us tls_us first_byte_us total_us request_headers"
         " response_headers response_excerpt decided due_at retry"
+    ),
+    "cause": _columns(
+        "id tenant endpoint_id failure reason code first_seen last_seen attempts deliveries"
+        " example_id example_number closed_at"
     ),
     "transition": _columns("id endpoint_id at before after rule numbers by"),
     "replay_link": _columns("event_id delivery_id"),
@@ -180,12 +187,13 @@ def endpoint_row(endpoint: Endpoint) -> Row:
         endpoint.dropped_unreported,
         endpoint.dropped_reported_at,
         endpoint.rule,
+        int(endpoint.failing),
     )
 
 
 def endpoint(row: Row) -> Endpoint:
     health = Health(State(row[6]), *row[7:16])
-    return Endpoint(*(*row[:6], health, *row[16:22]))
+    return Endpoint(*(*row[:6], health, *row[16:22], row[22] != 0))
 
 
 # --- events and deliveries ------------------------------------------------------------------
@@ -233,11 +241,12 @@ def pending_row(it: Delivery) -> Row:
         it.attempts,
         it.sender_errors,
         int(it.replay),
+        it.cause_id,
     )
 
 
 def pending(row: Row) -> Delivery:
-    return Delivery(*(*row[:8], *row[9:15], row[15] != 0))
+    return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16]))
 
 
 def history_row(finished: Finished) -> Row:
@@ -262,16 +271,22 @@ def history_row(finished: Finished) -> Row:
         finished.reason,
         finished.finished_at,
         int(finished.arrived),
+        it.cause_id,
     )
 
 
+def history_delivery(row: Row) -> Delivery:
+    """The delivery from the columns of ``history``."""
+    return Delivery(*(*row[:14], row[14] != 0, row[19]))
+
+
 def history(row: Row) -> Finished:
-    delivery = Delivery(*(*row[:14], row[14] != 0))
+    delivery = history_delivery(row)
     reason = None if row[16] is None else Reason(row[16])
     return Finished(delivery, Status(row[15]), reason, row[17], row[18] != 0)
 
 
-# --- attempts and transitions ---------------------------------------------------------------
+# --- attempts, causes and transitions -------------------------------------------------------
 
 
 # Attempts written before these values were renamed keep their old text. They are not rewritten: the
@@ -352,6 +367,29 @@ def attempt(row: Row) -> Attempt:
 def last_failure(row: Row) -> LastFailure:
     code, failure, detail = row
     return LastFailure(code, None if failure is None else _stored_failure(failure), detail)
+
+
+def cause_row(cause: Cause) -> Row:
+    key = cause.key
+    return (
+        cause.id,
+        cause.tenant,
+        cause.endpoint_id,
+        key.failure,
+        key.reason,
+        key.code,
+        cause.first_seen,
+        cause.last_seen,
+        cause.attempts,
+        cause.deliveries,
+        cause.example_id,
+        cause.example_number,
+        cause.closed_at,
+    )
+
+
+def cause(row: Row) -> Cause:
+    return Cause(*(*row[:3], CauseKey(*row[3:6]), *row[6:13]))
 
 
 def transition_row(change: Transition) -> Row:

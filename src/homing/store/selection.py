@@ -40,6 +40,8 @@ def selection_values(conditions: Selection) -> dict[str, object]:
         "subscription_id": conditions.subscription_id,
         "event_id": conditions.event_id,
         "event_key": conditions.event_key,
+        "failure": conditions.failure,
+        "code": conditions.code,
         "url": conditions.url.lower() if conditions.url else None,
         "expires_before": listed,
         "as_of": conditions.as_of if isinstance(conditions, ReplayFilter) else None,

@@ -9,9 +9,18 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from homing.model import PART_TRIED, Attempt, Endpoint, State, Status, Subscription, Transition
+from homing.model import (
+    PART_TRIED,
+    Attempt,
+    Cause,
+    Endpoint,
+    State,
+    Status,
+    Subscription,
+    Transition,
+)
 from homing.policy.match import type_matches
-from homing.ports import DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
+from homing.ports import CauseRow, DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
 from homing.ports.views import Counts, EndpointSort, Expiring, Rollup
 from homing.store import deliveries, leases, rollups, rows
 from homing.store.deliveries import SCAN_MAX
@@ -183,6 +192,56 @@ class Views:
     async def attempts(self, tx: Tx, delivery_id: int) -> list[Attempt]:
         found = await tx.all("view_attempts", delivery_id=delivery_id, limit=ATTEMPTS_MAX)
         return [rows.attempt(row) for row in found]
+
+    @transaction(view=True)
+    async def attempts_by_number(
+        self, tx: Tx, wanted: Sequence[tuple[int, int]]
+    ) -> dict[tuple[int, int], Attempt]:
+        found = [rows.attempt(row) for row in await tx.many("view_attempts_by_number", wanted)]
+        return {(it.delivery_id, it.number): it for it in found}
+
+    # --- causes -----------------------------------------------------------------------------
+
+    @transaction(view=True)
+    async def causes(
+        self,
+        tx: Tx,
+        *,
+        tenant: str | None,
+        endpoint_id: int | None,
+        is_open: bool | None,
+        before_id: int | None,
+        limit: int,
+    ) -> tuple[list[CauseRow], int | None]:
+        def keep(row: Row) -> bool:
+            cause = rows.cause(row)
+            right = is_open is None or is_open == (cause.closed_at is None)
+            return right and tenant in {None, cause.tenant}
+
+        at: dict[str, object] = {"before_id": _before(before_id)}
+        if endpoint_id is not None:
+            name, at["endpoint_id"], whole = "view_causes_of_endpoint", endpoint_id, False
+        elif is_open and tenant is not None:
+            name, at["tenant"], whole = "view_causes_open_of_tenant", tenant, True
+        elif is_open:
+            name, whole = "view_causes_open", True
+        else:
+            name, whole = "view_causes", tenant is None and is_open is None
+        scan_limit = _scan_limit(limit, passes_over=not whole)
+        scanned = await tx.all(name, **at, scan_limit=scan_limit)
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
+        width = len(rows.COLUMNS["cause"])
+        return [
+            CauseRow(rows.cause(row), row[width], State(row[width + 1])) for row in page
+        ], cursor
+
+    @transaction(view=True)
+    async def open_causes(self, tx: Tx, endpoint_ids: Sequence[int]) -> dict[int, list[Cause]]:
+        found: dict[int, list[Cause]] = {}
+        for row in await tx.all("view_open_causes", endpoint_ids=list(endpoint_ids)):
+            cause = rows.cause(row)
+            found.setdefault(cause.endpoint_id, []).append(cause)
+        return found
 
     # --- counts -----------------------------------------------------------------------------
 

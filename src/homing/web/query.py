@@ -19,6 +19,7 @@ from homing.policy.admission import (
     is_type,
     tenant_problem,
 )
+from homing.policy.causes import code_problem, failure_problem
 from homing.policy.moments import moment, read_duration
 from homing.web.texts import shown_name, text_problems
 
@@ -101,6 +102,31 @@ class Query:
             return choices(value)
         except ValueError:
             raise _refused(name, f"must be one of {', '.join(choices)}") from None
+
+    def flag(self, name: str) -> bool | None:
+        value = self._given.get(name)
+        if value is None:
+            return None
+        if value not in {"true", "false"}:
+            raise _refused(name, "must be true or false")
+        return value == "true"
+
+    def failure(self) -> str | None:
+        """The failure class of an attempt."""
+        value = self._given.get("failure")
+        if value is not None and (reason := failure_problem(value)):
+            raise _refused("failure", reason)
+        return value
+
+    def code(self) -> int | None:
+        """The status code of a response."""
+        value = self._given.get("code")
+        if value is None:
+            return None
+        number = int(value) if re.fullmatch(r"[0-9]{3}", value) else 0
+        if reason := code_problem(number):
+            raise _refused("code", reason)
+        return number
 
     def since(self, name: str, *, now: int) -> int | None:
         value = self._given.get(name)

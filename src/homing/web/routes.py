@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homing.web.api import (
     attempts,
+    causes,
     deliveries,
     endpoints,
     events,
@@ -23,6 +24,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *filters.OPERATIONS,
     *secrets.OPERATIONS,
     *endpoints.OPERATIONS,
+    *causes.OPERATIONS,
     *deliveries.OPERATIONS,
     *attempts.OPERATIONS,
     *replays.OPERATIONS,

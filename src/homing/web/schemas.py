@@ -25,10 +25,18 @@ from homing.model import (
     State,
     Status,
 )
+from homing.policy.causes import CLASSES, OTHER
 from homing.policy.exact import encode
 from homing.policy.filters import Op, Side
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+FailureClass = Annotated[
+    str,
+    Meta(
+        description="The failure class: http_status for a response that is not 2xx.",
+        extra_json_schema={"enum": [*CLASSES, OTHER.failure]},
+    ),
+]
 Cursor = Annotated[
     str | None, Meta(description="The parameter cursor of the next page; null at the end.")
 ]
@@ -300,6 +308,15 @@ class AttemptView(Struct, frozen=True):
     due_at: Time | None
 
 
+class FailureView(Struct, frozen=True):
+    """Why an attempt failed."""
+
+    failure: FailureClass
+    reason: Annotated[str, Meta(description="A sub-reason, like self_signed; empty if unknown.")]
+    code: int | None
+    title: Annotated[str, Meta(description="The same in words: 503 Service Unavailable.")]
+
+
 class DeliveryView(Struct, frozen=True, kw_only=True):
     """A delivery as a list shows it."""
 
@@ -315,6 +332,10 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
     webhook_id: str
     replay: bool
     attempts_made: int
+    last_failure: Annotated[
+        FailureView | None,
+        Meta(description="Why the last attempt failed; null if it did not, or there was none."),
+    ]
     accepted_at: Time
     due_at: Time | None
     expires_at: Time | None
@@ -407,6 +428,55 @@ class TransitionView(Struct, frozen=True):
     sentence: str
 
 
+class CauseSummary(Struct, frozen=True, kw_only=True):
+    """Why attempts of an endpoint fail, since when, and how often."""
+
+    id: str
+    failure: FailureClass
+    reason: Annotated[str, Meta(description="A sub-reason, like self_signed; empty if unknown.")]
+    code: int | None
+    title: Annotated[str, Meta(description="The same in words: 503 Service Unavailable.")]
+    open: Annotated[bool, Meta(description="The endpoint has not succeeded since.")]
+    first_seen: Time
+    last_seen: Time
+    closed_at: Time | None
+    attempts: Annotated[int, Meta(description="Failed attempts since first_seen.")]
+    deliveries: Annotated[
+        int,
+        Meta(
+            description="Deliveries that failed so; one that failed otherwise in between "
+            "counts again."
+        ),
+    ]
+
+
+class CauseView(CauseSummary, frozen=True, kw_only=True):
+    """A cause with its endpoint and its latest failed attempt."""
+
+    tenant: str
+    endpoint: str
+    url: str
+    state: State
+    attempts_in_all: Annotated[
+        int, Meta(description="Failed attempts of all open causes of the endpoint.")
+    ]
+    sentence: str
+    sentence_parts: list[SentencePart]
+    waiting: Annotated[int, Meta(description="Pending deliveries of the endpoint.")]
+    waiting_more: Annotated[bool, Meta(description="There are more than were counted.")]
+    example_delivery: str
+    example: Annotated[
+        AttemptView | None, Meta(description="The latest failed attempt; null past retention.")
+    ]
+
+
+class CausePage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[CauseView]
+    next_cursor: Cursor
+
+
 class EndpointView(Struct, frozen=True, kw_only=True):
     """A subscription URL of one tenant with its health."""
 
@@ -425,6 +495,9 @@ class EndpointView(Struct, frozen=True, kw_only=True):
     next_probe_at: Time | None
     hold_until: Annotated[
         Time | None, Meta(description="From Retry-After: nothing is sent before this time.")
+    ]
+    causes: Annotated[
+        list[CauseSummary], Meta(description="Open causes, the latest failure first.")
     ]
     created_at: Time
 
@@ -460,6 +533,12 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     type: str | None = None
     url: Annotated[str | None, Meta(description="Sent to a URL that contains this text.")] = None
+    failure: Annotated[
+        str | None, Meta(description="The failure class of the last failed attempt.")
+    ] = None
+    code: Annotated[int | None, Meta(description="The status code of the last failed attempt.")] = (
+        None
+    )
     since: Annotated[
         str | None,
         Meta(description="Accepted since: RFC 3339, or a duration back from as_of like 2h."),
@@ -502,6 +581,8 @@ class ReplayFilterView(Struct, frozen=True):
     event: str | None
     type: str | None
     url: str | None
+    failure: str | None
+    code: int | None
     since: Time | None
     until: Time | None
     tenant: str | None

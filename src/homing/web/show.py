@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import asdict
 from homing.model import (
     SPEC,
     Attempt,
+    Cause,
     Endpoint,
     Event,
     Field,
@@ -22,18 +24,22 @@ from homing.model import (
     show_id,
 )
 from homing.policy.admission import mask
+from homing.policy.causes import key_of, title
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.sentences import At, Sentence
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
+from homing.ports.views import LastFailure
 from homing.web.schemas import (
     AttemptView,
+    CauseSummary,
     CounterView,
     DeliveryView,
     EndpointView,
     EventDetail,
     EventView,
+    FailureView,
     LedgerView,
     PhasesView,
     ReplayFilterView,
@@ -46,6 +52,7 @@ from homing.web.schemas import (
     WorkfrontView,
 )
 
+CAUSE = "cau"
 DELIVERY = "dlv"
 ENDPOINT = "ep"
 REPLAY = "rpl"
@@ -182,6 +189,7 @@ def delivery_view(row: DeliveryRow) -> DeliveryView:
         webhook_id=show_id(DELIVERY, delivery.root_id),
         replay=delivery.replay,
         attempts_made=delivery.attempts,
+        last_failure=None if row.last_failure is None else _failure_view(row.last_failure),
         accepted_at=time_text(delivery.accepted_at),
         due_at=time_text(delivery.due_at) if pending else None,
         expires_at=time_text(delivery.expires_at) if pending else None,
@@ -190,10 +198,33 @@ def delivery_view(row: DeliveryRow) -> DeliveryView:
     )
 
 
-def endpoint_view(endpoint: Endpoint, rules: HealthRules, *, now: int) -> EndpointView:
+def _failure_view(last: LastFailure) -> FailureView:
+    key = key_of(last.failure, last.detail, last.code)
+    return FailureView(key.failure, key.reason, key.code, title(key))
+
+
+def cause_summary(cause: Cause) -> CauseSummary:
+    return CauseSummary(
+        id=show_id(CAUSE, cause.id),
+        failure=cause.key.failure,
+        reason=cause.key.reason,
+        code=cause.key.code,
+        title=title(cause.key),
+        open=cause.closed_at is None,
+        first_seen=time_text(cause.first_seen),
+        last_seen=time_text(cause.last_seen),
+        closed_at=time_or_none(cause.closed_at),
+        attempts=cause.attempts,
+        deliveries=cause.deliveries,
+    )
+
+
+def endpoint_view(
+    endpoint: Endpoint, rules: HealthRules, causes: Sequence[Cause], *, now: int
+) -> EndpointView:
     health = endpoint.health
     disabled = health.state is State.DISABLED
-    sentence = explain_endpoint(endpoint, rules, now=now)
+    sentence = explain_endpoint(endpoint, rules, now=now, causes=causes)
     return EndpointView(
         id=show_id(ENDPOINT, endpoint.id),
         tenant=endpoint.tenant,
@@ -209,6 +240,7 @@ def endpoint_view(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoi
         enabled_since=time_text(health.enabled_since),
         next_probe_at=time_or_none(endpoint.next_probe_at) if disabled else None,
         hold_until=time_text(endpoint.hold_until) if endpoint.hold_until > now else None,
+        causes=[cause_summary(it) for it in causes],
         created_at=time_text(endpoint.created_at),
     )
 
@@ -241,6 +273,8 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
             event=conditions.event_key,
             type=conditions.type,
             url=conditions.url,
+            failure=conditions.failure,
+            code=conditions.code,
             since=time_or_none(conditions.since),
             until=time_or_none(conditions.until),
             tenant=conditions.tenant,

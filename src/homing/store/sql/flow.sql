@@ -9,6 +9,7 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM history
     UNION ALL SELECT max(delivery_id) FROM attempt
     UNION ALL SELECT max(id) FROM transition
+    UNION ALL SELECT max(id) FROM cause
     UNION ALL SELECT max(id) FROM subscription
     UNION ALL SELECT max(id) FROM endpoint
     UNION ALL SELECT max(id) FROM cleanup_job
@@ -23,6 +24,7 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM history
     UNION ALL SELECT max(delivery_id) FROM attempt
     UNION ALL SELECT max(id) FROM transition
+    UNION ALL SELECT max(id) FROM cause
     UNION ALL SELECT max(id) FROM subscription
     UNION ALL SELECT max(id) FROM endpoint
     UNION ALL SELECT max(id) FROM cleanup_job
@@ -190,7 +192,7 @@ UPDATE endpoint SET
     manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
     probe_after_id = :probe_after_id, hold_until = :hold_until,
     dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
-    rule = :rule
+    rule = :rule, failing = :failing
 WHERE id = :id AND generation = :generation AND bucket = :bucket
 RETURNING id;
 
@@ -202,18 +204,18 @@ UPDATE endpoint SET
     manual_enable_at = it.manual_enable_at, warned = it.warned, next_probe_at = it.next_probe_at,
     probe_after_id = it.probe_after_id, hold_until = it.hold_until,
     dropped_unreported = it.dropped_unreported, dropped_reported_at = it.dropped_reported_at,
-    rule = it.rule
+    rule = it.rule, failing = it.failing
 FROM unnest(
     :state::text[], :since::bigint[], :enabled_since::bigint[], :attempts::bigint[],
     :failures::bigint[], :consecutive_failures::bigint[], :first_attempt_at::bigint[],
     :last_success_at::bigint[], :manual_enable_at::bigint[], :warned::integer[],
     :next_probe_at::bigint[], :probe_after_id::bigint[], :hold_until::bigint[],
-    :dropped_unreported::bigint[], :dropped_reported_at::bigint[], :rule::text[], :id::bigint[],
-    :generation::bigint[], :bucket::smallint[]
+    :dropped_unreported::bigint[], :dropped_reported_at::bigint[], :rule::text[], :failing::smallint[],
+    :id::bigint[], :generation::bigint[], :bucket::smallint[]
 ) AS it (
     state, since, enabled_since, attempts, failures, consecutive_failures, first_attempt_at,
     last_success_at, manual_enable_at, warned, next_probe_at, probe_after_id, hold_until,
-    dropped_unreported, dropped_reported_at, rule, id, generation, bucket
+    dropped_unreported, dropped_reported_at, rule, failing, id, generation, bucket
 )
 WHERE endpoint.id = it.id AND endpoint.generation = it.generation
 AND endpoint.bucket = it.bucket
@@ -235,7 +237,8 @@ UPDATE pending SET
     bucket = :bucket, tenant = :tenant, endpoint_id = :endpoint_id,
     subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
     accepted_at = :accepted_at, part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0,
-    retry = :retry, attempts = :attempts, sender_errors = :sender_errors, replay = :replay
+    retry = :retry, attempts = :attempts, sender_errors = :sender_errors, replay = :replay,
+    cause_id = :cause_id
 WHERE id = :id AND attempts <= :attempts
 RETURNING id;
 
@@ -245,15 +248,16 @@ UPDATE pending SET
     subscription_id = it.subscription_id, event_id = it.event_id, root_id = it.root_id,
     accepted_at = it.accepted_at, part = it.part, due_at = it.due_at, expires_at = it.expires_at,
     t0 = it.t0, retry = it.retry, attempts = it.attempts, sender_errors = it.sender_errors,
-    replay = it.replay
+    replay = it.replay, cause_id = it.cause_id
 FROM unnest(
     :bucket::smallint[], :tenant::text[], :endpoint_id::bigint[], :subscription_id::bigint[],
     :event_id::bigint[], :root_id::bigint[], :accepted_at::bigint[], :part::smallint[],
     :due_at::bigint[], :expires_at::bigint[], :t0::bigint[], :retry::integer[],
-    :attempts::integer[], :sender_errors::integer[], :replay::smallint[], :id::bigint[]
+    :attempts::integer[], :sender_errors::integer[], :replay::smallint[], :cause_id::bigint[],
+    :id::bigint[]
 ) AS it (
     bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at, part, due_at,
-    expires_at, t0, retry, attempts, sender_errors, replay, id
+    expires_at, t0, retry, attempts, sender_errors, replay, cause_id, id
 )
 WHERE pending.id = it.id AND pending.attempts <= it.attempts
 RETURNING pending.id;

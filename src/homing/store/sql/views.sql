@@ -134,3 +134,45 @@ FROM ledger WHERE tenant = :tenant;
 SELECT count(*) FROM (
     SELECT 1 FROM subscription WHERE tenant = :tenant AND deleted_at IS NULL LIMIT :limit
 ) AS counted;
+
+-- name: view_causes
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE id < :before_id ORDER BY id DESC LIMIT :scan_limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id DESC;
+
+-- name: view_causes_open
+-- Uses the index cause_open.
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE closed_at IS NULL AND id < :before_id ORDER BY id DESC LIMIT :scan_limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id DESC;
+
+-- name: view_causes_open_of_tenant
+-- Uses the index cause_open_tenant.
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE tenant = :tenant AND closed_at IS NULL AND id < :before_id
+    ORDER BY id DESC LIMIT :scan_limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id DESC;
+
+-- name: view_causes_of_endpoint
+-- Uses the index cause_endpoint.
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE endpoint_id = :endpoint_id AND id < :before_id
+    ORDER BY id DESC LIMIT :scan_limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id DESC;
+
+-- name: view_open_causes [sqlite]
+-- A bounded number of each endpoint. Uses the index cause_recent.
+SELECT {cause:c} FROM json_each(:endpoint_ids) e CROSS JOIN cause c
+WHERE c.endpoint_id = e.value AND c.closed_at IS NULL
+ORDER BY c.last_seen DESC, c.id DESC;
+
+-- name: view_open_causes [postgres]
+SELECT {cause} FROM cause WHERE endpoint_id = ANY(:endpoint_ids::bigint[]) AND closed_at IS NULL
+ORDER BY last_seen DESC, id DESC;
+
+-- name: view_attempts_by_number [sqlite]
+SELECT {attempt} FROM attempt WHERE delivery_id = :delivery_id AND number = :number;
+
+-- name: view_attempts_by_number [postgres]
+SELECT {attempt:a} FROM unnest(:delivery_id::bigint[], :number::integer[]) AS asked (delivery_id, number)
+JOIN attempt a ON a.delivery_id = asked.delivery_id AND a.number = asked.number;

@@ -15,6 +15,7 @@ from homing.errors import (
     SubscriptionGone,
 )
 from homing.model import Reason, Status, show_id
+from homing.policy.causes import CLASSES, CODES
 from homing.policy.moments import TIME_MAX
 from homing.ports import DeliveryFilter
 from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
@@ -44,6 +45,8 @@ async def list_deliveries(call: Call) -> Response:
         reason=query.choice("reason", Reason),
         type=query.event_type(),
         url=query.url_part(),
+        failure=query.failure(),
+        code=query.code(),
         since=query.since("since", now=now),
         until=query.since("until", now=now),
         expires_before=None if within is None else min(now + within, TIME_MAX),
@@ -87,6 +90,18 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
 
 
 _ONE = "/v1/deliveries/{id}"
+LAST_FAILURE = (
+    Param(
+        "failure",
+        "Only with this failure class of the last failed attempt.",
+        {"type": "string", "enum": list(CLASSES)},
+    ),
+    Param(
+        "code",
+        "Only with this status code of the last failed attempt.",
+        {"type": "integer", "minimum": CODES.start, "maximum": CODES.stop - 1},
+    ),
+)
 
 OPERATIONS = (
     Operation(
@@ -109,6 +124,7 @@ OPERATIONS = (
             ),
             Param("type", "Only deliveries of events of this type."),
             Param("url", "Only deliveries to URLs that contain this text."),
+            *LAST_FAILURE,
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
             Param("until", "Accepted before; same format as since."),
             Param(

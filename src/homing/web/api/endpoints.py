@@ -26,7 +26,10 @@ async def list_endpoints(call: Call) -> Response:
         before_id=query.cursor(),
         limit=query.limit(),
     )
-    items = [endpoint_view(row, endpoints.rules_of(row.tenant), now=now) for row in rows]
+    items = [
+        endpoint_view(it.endpoint, endpoints.rules_of(it.endpoint.tenant), it.causes, now=now)
+        for it in rows
+    ]
     return json_response(EndpointPage(items, show_cursor(after)))
 
 
@@ -48,7 +51,7 @@ async def _detail(call: Call, number: int) -> Response:
     found = await call.app.endpoints.describe(
         call.caller, number, transitions_max=TRANSITIONS_MAX, waiting_max=WAITING_MAX + 1
     )
-    view = endpoint_view(found.endpoint, found.rules, now=call.now)
+    view = endpoint_view(found.endpoint, found.rules, found.causes, now=call.now)
     return json_response(
         EndpointDetail(
             **asdict(view),

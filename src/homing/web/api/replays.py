@@ -13,6 +13,7 @@ from homing.policy.admission import (
     read_time,
     tenant_problem,
 )
+from homing.policy.causes import code_problem, failure_problem
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
 from homing.web.operation import Call, Operation
@@ -75,6 +76,8 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
         subscription_id=number(given.subscription, "subscription", SUBSCRIPTION),
         type=given.type,
         url=given.url or None,
+        failure=given.failure,
+        code=given.code,
         as_of=as_of,
         since=time(given.since, "since"),
         until=time(given.until, "until"),
@@ -96,6 +99,10 @@ def _wrong(given: ReplayFilterIn) -> list[FieldProblem]:
         problems.append(FieldProblem("filter.event", KEY_RULE))
     if given.url is not None and (problem := url_part_problem(given.url)):
         problems.append(FieldProblem("filter.url", problem))
+    if given.failure is not None and (problem := failure_problem(given.failure)):
+        problems.append(FieldProblem("filter.failure", problem))
+    if given.code is not None and (problem := code_problem(given.code)):
+        problems.append(FieldProblem("filter.code", problem))
     if given.status is Status.PENDING:
         problems.append(FieldProblem("filter.status", ONLY_FINISHED))
     return problems

@@ -17,6 +17,10 @@ AND (CAST(:type AS TEXT) IS NULL OR EXISTS (
               AND substr(e.type, 1, length(CAST(:prefix AS TEXT))) = :prefix))))
 AND (CAST(:event_key AS TEXT) IS NULL OR EXISTS (
       SELECT 1 FROM event e WHERE e.id = {it}.event_id AND e.key = :event_key))
+AND (CAST(:failure AS TEXT) IS NULL OR EXISTS (
+      SELECT 1 FROM cause c WHERE c.id = {it}.cause_id AND c.failure = :failure))
+AND (CAST(:code AS INTEGER) IS NULL OR EXISTS (
+      SELECT 1 FROM cause c WHERE c.id = {it}.cause_id AND c.code = :code))
 AND (CAST(:url AS TEXT) IS NULL OR EXISTS (
       SELECT 1 FROM endpoint u WHERE u.id = {it}.endpoint_id
       AND replace(lower(u.url), CAST(:url AS TEXT), '') <> lower(u.url)))

@@ -131,7 +131,7 @@ async def endpoint(request: PageRequest) -> Shown:
         health=found.health,
         rules=_rules(found, rules, now=now),
         every_ms=rules.probe_every_ms,
-        sentence=explain_endpoint(found, rules, now=now),
+        sentence=explain_endpoint(found, rules, now=now, causes=described.causes),
         changes=[(it, _sentence(it)) for it in changes],
         bands=bands(found, changes, since=now - SPANS[span][1], now=now),
         waiting=described.deliveries,

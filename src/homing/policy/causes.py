@@ -1,0 +1,205 @@
+"""Why an endpoint fails: the cause of a failed attempt, and when a cause opens, closes and returns.
+
+Every failed attempt belongs to one cause of its endpoint: a failure class, a sub-reason and a
+status code. A cause is open until the endpoint's next success. One that returns within an hour of
+that success continues, with its first-seen time and its counts; later it is a new cause. An
+endpoint has a bounded number of causes in an hour; what goes beyond them belongs to ``other``.
+Sender-side failures belong to no cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homing.model import Cause, CauseKey, Failure
+from homing.policy.failure_text import failure_text
+
+HTTP_STATUS = "http_status"  # the failure class of a response that is not 2xx
+CLASSES = (HTTP_STATUS, *(it.value for it in Failure))  # of attempts
+CODES = range(100, 600)
+OTHER = CauseKey("other")
+RETURN_MS = 3_600_000  # a cause that returns within this time continues
+CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; then comes OTHER
+
+# A part of the detail, the sub-reason, and its words. The first that fits counts.
+_REASONS: dict[Failure, tuple[tuple[str, str, str], ...]] = {
+    Failure.TLS: (
+        ("self-signed certificate", "self_signed", "self-signed certificate"),
+        ("self signed certificate", "self_signed", "self-signed certificate"),
+        ("certificate has expired", "expired", "certificate expired"),
+        ("certificate is not yet valid", "not_yet_valid", "certificate not yet valid"),
+        ("certificate revoked", "revoked", "certificate revoked"),
+        ("mismatch, certificate is not valid for", "name_mismatch", "certificate for another name"),
+        ("it does not fit the name", "name_mismatch", "certificate for another name"),
+        ("issuer certificate", "unknown_authority", "certificate of an unknown authority"),
+        (
+            "verify the first certificate",
+            "unknown_authority",
+            "certificate of an unknown authority",
+        ),
+        ("too weak", "weak", "certificate too weak"),
+        ("wrong version number", "not_tls", "the server does not speak TLS"),
+        ("http request", "not_tls", "the server does not speak TLS"),
+        ("record layer failure", "not_tls", "the server does not speak TLS"),
+        ("unsupported protocol", "old_protocol", "TLS version not supported"),
+        ("protocol version", "old_protocol", "TLS version not supported"),
+        ("closed by the peer", "closed", "connection closed in the handshake"),
+        ("alert", "refused_by_peer", "handshake refused by the server"),
+    ),
+    Failure.TIMEOUT: (("TLS handshake", "handshake", "no end of the TLS handshake in time"),),
+    Failure.DNS: (
+        ("has no address", "no_address", "name without an address"),
+        ("unknown host", "unknown_host", "unknown host"),
+        ("can be looked up", "bad_name", "not a host name"),
+    ),
+}
+_REASON_WORDS = {
+    (failure.value, reason): words
+    for failure, known in _REASONS.items()
+    for _, reason, words in known
+}
+_BEFORE_REASON = {Failure.TLS: "TLS", Failure.DNS: "DNS", Failure.TIMEOUT: "timeout"}
+
+
+def key_of(failure: Failure | None, detail: str, code: int | None) -> CauseKey:
+    """The cause of a failed attempt. A status that arrived counts, whatever happened after it."""
+    if code is not None:
+        return CauseKey(HTTP_STATUS, "", code)
+    assert failure is not None, "a failed attempt has a status code or a failure"
+    for part, reason, _ in _REASONS.get(failure, ()):
+        if part in detail:
+            return CauseKey(failure.value, reason)
+    return CauseKey(failure.value)
+
+
+def title(key: CauseKey) -> str:
+    """A cause in a few words: ``503 Service Unavailable``, ``TLS: self-signed certificate``."""
+    words = _REASON_WORDS.get((key.failure, key.reason))
+    if words is not None:
+        return f"{_BEFORE_REASON[Failure(key.failure)]}: {words}"
+    if key == OTHER:
+        return "various failures"
+    return failure_text(key.code, None if key.code is not None else Failure(key.failure))
+
+
+def failure_problem(value: str) -> str | None:
+    """The reason why this is not a failure class; None if it is one."""
+    return None if value in CLASSES else f"must be one of {', '.join(CLASSES)}"
+
+
+def code_problem(value: int) -> str | None:
+    """The reason why this is not a status code; None if it is one."""
+    if value in CODES:
+        return None
+    return f"must be a status code from {CODES.start} to {CODES.stop - 1}, like 503"
+
+
+# --- open, close, return --------------------------------------------------------------------------
+
+
+class Failures(Struct, gc=False, array_like=True):
+    """The failed attempts of one endpoint and key in a batch; ``add`` is called in their order."""
+
+    id: int  # of the cause, if it is a new one
+    tenant: str
+    endpoint_id: int
+    key: CauseKey
+    first_seen: int
+    last_seen: int = 0
+    example_id: int = 0
+    example_number: int = 0
+    deliveries: list[tuple[int, int]] = []  # each with the cause of its failed attempt before
+    closed_at: int | None = None  # the first success after ``last_seen``, in the same batch
+
+    def add(self, at: int, delivery_id: int, number: int, cause_before: int) -> None:
+        """Count an attempt that failed at this time."""
+        self.last_seen, self.closed_at = at, None
+        self.example_id, self.example_number = delivery_id, number
+        self.deliveries.append((delivery_id, cause_before))
+
+    def close(self, at: int) -> None:
+        """Note a success of the endpoint."""
+        if self.closed_at is None:
+            self.closed_at = at
+
+
+class EndpointCauses:
+    """The causes of one endpoint while a batch is settled.
+
+    ``known`` are its causes that are open, or were closed within RETURN_MS.
+    """
+
+    def __init__(self, known: Iterable[Cause]) -> None:
+        self._now: dict[CauseKey, Cause] = {}
+        for cause in sorted(known, key=lambda it: it.id):  # The newest of a key counts.
+            self._now[cause.key] = cause
+        self.changed: dict[int, Cause] = {}
+        self.opened: list[Cause] = []  # of these, the open ones that were new, or closed
+        self.cause_of: dict[int, int] = {}  # by delivery
+
+    def recover(self, at: int) -> None:
+        """Close what is open: the endpoint was failing, and this is its first success."""
+        for cause in list(self._now.values()):
+            if cause.closed_at is None:
+                self._put(replace(cause, closed_at=max(at, cause.last_seen)))
+
+    def add(self, failures: Iterable[Failures]) -> None:
+        """Add the failed attempts of the batch; those beyond CAUSES_MAX go to OTHER."""
+        beyond: list[Failures] = []
+        for seen in failures:
+            if seen.key in self._now or len(self._now) < CAUSES_MAX:
+                self._add(seen, seen.key)
+            else:
+                beyond.append(seen)
+        if beyond:
+            self._add(_together(beyond), OTHER)
+
+    def _add(self, seen: Failures, key: CauseKey) -> None:
+        found = self._now.get(key)
+        if found is not None and not continues(found, at=seen.first_seen):
+            found = None
+        cause = _grown(found, seen, key)
+        if cause.closed_at is None and (found is None or found.closed_at is not None):
+            self.opened.append(cause)
+        self._put(cause)
+        self.cause_of.update((delivery_id, cause.id) for delivery_id, _ in seen.deliveries)
+
+    def _put(self, cause: Cause) -> None:
+        self._now[cause.key] = self.changed[cause.id] = cause
+
+
+def continues(cause: Cause, *, at: int) -> bool:
+    """Whether a failure at this time belongs to this cause: it is open, or closed not long ago."""
+    return cause.closed_at is None or at <= cause.closed_at + RETURN_MS
+
+
+def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
+    """The cause with the attempts of a batch, or a new one."""
+    number = seen.id if cause is None else cause.id
+    came = sum(1 for _, cause_before in seen.deliveries if cause_before != number)
+    return Cause(
+        id=number,
+        tenant=seen.tenant,
+        endpoint_id=seen.endpoint_id,
+        key=key,
+        first_seen=seen.first_seen if cause is None else cause.first_seen,
+        last_seen=seen.last_seen if cause is None else max(cause.last_seen, seen.last_seen),
+        attempts=len(seen.deliveries) + (0 if cause is None else cause.attempts),
+        deliveries=came + (0 if cause is None else cause.deliveries),
+        example_id=seen.example_id,
+        example_number=seen.example_number,
+        closed_at=seen.closed_at,
+    )
+
+
+def _together(failures: list[Failures]) -> Failures:
+    """The failures of several keys as those of one; the latest one says whether it is closed."""
+    latest = max(failures, key=lambda it: it.last_seen)
+    return replace(
+        latest,
+        first_seen=min(it.first_seen for it in failures),
+        deliveries=[one for it in failures for one in it.deliveries],
+    )
