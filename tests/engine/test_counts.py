@@ -64,7 +64,7 @@ def test_queues_that_are_forgotten_no_longer_count() -> None:
         await world.wait(1_000)
         assert sum(world.engine.pulse().endpoints.values()) <= 3
         check(world.engine)
-        world.engine._dispatcher.drop(range(256))
+        world.engine._dispatcher.forget_buckets(range(256))
         check(world.engine)
         assert sum(world.engine.pulse().endpoints.values()) == 0
 

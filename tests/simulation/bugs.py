@@ -206,7 +206,7 @@ BUGS = [
     ),
     fleet_bug(
         "what is in a lost bucket is not forgotten",
-        remove(FLEET, "Fleet._forget", "self._dispatcher.drop(buckets)"),
+        remove(FLEET, "Fleet._forget", "self._dispatcher.forget_buckets(buckets)"),
     ),
     fleet_bug(
         "what was begun under a lost lease is settled under the next one",

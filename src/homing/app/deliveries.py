@@ -122,7 +122,7 @@ class Deliveries:
         Raises NotFound, StillPending, SubscriptionGone, Gone, or TooMany by the tenant's quota.
         """
         old = (await self._visible(caller, delivery_id)).delivery
-        await self._quotas.pending(old.tenant)
+        await self._quotas.check_pending(old.tenant)
         return await self._engine.replay(old.id)
 
     @use_case(MANAGERS)

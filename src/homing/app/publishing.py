@@ -42,7 +42,7 @@ class Publishing:
         quotas = self._quotas
         if not quotas.limits_publishing:
             return await self._engine.publish(drafts)
-        await quotas.publish(drafts)
+        await quotas.check_publish(drafts)
         receipts = await self._engine.publish(drafts)
         quotas.published(drafts, receipts)
         return receipts

@@ -50,13 +50,13 @@ class Quotas:
     def of(self, tenant: str) -> Quota:
         return self._tenants.get(tenant, self._default)
 
-    async def publish(self, drafts: Sequence[EventDraft]) -> None:
+    async def check_publish(self, drafts: Sequence[EventDraft]) -> None:
         """Counts the events; raises TooMany, and counts none, if a tenant of the batch is over."""
         counts: dict[str, int] = {}
         for draft in drafts:
             counts[draft.tenant] = counts.get(draft.tenant, 0) + 1
         for tenant in counts:
-            await self.pending(tenant)
+            await self.check_pending(tenant)
         now, used = self._now(), {}
         for tenant, count in counts.items():
             rate = self.of(tenant).publish_per_second
@@ -77,7 +77,7 @@ class Quotas:
             if known is not None:
                 self._pending[draft.tenant] = (known[0], known[1] + receipt.deliveries)
 
-    async def pending(self, tenant: str) -> None:
+    async def check_pending(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of pending deliveries."""
         limit = self.of(tenant).pending_max
         if not limit:
@@ -91,7 +91,7 @@ class Quotas:
             detail = f"The tenant {tenant} may have at most {limit:,} pending deliveries."
             raise TooMany(detail, after_ms=PENDING_AGAIN_MS)
 
-    async def subscription(self, tenant: str) -> None:
+    async def check_subscriptions(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of subscriptions."""
         limit = self.of(tenant).subscriptions_max
         if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:

@@ -36,7 +36,7 @@ class Replays:
         """Starts a job; raises Forbidden or TooMany."""
         conditions = await self._scoped(caller, conditions, event)
         if conditions.tenant is not None:
-            await self._quotas.pending(conditions.tenant)
+            await self._quotas.check_pending(conditions.tenant)
         return await self._engine.start_replay(conditions)
 
     @use_case(READERS)

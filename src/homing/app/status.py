@@ -72,7 +72,7 @@ class Status:
             store_bytes=await self._views.store_bytes(),
             ledgers=await self._views.ledger(tenant=None, scan_limit=LEDGER_PENDING_MAX),
             started_at=self._started_at,
-            fleet=None if fleet is None else fleet.standing,
+            fleet=None if fleet is None else fleet.state,
         )
 
     # --- without a key -----------------------------------------------------------------------

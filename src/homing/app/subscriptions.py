@@ -57,7 +57,7 @@ class Subscriptions:
         draft = self._checked(drafted)
         async with self.creating:
             await condition(draft)
-            await self._quotas.subscription(draft.tenant)
+            await self._quotas.check_subscriptions(draft.tenant)
             return await self._engine.subscribe(draft)
 
     @use_case(READERS)

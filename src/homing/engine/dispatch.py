@@ -265,7 +265,7 @@ class Dispatcher:
         """The buckets among these in which attempts or other work are still running."""
         return {it.endpoint.bucket for it in self.in_buckets(buckets) if it.busy}
 
-    def drop(self, buckets: Iterable[int]) -> None:
+    def forget_buckets(self, buckets: Iterable[int]) -> None:
         """Forget buckets that another process owns; their attempts in flight end by themselves."""
         buckets = set(buckets)
         self.close(buckets)

@@ -91,7 +91,7 @@ class Fleet:
         self._walk_on: dict[int, int] = {}  # the slow round: bucket → the last endpoint read
         self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.standing: FleetState | None = None
+        self.state: FleetState | None = None
         self.lost = 0  # buckets that other processes took from this one
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
         self.on_gained: Callable[[], None] = lambda: None
@@ -146,7 +146,7 @@ class Fleet:
                 return
             if (replied_at := self._clock.now()) - asked_at <= ROUND_MAX_MS:
                 self._parts.on_clock(standing.now - (asked_at + replied_at) // 2)
-            self._stand(standing)
+            self._compare_leases(standing)
             if asked_at >= self._ownership.good_until:  # No process waited for this one to read.
                 await self._refresh()
             self._ownership.extend(asked_at + self._parts.lease_ms * 9 // 10)
@@ -159,9 +159,9 @@ class Fleet:
         self._dispatcher.pump()
         self._read_soon()
 
-    def _stand(self, standing: FleetState) -> None:
+    def _compare_leases(self, standing: FleetState) -> None:
         """Compare the buckets of this process with the leases in the store."""
-        self.standing = standing
+        self.state = standing
         lost, found = set(), {}
         for lease in standing.leases:
             epoch = self._ownership.epochs[lease.bucket]
@@ -221,7 +221,7 @@ class Fleet:
             self._closing.pop(bucket, None)
         self._ownership.lose(buckets)
         self._unread -= buckets
-        self._dispatcher.drop(buckets)
+        self._dispatcher.forget_buckets(buckets)
 
     def _close(self, buckets: set[int]) -> None:
         self._closing |= dict.fromkeys(buckets, self._clock.now() + self._parts.lease_ms)
@@ -388,7 +388,7 @@ class Fleet:
             buckets=sum(map(bool, self._ownership.epochs)),
             closing=len(self._closing),
             lost=self.lost,
-            processes=len(self.standing.members) if self.standing else 0,
+            processes=len(self.state.members) if self.state else 0,
             heartbeat_age_ms=max(self._clock.now() - beat_at, 0),
             bus_live=self._parts.bus.live,
         )
