@@ -77,6 +77,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
     "Replays.get": ("GET /v1/replays/{id}", "GET /replays/{id}"),
     "Replays.cancel": ("POST /v1/replays/{id}/cancel", "POST /replays/{id}/stop"),
+    "Search.find": ("GET /v1/search", "GET /search"),
     "Keys.create": ("POST /v1/keys",),
     "Keys.page": ("GET /v1/keys",),
     "Keys.revoke": ("DELETE /v1/keys/{id}",),
@@ -94,6 +95,7 @@ PARTS = {
     "Endpoints.get",
     "Endpoints.subscriptions",
     "Events.data",
+    "Search.examples",
     "Status.notices",
     "WorkfrontSubscriptions.endpoints_of",
 }

@@ -95,6 +95,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "data": ("elsewhere", "elsewhere", "database.data"),
     "database_url": ("postgresql://h/db", "postgresql://h/db", "database.url"),
     "outbox_url": ("sqlite:shop.db", "sqlite:shop.db", "outbox.url"),
+    "search_fields": ("data.a, data.b.c", ("data.a", "data.b.c"), "search.fields"),
     "outbox_poll_ms": ("70", 70, "outbox.poll_ms"),
     "admin_key": ("a-key-of-some-length", "a-key-of-some-length", "security.admin_key"),
     "hosts": ("hooks.example", ("hooks.example",), "listen.hosts"),
@@ -183,6 +184,23 @@ def test_a_file_is_read_strictly() -> None:
 def test_limits_know_each_other() -> None:
     told = wrong(HOMING_RETRY_SLOTS="8")
     assert told.startswith("endpoint_slots = 16 (from its default) must be 1 to 8 slots")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ("data.a,invoice.id", "paths like data.invoice.id"),
+        ("data", "paths like data.invoice.id"),
+        ("data.a:b", "without spaces, colons and commas"),
+        ("data.a,data.b,data.a", "data.a is there twice"),
+        (",".join(f"data.f{n}" for n in range(9)), "must be at most 8 paths: these are 9."),
+    ],
+)
+def test_a_bad_or_ninth_payload_field_stops_the_start(fields: str, reason: str) -> None:
+    told = wrong(HOMING_SEARCH_FIELDS=fields)
+    assert told.startswith("search_fields = (")
+    assert "(from HOMING_SEARCH_FIELDS) must be at most 8" in told
+    assert reason in told
 
 
 def test_secrets_are_not_repeated() -> None:

@@ -13,6 +13,7 @@ from homing.app.options import AppOptions
 from homing.app.publishing import Publishing
 from homing.app.quotas import Quotas
 from homing.app.replays import Replays
+from homing.app.search import Search
 from homing.app.sessions import Sessions
 from homing.app.simulation import Simulations
 from homing.app.status import Status
@@ -41,6 +42,7 @@ class App:
         self.deliveries = Deliveries(engine, views, quotas, options.now)
         self.causes = Causes(views)
         self.replays = Replays(engine, views, quotas)
+        self.search = Search(engine, views)
         self.keys = Keys(api_keys)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)

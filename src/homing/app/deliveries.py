@@ -28,6 +28,7 @@ from homing.policy.sentences import Sentence
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 
 PAGE_MAX = 200
+EVENTS_MAX = 20  # of several tenants with one id, whose deliveries are listed together
 
 
 class Described(Struct, frozen=True):
@@ -78,7 +79,32 @@ class Deliveries:
                 return [], None
             conditions = replace(conditions, event_id=found.event.id)
         conditions = await self._scoped(caller, conditions)
+        if conditions.event_key is not None and conditions.event_id is None:
+            return await self._page_of_key(conditions, before_id=before_id, limit=limit)
         return await self._views.deliveries(conditions, before_id=before_id, limit=limit)
+
+    async def _page_of_key(
+        self, conditions: DeliveryFilter, *, before_id: int | None, limit: int
+    ) -> tuple[list[DeliveryRow], int | None]:
+        """A page of the deliveries of the events with an id, of one tenant or of several."""
+        assert conditions.event_key is not None
+        events, complete = await self._views.events_by_key(
+            conditions.event_key, tenant=conditions.tenant, limit=EVENTS_MAX + 1
+        )
+        if not complete or len(events) > EVENTS_MAX:
+            return await self._views.deliveries(conditions, before_id=before_id, limit=limit)
+        rows: list[DeliveryRow] = []
+        read_from = 0  # below this id, the deliveries of some event were not read
+        for event in events:
+            found, next_id = await self._views.deliveries(
+                replace(conditions, event_id=event.id), before_id=before_id, limit=limit
+            )
+            rows += found
+            read_from = max(read_from, next_id or 0)
+        rows = sorted((it for it in rows if it.delivery.id >= read_from), key=_newest_first)
+        if len(rows) > limit:
+            return rows[:limit], rows[limit - 1].delivery.id
+        return rows, read_from or None
 
     @use_case(READERS)
     async def get(self, caller: Caller, delivery_id: int) -> Described:
@@ -215,6 +241,10 @@ def _last_cause(attempts: list[Attempt]) -> CauseKey | None:
     """Why the last failed attempt failed; None if none did."""
     failed = [it for it in attempts if it.outcome is Outcome.FAILED]
     return key_of(failed[-1].failure, failed[-1].detail, failed[-1].code) if failed else None
+
+
+def _newest_first(row: DeliveryRow) -> int:
+    return -row.delivery.id
 
 
 async def visible_endpoint_id(

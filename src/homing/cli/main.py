@@ -15,6 +15,7 @@ from homing.cli import (
     deliveries,
     endpoints,
     filters,
+    find,
     keys,
     local,
     move,
@@ -64,6 +65,7 @@ app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
+app.command(short_help="Find anything by an id, URL, type or value.")(find.find)
 app.command(short_help="Replay finished deliveries.")(replay.replay)
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")

@@ -57,6 +57,7 @@ from homing.client.values import (
     ReplayWhere,
     Role,
     RotatedSubscription,
+    SearchResult,
     ServerStatus,
 )
 
@@ -267,6 +268,10 @@ class AsyncHoming:
         await self._call(protocol.revoke_key(key_id))
 
     # --- the server --------------------------------------------------------------------------
+
+    async def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
+        """What a text names: an id, an event id, a URL or a part of it, a type, a payload field."""
+        return await self._call(protocol.search(text, tenant))
 
     async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""

@@ -37,6 +37,7 @@ from homing.client.values import (
     ReplayCount,
     ReplayJob,
     RotatedSubscription,
+    SearchResult,
     ServerStatus,
 )
 
@@ -310,6 +311,11 @@ def revoke_key(key_id: str) -> Call[None]:
 
 
 # --- the server -----------------------------------------------------------------------------
+
+
+def search(text: str, tenant: str | None) -> Call[SearchResult]:
+    given = {"q": text} if tenant is None else {"q": text, "tenant": tenant}
+    return _get("/v1/search?" + urlencode(given), SearchResult)
 
 
 def ledger(tenant: str | None) -> Call[list[Ledger]]:

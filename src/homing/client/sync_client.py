@@ -58,6 +58,7 @@ from homing.client.values import (
     ReplayWhere,
     Role,
     RotatedSubscription,
+    SearchResult,
     ServerStatus,
 )
 
@@ -265,6 +266,10 @@ class Homing:
         self._call(protocol.revoke_key(key_id))
 
     # --- the server --------------------------------------------------------------------------
+
+    def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
+        """What a text names: an id, an event id, a URL or a part of it, a type, a payload field."""
+        return self._call(protocol.search(text, tenant))
 
     def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""

@@ -478,6 +478,33 @@ class NewKey(Key, frozen=True, kw_only=True):
 # --- the server -----------------------------------------------------------------------------
 
 
+class SearchHit(Struct, frozen=True, kw_only=True):
+    """One thing that a search found; ``kind`` says what it is."""
+
+    kind: str
+    id: str
+    tenant: str | None
+    title: str
+    status: str | None = None
+    at: str | None = None
+
+
+class SearchExample(Struct, frozen=True):
+    """A text that finds something, and what it finds."""
+
+    q: str
+    finds: str
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """What a text names; ``notes`` say why something may be missing."""
+
+    items: tuple[SearchHit, ...]
+    more: bool = False
+    notes: tuple[str, ...] = ()
+    examples: tuple[SearchExample, ...] = ()
+
+
 class Ledger(Struct, frozen=True, kw_only=True):
     """Counts of one tenant: accepted = delivered + pending + dropped + cancelled."""
 

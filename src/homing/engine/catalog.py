@@ -80,6 +80,10 @@ class Catalog:
         """The subscriptions of a tenant to this type, whatever their filters."""
         return self._index.match(tenant, event_type)
 
+    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
+        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
+        return self._index.names(event_type, tenant=tenant, tenants_max=tenants_max)
+
     def wants(self, tenant: str) -> TenantWants | None:
         """The conditions of a tenant's subscriptions beyond event types; None if there are none."""
         return self._wants.get(tenant)

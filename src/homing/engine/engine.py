@@ -37,6 +37,7 @@ from homing.engine.settle import Settler
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.health import HealthRules
+from homing.policy.payload_fields import PayloadFields
 from homing.policy.retry import Schedule
 from homing.ports import (
     AdminStore,
@@ -380,6 +381,15 @@ class Engine:
 
     def rules_of(self, tenant: str) -> HealthRules:
         return self._options.rules_of(tenant)
+
+    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
+        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
+        return self._core.catalog.names_type(event_type, tenant=tenant, tenants_max=tenants_max)
+
+    @property
+    def payload_fields(self) -> PayloadFields:
+        """The payload fields by which events can be found."""
+        return self._options.payload_fields
 
     def is_rated(self, subscription: Subscription | None) -> bool:
         """Whether the deliveries of a subscription have a rate limit: its own, or that of hosts."""

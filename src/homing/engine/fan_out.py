@@ -28,6 +28,7 @@ class FanOut:
 
     def __init__(self, *, catalog: Catalog, ids: Ids, options: EngineOptions) -> None:
         self._catalog, self._ids, self._options = catalog, ids, options
+        self._payload_fields = options.payload_fields or None
         self._buckets: dict[int, int] = {}
 
     def event(
@@ -38,21 +39,24 @@ class FanOut:
         wall: int,
         not_to_endpoint: int | None = None,
         matches: list[Subscription] | None = None,
+        fields: tuple[bytes, ...] | None = None,
     ) -> NewEvent:
         """The event with its deliveries; its time is ``wall`` unless its publisher gave one.
 
-        ``matches`` are the subscriptions of an event that was matched before. Without it, raises
-        OutOfSteps if matching takes long.
+        ``matches`` are the subscriptions of an event that was matched before, ``fields`` the hashes
+        of its payload fields. Without them, raises OutOfSteps if its data takes long to read.
         """
         if matches is None:
             matches = self._catalog.match(
                 draft.tenant, draft.type, data=draft.data, now=now, not_to_endpoint=not_to_endpoint
             )
+        if fields is None and self._payload_fields is not None:
+            fields = self._payload_fields.at_once(draft.data)
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
-        return NewEvent(event, draft.time or "", deliveries)
+        return NewEvent(event, draft.time or "", deliveries, fields)
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)

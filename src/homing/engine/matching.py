@@ -1,9 +1,10 @@
 """Matching that takes long: in slices, tenants in turns, so that the event loop is never blocked.
 
 Most publishes are matched while they are written (``engine/publish``). A publish with expensive
-filters is matched here first. One slice runs per turn of the event loop, and tenants take turns, so
-that an expensive filter delays the publishes of its own tenant only. The result is kept with the
-version of the catalog that it belongs to: only subscriptions that change later are matched again.
+filters is matched here first; if there are payload fields, a publish with much data is read here,
+too. One slice runs per turn of the event loop, and tenants take turns, so that an expensive filter
+delays the publishes of its own tenant only. The result is kept with the version of the catalog that
+it belongs to: only subscriptions that change later are matched again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from homing.errors import HomingError, ShuttingDown, TooMany
 from homing.model import Subscription
 from homing.policy.admission import EventDraft
 from homing.policy.filters_reading import SLICE_STEPS
+from homing.policy.payload_fields import PayloadFields
 from homing.policy.wants import Wants, picking
 from homing.ports import Clock
 
@@ -47,6 +49,7 @@ class Matching(Struct, eq=False):
     drafts: Sequence[EventDraft]
     done: Callable[[Matching | HomingError], None]
     matched: list[Matched | None]
+    fields: list[tuple[bytes, ...] | None]  # the hashes of payload fields, if there are any
     slices: Generator[None, int, None] | None = None
 
     @property
@@ -70,8 +73,8 @@ class Matching(Struct, eq=False):
 class Matcher:
     """Matches expensive publishes."""
 
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
-        self._catalog, self._clock = catalog, clock
+    def __init__(self, catalog: Catalog, clock: Clock, payload_fields: PayloadFields) -> None:
+        self._catalog, self._clock, self._payload_fields = catalog, clock, payload_fields
         # By tenant; the first has the next turn. A plain dict would scan its deleted entries.
         self._waiting: OrderedDict[str, deque[Matching]] = OrderedDict()
         self._events: dict[str, int] = {}
@@ -155,6 +158,9 @@ class Matcher:
     def _match_all(self, matching: Matching) -> Generator[None, int, None]:
         left = SLICE_STEPS
         for place, draft in enumerate(matching.drafts):
+            if self._payload_fields and matching.fields[place] is None:
+                reading = self._payload_fields.reading(draft.data, left)
+                matching.fields[place], left = yield from reading
             matched = matching.matched[place]
             if matched is not None and self._catalog.changed(draft.tenant) <= matched.version:
                 continue

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from homing.model import Subscription
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
+from homing.policy.payload_fields import PayloadFields
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.retry import Schedule
 
@@ -36,6 +37,7 @@ class EngineOptions(Struct, frozen=True):
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
     outage: OutageRules = OutageRules()
+    payload_fields: PayloadFields = PayloadFields()  # by which events can be found
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:

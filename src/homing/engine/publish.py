@@ -67,7 +67,10 @@ class Publisher:
         self._waiting: deque[_Waiting] = deque()
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
-        self._matcher = Matcher(core.catalog, core.clock)
+        self._payload_fields = core.options.payload_fields
+        # About how many steps it takes to match an event and to read its payload fields.
+        self._steps = self._steps_with_fields if self._payload_fields else core.catalog.steps
+        self._matcher = Matcher(core.catalog, core.clock, self._payload_fields)
         self._staging = asyncio.Lock()  # Ids are taken in the order of the calls of the store.
         self._last_group = 0
         self._silent = False  # the store does not reply: publishes are refused at once
@@ -272,6 +275,7 @@ class Publisher:
         staged: list[list[NewEvent]] = []
         versions: list[int] = []
         rows, sliced, limit = 0, False, self._options.request_deliveries_max
+        reads_data = catalog.filters or bool(self._payload_fields)
         for waiting in tuple(group):
             versions.append(catalog.version)
             events: list[NewEvent] = []
@@ -285,12 +289,15 @@ class Publisher:
                         rows, sliced = 0, True
                     matching = waiting.matching
                     matches = None if matching is None else matching.found(place, now=now)
-                    event = self._fan_out.event(draft, now=now, wall=wall, matches=matches)
+                    fields = None if matching is None else matching.fields[place]
+                    event = self._fan_out.event(
+                        draft, now=now, wall=wall, matches=matches, fields=fields
+                    )
                     events.append(event)
                     count += len(event.deliveries)
                     rows += 1 + len(event.deliveries)
-                    if catalog.filters:
-                        rows += catalog.steps(draft)
+                    if reads_data:
+                        rows += self._steps(draft)
                     if count > limit:
                         break  # The publish is refused: its other rows are not needed.
             except OutOfSteps:
@@ -333,8 +340,11 @@ class Publisher:
         if matching is not None:
             if not matching.is_current(catalog):
                 raise OutOfSteps
-        elif len(waiting.drafts) > 1 and sum(map(catalog.steps, waiting.drafts)) > AT_ONCE_STEPS:
+        elif len(waiting.drafts) > 1 and sum(map(self._steps, waiting.drafts)) > AT_ONCE_STEPS:
             raise OutOfSteps
+
+    def _steps_with_fields(self, draft: EventDraft) -> int:
+        return self._catalog.steps(draft) + self._payload_fields.steps(draft.data)
 
     def _match(self, waiting: _Waiting) -> None:
         """Match a publish in slices; after that it waits for a commit."""
@@ -351,7 +361,8 @@ class Publisher:
 
         matching = waiting.matching
         if matching is None:
-            matching = Matching(waiting.drafts, done, [None] * len(waiting.drafts))
+            count = len(waiting.drafts)
+            matching = Matching(waiting.drafts, done, [None] * count, [None] * count)
         self._matcher.add(matching)
 
     def _recheck_endpoints(self, staged: list[list[NewEvent]]) -> None:

@@ -9,6 +9,8 @@ subscriptions there are.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import islice
 from operator import attrgetter
 
 from homing.model import Subscription
@@ -37,6 +39,14 @@ class _TenantIndex:
         self.exact: dict[str, list[Subscription]] = {}
         self.prefix: dict[str, list[Subscription]] = {}
         self.all: list[Subscription] = []
+
+    def names(self, event_type: str) -> bool:
+        """Whether a subscription names this type, exactly or by a prefix."""
+        return event_type in self.exact or any(
+            event_type[:dot] in self.prefix
+            for dot, char in enumerate(event_type)
+            if char == "." and dot + 1 < len(event_type)
+        )
 
     def put(self, subscription: Subscription) -> None:
         for pattern in set(subscription.types):
@@ -96,6 +106,13 @@ class Index:
         own.take(subscription)
         if own.empty:
             del self._by_tenant[subscription.tenant]
+
+    def names(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
+        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
+        owns: Iterable[_TenantIndex | None] = (self._by_tenant.get(tenant or ""),)
+        if tenant is None:
+            owns = islice(self._by_tenant.values(), tenants_max)
+        return any(own is not None and own.names(event_type) for own in owns)
 
     def match(
         self, tenant: str, event_type: str, *, not_to_endpoint: int | None = None

@@ -27,6 +27,7 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     event: Event
     given_time: str  # by its publisher, empty if none was
     deliveries: tuple[Delivery, ...]
+    fields: tuple[bytes, ...] | None = None  # hashes of payload fields; None: there are none
 
     def content_hash(self) -> bytes:
         """Tells a repeated id with equal content from a conflict; computed off the event loop."""

@@ -159,6 +159,43 @@ class EndpointSort(StrEnum):
     URL = "url"
 
 
+class EventSummary(Struct, frozen=True):
+    """An event without its data, as a search shows it."""
+
+    id: int
+    tenant: str
+    key: str
+    type: str
+    accepted_at: int
+
+
+class SearchStore(Protocol):
+    """The search of people: seeks, or a bounded number of rows; ``tenant`` None: all tenants.
+
+    A second value says whether everything was searched: all tenants, all endpoints.
+    """
+
+    async def events_by_key(
+        self, key: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[EventSummary], bool]:
+        """Events with this id, newest first."""
+
+    async def events_by_field(
+        self, hashes: Sequence[bytes], *, tenant: str | None, limit: int
+    ) -> list[EventSummary]:
+        """Events with a payload field that has one of these hashes, newest first."""
+
+    async def endpoints_by_url(
+        self, url: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[Endpoint], bool]:
+        """The endpoints with exactly this URL."""
+
+    async def endpoints_by_part(
+        self, text: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[Endpoint], bool]:
+        """Endpoints whose URL contains this text, which is in lower case."""
+
+
 class BoardStore(Protocol):
     """Reads of the dashboard; each reads a bounded number of rows."""
 
@@ -196,7 +233,7 @@ class BoardStore(Protocol):
         """The size of the database."""
 
 
-class ViewStore(BoardStore, Protocol):
+class ViewStore(BoardStore, SearchStore, Protocol):
     """Reads for people. Lists are newest first, by id; ``before_id`` is the cursor.
 
     A page reads a bounded number of rows: it may hold fewer rows than asked for (even none) and

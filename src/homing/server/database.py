@@ -65,6 +65,10 @@ class Stores(Struct, frozen=True):
     clock: ClockStore
     notices: NoticeStore
     fleet: FleetParts | None = None
+    hash_keys: tuple[bytes, ...] = ()  # of values that are searched; never stored
+
+    def __repr__(self) -> str:
+        return "Stores(****)"
 
 
 async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
@@ -84,6 +88,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         admin=cast("AdminStore", EncryptedAdmin(stores.admin, fields)),
         views=cast("ViewStore", EncryptedViews(stores.views, fields)),
         notices=cast("NoticeStore", EncryptedNotices(stores.notices, fields)),
+        hash_keys=key_ring.hash_keys,
     )
 
 

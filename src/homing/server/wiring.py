@@ -25,6 +25,7 @@ from homing.engine.timekeeper import Timekeeper, others_run
 from homing.net.clock import SystemClock, monotonic
 from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.payload_fields import PayloadFields
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
 from homing.server.http_server import http_config
@@ -73,7 +74,7 @@ async def running(
     stores = await open_stores(settings, in_memory=in_memory)
     try:
         reach, fleet = settings.reach.rules(), stores.fleet
-        options = options or engine_options(settings)
+        options = with_fields(options or engine_options(settings), settings, stores)
         shares = share_descriptors(descriptors_max, settings.listen.connections_max, options)
         authorities = settings.reach.ca_file or None
         sending = SenderOptions(reach=reach, ca_file=authorities, sockets_max=shares.sockets)
@@ -160,6 +161,14 @@ def _notice_parts(settings: Settings, stores: Stores) -> NoticeParts:
         process=stores.fleet.me.name if stores.fleet is not None else "",
     )
     return NoticeParts(stores.notices, mailer, options)
+
+
+def with_fields(options: EngineOptions, settings: Settings, stores: Stores) -> EngineOptions:
+    """The options with the payload fields of the settings, hashed with the keys of the store."""
+    if not settings.search.fields:
+        return options
+    fields = PayloadFields(settings.search.fields, stores.hash_keys)
+    return msgspec.structs.replace(options, payload_fields=fields)
 
 
 # --- time -----------------------------------------------------------------------------------

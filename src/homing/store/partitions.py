@@ -189,6 +189,7 @@ async def _remove_keys(
     ids, tenants, keys = zip(*found, strict=True)
     await execute(_REMOVE_KEYS, tenants, keys, ids)
     await execute("DELETE FROM replay_link WHERE event_id = ANY($1::bigint[])", ids)
+    await execute("DELETE FROM event_field WHERE event_id = ANY($1::bigint[])", ids)
     return len(found), ids[-1]
 
 

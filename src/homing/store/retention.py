@@ -90,6 +90,7 @@ async def _events(tx: Tx, *, before: int, bound_id: int, limit: int) -> int:
     gone = [(row[0],) for row in found]
     await tx.many("key_remove", [(tenant, key, event_id) for event_id, tenant, key in found])
     await tx.many("replay_link_remove", gone)
+    await tx.many("event_fields_remove", gone)
     await tx.many("event_remove", gone)
     return len(gone)
 

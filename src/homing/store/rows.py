@@ -68,6 +68,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " failing"
     ),
     "event_key": _columns("tenant key event_id content_hash"),
+    "event_field": _columns("event_id place hash tenant"),
     "event": _columns("id tenant key type time accepted_at data deliveries last_id"),
     "pending": _columns(f"{_DELIVERY} part {_SCHEDULE} cause_id"),
     "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id"),

@@ -21,8 +21,8 @@ from homing.model import (
 )
 from homing.policy.match import type_matches
 from homing.ports import CauseRow, DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
-from homing.ports.views import Counts, EndpointSort, Expiring, Rollup
-from homing.store import deliveries, leases, rollups, rows
+from homing.ports.views import Counts, EndpointSort, EventSummary, Expiring, Rollup
+from homing.store import deliveries, leases, rollups, rows, search
 from homing.store.deliveries import SCAN_MAX
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -242,6 +242,32 @@ class Views:
             cause = rows.cause(row)
             found.setdefault(cause.endpoint_id, []).append(cause)
         return found
+
+    # --- search -----------------------------------------------------------------------------
+
+    @transaction(view=True)
+    async def events_by_key(
+        self, tx: Tx, key: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[EventSummary], bool]:
+        return await search.events_by_key(tx, key, tenant=tenant, limit=limit)
+
+    @transaction(view=True)
+    async def events_by_field(
+        self, tx: Tx, hashes: Sequence[bytes], *, tenant: str | None, limit: int
+    ) -> list[EventSummary]:
+        return await search.events_by_field(tx, hashes, tenant=tenant, limit=limit)
+
+    @transaction(view=True)
+    async def endpoints_by_url(
+        self, tx: Tx, url: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[Endpoint], bool]:
+        return await search.endpoints_by_url(tx, url, tenant=tenant, limit=limit)
+
+    @transaction(view=True)
+    async def endpoints_by_part(
+        self, tx: Tx, text: str, *, tenant: str | None, limit: int
+    ) -> tuple[list[Endpoint], bool]:
+        return await search.endpoints_by_part(tx, text, tenant=tenant, limit=limit)
 
     # --- counts -----------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
         return
     await tx.insert("event_key", sorted(rows.event_key_row(new) for new in events))
     await tx.insert("event", [rows.event_row(new) for new in events])
+    if events[0].fields is not None:  # The same for all events of a process.
+        await _index_fields(tx, events)
     pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
     if not pending:
         return
@@ -57,6 +59,16 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
         change = changes.setdefault(new.event.tenant, LedgerChange())
         change.accepted += len(new.deliveries)
     await add_to_ledger(tx, changes, node=node)
+
+
+async def _index_fields(tx: Tx, events: Sequence[NewEvent]) -> None:
+    found = [
+        (new.event.id, place, digest, new.event.tenant)
+        for new in events
+        for place, digest in enumerate(new.fields or ())
+    ]
+    if found:
+        await tx.insert("event_field", found)
 
 
 async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:

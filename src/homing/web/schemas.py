@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import NODEFAULT, UNSET, Meta, Raw, Struct, UnsetType, defstruct
 from msgspec import field as named
 
+from homing.app.search import HitKind
 from homing.model import (
     SPEC,
     Connector,
@@ -600,6 +601,40 @@ class ReplayJobView(Struct, frozen=True):
     replayed: int
     skipped: Annotated[
         int, Meta(description="Their subscription was deleted, or their data is past retention.")
+    ]
+
+
+# --- search ---------------------------------------------------------------------------------
+
+
+class SearchHit(Struct, frozen=True):
+    """One thing that a search found."""
+
+    kind: HitKind
+    id: Annotated[str, Meta(description="Its id; of an event type the type itself.")]
+    tenant: Annotated[str | None, Meta(description="Null for an event type.")]
+    title: Annotated[str, Meta(description="Its event type or its URL.")]
+    status: Annotated[
+        str | None, Meta(description="The status of a delivery or the state of an endpoint.")
+    ]
+    at: Annotated[Time | None, Meta(description="When it was accepted or created.")]
+
+
+class SearchExample(Struct, frozen=True):
+    """A text that finds something now."""
+
+    q: str
+    finds: str
+
+
+class SearchResult(Struct, frozen=True):
+    """What a text names."""
+
+    items: list[SearchHit]
+    more: Annotated[bool, Meta(description="Whether there are more than these.")]
+    notes: Annotated[list[str], Meta(description="Why something may be missing.")]
+    examples: Annotated[
+        list[SearchExample], Meta(description="Texts that can be searched, if nothing was found.")
     ]
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.policy.health import HealthRules
+from homing.policy.payload_fields import FIELDS_MAX
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.quota import Quota
 from homing.policy.reach import Reach
@@ -470,6 +471,20 @@ class NoticeSettings(Struct, frozen=True, kw_only=True):
         return f"must not be email: this installation sends none ({', '.join(missing)} not set)"
 
 
+class SearchSettings(Struct, frozen=True, kw_only=True):
+    """What people can search by."""
+
+    fields: Annotated[
+        tuple[str, ...],
+        _list(
+            "Payload fields by which events can be found, besides their ids: a search for"
+            " data.invoice.id:4711 finds the events in whose data it has this value. They are"
+            " indexed when an event is published; none: no data is read for them.",
+            f"at most {FIELDS_MAX} paths like data.invoice.id",
+        ),
+    ] = field(default=(), name="search_fields")
+
+
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """What is logged, and how."""
 
@@ -493,6 +508,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     fleet: FleetSettings = FleetSettings()
     outbox: OutboxSettings = OutboxSettings()
     notices: NoticeSettings = NoticeSettings()
+    search: SearchSettings = SearchSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from homing.errors import BadSetting
 from homing.policy.health import HealthRules
+from homing.policy.payload_fields import path_problem
 from homing.server.settings.groups import NoticeSettings, Settings
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (
@@ -225,6 +226,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     lane_slots = min(delivery.fresh_slots, delivery.retry_slots)
     if delivery.endpoint_slots > lane_slots:
         raise bad("endpoint_slots", f"1 to {lane_slots} slots: not more than a lane has")
+    if (reason := path_problem(settings.search.fields)) is not None:
+        raise bad("search_fields", reason)
     try:
         settings.reach.rules()
     except WrongReach as error:

@@ -72,6 +72,12 @@ DELETE FROM replay_link WHERE event_id = :event_id;
 -- name: replay_link_remove [postgres]
 DELETE FROM replay_link WHERE event_id = ANY(:event_id::bigint[]);
 
+-- name: event_fields_remove [sqlite]
+DELETE FROM event_field WHERE event_id = :event_id;
+
+-- name: event_fields_remove [postgres]
+DELETE FROM event_field WHERE event_id = ANY(:event_id::bigint[]);
+
 -- name: transitions_remove
 DELETE FROM transition WHERE id IN (
     SELECT id FROM transition WHERE id < :bound_id AND at < :before ORDER BY id LIMIT :limit

@@ -11,7 +11,7 @@ pages; a page of ``pages`` calls the same use cases as the API and renders a tem
   empty, url, spark, pager). Everything is escaped; there is no inline script and no inline style.
 - An element that stays up to date has an id and ``{{ live("the-id", here) }}``: at every tick of
   the live stream, htmx loads the same page again and replaces the element with this id.
-- For the keyboard shortcuts, a row has ``data-row="<id>"``, a search field ``data-search`` and a
+- For the keyboard shortcuts, a row has ``data-row="<id>"``, the search field ``data-find`` and a
   replay button ``data-replay``.
 - A command that a role may not use is hidden by ``{% if user.may(MANAGERS) %}`` and refused by
   the use case, which also separates tenants.

@@ -8,6 +8,7 @@ from homing.web.dashboard.pages import (
     endpoints,
     events,
     overview,
+    search,
     simulator,
     subscriptions,
     system,
@@ -16,6 +17,7 @@ from homing.web.dashboard.request import Page
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
+    *search.PAGES,
     *endpoints.PAGES,
     *deliveries.PAGES,
     *bulk.PAGES,

@@ -1,4 +1,4 @@
-// Keyboard shortcuts: / searches, j and k move between rows, Enter opens a row, r replays,
+// Keyboard shortcuts: ⌘K, Ctrl-K and / find anything, j and k move between rows, Enter opens a row, r replays,
 // g and a letter opens a page, ? lists all shortcuts.
 const PAGES = { o: "/", e: "/endpoints", d: "/deliveries", v: "/events", s: "/subscriptions" };
 let selected = null; // the id of the selected row: the row itself is replaced by a refresh
@@ -22,7 +22,19 @@ function step(by) {
   next.querySelector("a")?.focus({ preventScroll: true });
 }
 
+function find() {
+  const field = document.querySelector("[data-find]");
+  field?.focus();
+  field?.select();
+}
+
 function pressed(event) {
+  const isK = event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey;
+  if (isK && (event.metaKey || event.ctrlKey) && !document.querySelector("dialog[open]")) {
+    find();
+    event.preventDefault();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const target = event.target;
   if (target.closest("input, textarea, select, [contenteditable]")) {
@@ -36,7 +48,7 @@ function pressed(event) {
     return;
   }
   const actions = {
-    "/": () => document.querySelector("[data-search]")?.focus(),
+    "/": find,
     "?": () => document.getElementById("help").showModal(),
     j: () => step(1),
     k: () => step(-1),
@@ -53,6 +65,9 @@ function pressed(event) {
 }
 
 export function startKeys() {
+  if (/Mac|iPhone|iPad/.test(navigator.platform)) {
+    for (const key of document.querySelectorAll("[data-modifier]")) key.textContent = "⌘";
+  }
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", (event) => {
     const row = event.target.closest("[data-row]");
