@@ -265,6 +265,29 @@ def test_a_hanging_target_holds_up_no_other_and_no_delivery() -> None:
     live(story)
 
 
+def test_an_unexpected_error_does_not_end_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    ask = Notices.targets_to_send
+
+    async def fails_once(self: Notices, **given: Any) -> list[NoticeTarget]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ZeroDivisionError
+        return await ask(self, **given)
+
+    monkeypatch.setattr(Notices, "targets_to_send", fails_once)
+
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "a.b")
+        await target(world)
+        await fail(world, 4)
+        await world.wait(MINUTE)
+        assert sum(told(world), []) == ["warning", "disabled"]
+
+    live(story, FEW)
+
+
 def test_a_target_with_the_url_of_the_failing_endpoint_is_not_used() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)

@@ -127,6 +127,9 @@ class NoticeSender:
             except HomingError as error:
                 log.warning("notices wait for the store", error=str(error))
                 wait_ms = AGAIN_MS
+            except Exception:  # A bug must not end the worker.
+                log.exception("notices wait after an unexpected error")
+                wait_ms = AGAIN_MS
 
     def _is_at_work(self) -> bool:
         leads = self._ownership.is_maintenance_leader
