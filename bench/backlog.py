@@ -17,6 +17,10 @@ from msgspec.structs import replace
 from bench import letter
 from bench.processes import SEAL
 from homing.model import (
+    Attempt,
+    Cause,
+    CauseKey,
+    Decided,
     Delivery,
     Endpoint,
     Event,
@@ -24,6 +28,9 @@ from homing.model import (
     Format,
     Health,
     Ids,
+    Lane,
+    Outcome,
+    Phases,
     Reason,
     Secret,
     State,
@@ -31,6 +38,7 @@ from homing.model import (
     Subscription,
     bucket_of,
 )
+from homing.policy.causes import HTTP_STATUS
 from homing.policy.encryption import KeyRing
 from homing.policy.encryption_keys import read_keys
 from homing.ports import NewEvent
@@ -45,7 +53,14 @@ OTHERS = "others"
 HOUR_MS = 3_600_000
 WINDOW_MS = 48 * HOUR_MS
 _CHUNK = 5_000
+_TRIES = 4  # attempts of a delivery, where attempts are written
+_WAITING = 50  # deliveries that wait for each URL then
 _DATA = b'{"note":"one of many that wait"}'
+_REQUEST = (
+    b"content-type: application/json\r\nwebhook-id: dlv_0000000000000\r\nuser-agent: homing\r\n"
+)
+_RESPONSE = b"content-type: text/plain\r\ncontent-length: 19\r\n"
+_EXCERPT = b"service unavailable"
 
 
 class Backlog:
@@ -152,6 +167,78 @@ class Backlog:
 
             await self._db.run(work)
 
+    async def write_failed(
+        self, events: Iterable[NewEvent], causes: dict[int, Cause], *, tries: int
+    ) -> None:
+        """Events whose deliveries were dropped after so many attempts."""
+        for chunk in _chunks(events):
+            failed = [
+                replace(it, attempts=tries, cause_id=causes[it.endpoint_id].id)
+                for new in chunk
+                for it in new.deliveries
+            ]
+            done = [self._finished(it, dropped=True) for it in failed]
+            made = [self._attempt(it, number + 1) for it in failed for number in range(tries)]
+
+            async def work(
+                tx: Tx,
+                chunk: list[NewEvent] = chunk,
+                done: list[Finished] = done,
+                made: list[Attempt] = made,
+            ) -> None:
+                await tx.insert("event_key", [rows.event_key_row(it) for it in chunk])
+                await tx.insert("event", [rows.event_row(it) for it in chunk])
+                await tx.insert("history", [rows.history_row(it) for it in done])
+                await tx.insert("attempt", [rows.attempt_row(it) for it in made])
+                await add_to_ledger(tx, _ledger(done), node=0)
+
+            await self._db.run(work)
+
+    async def write_causes(self, causes: Iterable[Cause]) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.insert("cause", [rows.cause_row(it) for it in causes])
+
+        await self._db.run(work)
+
+    def cause(self, to: Subscription, *, code: int, closed_at: int | None = None) -> Cause:
+        """A cause whose example is its latest attempt; ``example_id`` is set when it is known."""
+        return Cause(
+            id=self.id(),
+            tenant=OTHERS,
+            endpoint_id=to.endpoint_id,
+            key=CauseKey(HTTP_STATUS, "", code),
+            first_seen=self.then,
+            last_seen=self.now,
+            attempts=1_000,
+            deliveries=250,
+            example_id=0,
+            example_number=1,
+            closed_at=closed_at,
+        )
+
+    def _attempt(self, delivery: Delivery, number: int) -> Attempt:
+        return Attempt(
+            delivery_id=delivery.id,
+            number=number,
+            endpoint_id=delivery.endpoint_id,
+            subscription_id=delivery.subscription_id,
+            lane=Lane.FRESH if number == 1 else Lane.RETRY,
+            started_at=self.then + number,
+            finished_at=self.then + number + 12,
+            outcome=Outcome.FAILED,
+            code=503,
+            failure=None,
+            detail="",
+            address="127.0.0.1:1027",
+            phases=Phases(connect_us=90, first_byte_us=11_000, total_us=12_000),
+            request_headers=_REQUEST,
+            response_headers=_RESPONSE,
+            excerpt=_EXCERPT,
+            decided=Decided.RETRY,
+            due_at=self.then + HOUR_MS,
+            retry=number,
+        )
+
     async def write_finished(self, events: Iterable[NewEvent], *, dropped_in: int) -> None:
         """Events whose deliveries are over; one in so many was dropped."""
         count = 0
@@ -231,6 +318,42 @@ async def write_due(data: Path, *, urls: int, port: int) -> None:
         content = letter.event_data("others")
         due_at = backlog.now - 1_000
         await backlog.write(backlog.retry([it], due_at=due_at, data=content) for it in enabled)
+    finally:
+        await db.close()
+
+
+async def write_attempts(data: Path, *, count: int, urls: int) -> list[int]:
+    """Deliveries that failed four times each, and open causes; the endpoints, busiest first.
+
+    Half of the attempts were made at the first URL. Every fourth URL is enabled and failing.
+    """
+    db = await SqliteDb.open(_file(data))
+    try:
+        backlog = Backlog(db)
+        host = "http://127.0.0.1:1027"
+        held = await backlog.subscribe(_urls(urls, host=host), state=State.DISABLED)
+        enabled = await backlog.subscribe(_urls(urls // 3, host=f"{host}/up"))
+        to = [*held, *enabled]
+        open_causes = {it.endpoint_id: backlog.cause(it, code=503) for it in to}
+        ended = [
+            backlog.cause(it, code=500 + number, closed_at=backlog.now - number * 60_000)
+            for it in to
+            for number in range(10)
+        ]
+
+        def events(number: int) -> Iterator[NewEvent]:
+            for one in range(number):
+                yield backlog.first(to[0 if one % 2 else one // 2 % len(to)])
+
+        await backlog.write_failed(events(count // _TRIES), open_causes, tries=_TRIES)
+        waiting = [backlog.first(it) for it in held for _ in range(_WAITING)]
+        await backlog.write(waiting)
+        latest = {it.deliveries[0].endpoint_id: it.deliveries[0].id for it in waiting}
+        examples = [
+            replace(it, example_id=latest.get(it.endpoint_id, 0)) for it in open_causes.values()
+        ]
+        await backlog.write_causes([*examples, *ended])
+        return [it.endpoint_id for it in to]
     finally:
         await db.close()
 

@@ -1,4 +1,4 @@
-"""Part j: how long a page of a list, and of the dashboard, takes over HTTP."""
+"""Parts j and l: how long a page of a list, and of the dashboard, takes over HTTP."""
 
 from __future__ import annotations
 
@@ -39,6 +39,25 @@ def list_pages(server: Server, endpoints: list[int], *, pages: int) -> dict[str,
     }
     cookie = _sign_in(server.port)
     return found | {name: _look(server.port, path, cookie, pages) for name, path in board.items()}
+
+
+def incident_pages(
+    server: Server, endpoints: list[int], *, times: int
+) -> dict[str, dict[str, float]]:
+    """The milliseconds of the pages that show failures; the first endpoint has most attempts."""
+    busy = show_id("ep", endpoints[0])
+    pages = {
+        "incidents": "/incidents",
+        "incidents of a tenant": f"/incidents?tenant={OTHERS}",
+        "overview": "/",
+        "endpoints": "/endpoints?sort=failing",
+        "the busiest endpoint": f"/endpoints/{busy}",
+        "deliveries": "/deliveries",
+        "dropped deliveries": "/deliveries?q=status:dropped",
+        "deliveries of the busiest endpoint": f"/deliveries?q=endpoint:{busy}",
+    }
+    cookie = _sign_in(server.port)
+    return {name: _look(server.port, path, cookie, times) for name, path in pages.items()}
 
 
 def _sign_in(port: int) -> str:

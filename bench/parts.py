@@ -1,4 +1,4 @@
-"""The parts a to j: each sets its scene, measures once, and leaves nothing behind.
+"""The parts a to l: each sets its scene, measures once, and leaves nothing behind.
 
 A part with a server ends when the receiver has seen every id and the ledger says that nothing is
 pending; its clock starts with the publisher's first byte. A twentieth of the events goes ahead
@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import backlog, filter_cost, letter, match_cost
 from bench.measure import Measured, Sizes, percentile
-from bench.pages import list_pages
+from bench.pages import incident_pages, list_pages
 from bench.postgres import Postgres
 from bench.processes import BenchFailed, Publisher, Receiver, Server, send_without_server
 
@@ -242,6 +242,22 @@ def part_j(hall: Hall) -> Measured:
     return Measured("j", slowest, "ms", dict(found))
 
 
+def part_l(hall: Hall) -> Measured:
+    """The pages of the dashboard that show failures, with very many attempts in the store."""
+    data = hall.folder / hall.name()
+    sizes = hall.sizes
+    try:
+        endpoints = asyncio.run(
+            backlog.write_attempts(data, count=sizes.attempts, urls=sizes.attempts_urls)
+        )
+        with Server(data) as server:
+            found = incident_pages(server, endpoints, times=sizes.pages)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    slowest = max(times["p99_ms"] for times in found.values())
+    return Measured("l", slowest, "ms", dict(found))
+
+
 MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "ceiling": part_ceiling,
     "a": part_a,
@@ -255,4 +271,5 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "i": part_i,
     "j": part_j,
     "k": part_k,
+    "l": part_l,
 }

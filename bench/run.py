@@ -52,7 +52,7 @@ from bench.postgres import Postgres
 from bench.processes import ROOT, BenchFailed, Receiver, scratch
 from bench.show import console, number, show
 
-_WEIGHT = {"g": 3.0, "j": 8.0, "f": 4.0, "a": 1.0}  # how long each takes, roughly
+_WEIGHT = {"g": 3.0, "j": 8.0, "f": 4.0, "a": 1.0, "l": 100.0}  # how long each takes, roughly
 _WEIGHT_ELSE = 2.0
 _FIRST_ROUND_ONLY = 6.0  # writing the backlog
 
@@ -77,10 +77,17 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         default=",".join(PARTS),
         help="some parts, like c,d; e,k measures PostgreSQL with and without the writer process",
     )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="only the dashboard with ten million attempts (part l), about twenty minutes",
+    )
     parser.add_argument("--rounds", type=int, help="how often each ratio is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="sizes times this")
     parser.add_argument("--json", type=Path, help="where the figures go")
     given = parser.parse_args(argv)
+    if given.large:
+        given.only = "l"
     given.only = "".join(sorted(set(given.only.replace(",", "").replace(" ", ""))))
     if not given.only or set(given.only) - set(PARTS + ON_REQUEST):
         parser.error(f"--only takes some of {', '.join(PARTS + ON_REQUEST)}")
@@ -236,7 +243,7 @@ def main() -> int:
     except KeyboardInterrupt:
         out.print("stopped")
         return 130
-    found_goals = goals(run.rounds, run.rss_small_mb)
+    found_goals = goals(run.rounds, run.rss_small_mb, run.after)
     show(
         out,
         medians(run.all()),

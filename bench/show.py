@@ -78,12 +78,13 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
     if "i" in found:
         costs = (f"{name}: {number(us)} µs" for name, us in found["i"].details.items())
         lines.append("i  " + " · ".join(costs))
-    if "j" in found:
-        times = (
-            f"{name} {number(one['p50_ms'])}/{number(one['p99_ms'])}"
-            for name, one in found["j"].details.items()
-        )
-        lines.append("j  ms per page, p50/p99: " + " · ".join(times))
+    for part in ("j", "l"):
+        if part in found:
+            times = (
+                f"{name} {number(one['p50_ms'])}/{number(one['p99_ms'])}"
+                for name, one in found[part].details.items()
+            )
+            lines.append(f"{part}  ms per page, p50/p99: " + " · ".join(times))
     return lines
 
 

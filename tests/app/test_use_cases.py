@@ -67,6 +67,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Endpoints.freeze": (f"POST {EP}/{{id}}/freeze", "POST /endpoints/{id}/freeze"),
     "Endpoints.test": ("POST /endpoints/{id}/test",),
     "Causes.page": ("GET /v1/causes",),
+    "Causes.incidents": ("GET /incidents",),
     "Deliveries.page": (f"GET {DLV}", "GET /deliveries"),
     "Deliveries.get": (f"GET {DLV}/{{id}}", "GET /deliveries/{id}"),
     "Deliveries.replay": (f"POST {DLV}/{{id}}/replay", "POST /deliveries/{id}/replay"),

@@ -9,6 +9,11 @@ from playwright.sync_api import Page, expect
 
 from homing.testing import HomingServer
 
+# Counts the clicks of a pointer; a key that presses a button is none.
+COUNT_CLICKS = """addEventListener("click", (event) => {
+  if (!event.isTrusted || !event.detail) return;
+  sessionStorage.clicks = Number(sessionStorage.clicks || 0) + 1;
+}, true)"""
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 GRAVE = {"serious", "critical"}
 
@@ -24,6 +29,7 @@ class Person:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._heard)
         page.on("dialog", self._alerted)
+        page.add_init_script(COUNT_CLICKS)
 
     def _heard(self, message: Any) -> None:
         refused = "Content Security Policy" in message.text
@@ -39,9 +45,14 @@ class Person:
         self.page.get_by_label("Key", exact=True).fill(key or self.server.key)
         self.page.get_by_role("button", name="Sign in").click()
         expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+        self.page.evaluate("sessionStorage.clicks = 0")
 
     def open(self, path: str) -> None:
         self.page.goto(self.server.url + path)
+
+    def clicks(self) -> int:
+        """How often they have clicked since they signed in."""
+        return int(self.page.evaluate("Number(sessionStorage.clicks || 0)"))
 
     def sees(self, text: str) -> None:
         expect(self.page.get_by_text(text).first).to_be_visible()

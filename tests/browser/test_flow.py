@@ -154,6 +154,7 @@ def test_a_viewer_is_offered_nothing_and_refused_all(
     delivery = next(server.client.deliveries()).id
     offers = re.compile("Replay|Cancel|Publish|Edit|Delete|Rotate|Send|New|Enable|Freeze")
     for path in (
+        "/incidents",
         "/deliveries",
         f"/deliveries/{delivery}",
         "/events",
@@ -199,6 +200,7 @@ def test_script_from_outside_is_text_in_every_field_on_every_page(
     nasty = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E"
     for path in (
         "/",
+        "/incidents",
         "/endpoints",
         f"/endpoints?q={nasty}",
         f"/endpoints/{made.endpoint}",

@@ -40,7 +40,7 @@ class App:
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)
-        self.causes = Causes(views)
+        self.causes = Causes(engine, views, options.now)
         self.replays = Replays(engine, views, quotas)
         self.search = Search(engine, views)
         self.keys = Keys(api_keys)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from homing.app.access import READERS, Caller, use_case
 from homing.app.deliveries import visible_endpoint_id
-from homing.model import Attempt
+from homing.engine.engine import Engine
+from homing.model import Attempt, Endpoint
+from homing.policy.incidents import explain_incident
+from homing.policy.sentences import Sentence
 from homing.ports import CauseRow, ViewStore
+from homing.ports.views import HOUR_MS
+
+ENDED_WITHIN_MS = 24 * HOUR_MS
 
 
 class CauseShown(Struct, frozen=True):
@@ -24,11 +32,27 @@ class CauseShown(Struct, frozen=True):
         return round(100 * self.row.cause.attempts / max(self.attempts_in_all, 1))
 
 
+class Incident(Struct, frozen=True):
+    """An open cause for people: what fails, what waits for it, and what happens next."""
+
+    shown: CauseShown
+    endpoint: Endpoint
+    sentence: Sentence
+
+
+class Incidents(Struct, frozen=True):
+    """A page of open causes, the newest first, and on the first page those that ended last."""
+
+    open: list[Incident]
+    after: int | None  # the next ``before_id``
+    ended: list[CauseRow]
+
+
 class Causes:
     """The causes of all tenants, open and closed."""
 
-    def __init__(self, views: ViewStore) -> None:
-        self._views = views
+    def __init__(self, engine: Engine, views: ViewStore, now: Callable[[], int]) -> None:
+        self._engine, self._views, self._now = engine, views, now
 
     @use_case(READERS)
     async def page(
@@ -51,6 +75,49 @@ class Causes:
             limit=limit,
         )
         return await self._shown(rows, waiting_max), after
+
+    @use_case(READERS)
+    async def incidents(
+        self,
+        caller: Caller,
+        *,
+        tenant: str | None,
+        before_id: int | None,
+        limit: int,
+        ended_max: int,
+        waiting_max: int,
+    ) -> Incidents:
+        """The open causes, and those that ended within a day."""
+        views, tenant = self._views, caller.scope(tenant)
+        rows, after = await views.causes(
+            tenant=tenant, endpoint_id=None, is_open=True, before_id=before_id, limit=limit
+        )
+        shown = await self._shown(rows, waiting_max + 1)
+        ids = sorted({it.cause.endpoint_id for it in rows})
+        endpoints = await views.endpoints_by_id(ids)
+        expiries = await views.first_expiry_of(ids)
+        ended: list[CauseRow] = []
+        if before_id is None:
+            since = self._now() - ENDED_WITHIN_MS
+            ended = await views.ended_causes(tenant=tenant, since=since, limit=ended_max)
+        found = [
+            Incident(
+                it,
+                endpoint,
+                explain_incident(
+                    it.row.cause,
+                    endpoint,
+                    self._engine.rules_of(endpoint.tenant),
+                    attempts_in_all=it.attempts_in_all,
+                    waiting=it.waiting,
+                    waiting_max=waiting_max,
+                    first_expiry=expiries.get(endpoint.id),
+                ),
+            )
+            for it in shown
+            if (endpoint := endpoints.get(it.row.cause.endpoint_id)) is not None
+        ]
+        return Incidents(found, after, ended)
 
     async def _shown(self, rows: list[CauseRow], waiting_max: int) -> list[CauseShown]:
         ids = sorted({it.cause.endpoint_id for it in rows})

@@ -14,7 +14,7 @@ from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 from homing.ports.views import HOUR_MS, EndpointSort, Rollup
 
-SUBSCRIPTIONS_MAX = 200  # the newest of a tenant, which are searched for an endpoint's
+SUBSCRIPTIONS_MAX = 200  # the newest of an endpoint
 
 
 class EndpointListed(Struct, frozen=True):
@@ -141,7 +141,7 @@ class Endpoints:
 
     @use_case(READERS)
     async def subscriptions(self, caller: Caller, endpoint_id: int) -> list[Subscription]:
-        """The subscriptions to this endpoint, among the newest of its tenant."""
+        """The newest subscriptions to this endpoint."""
         found = await self._visible(caller, endpoint_id)
         return await self._subscriptions(found)
 
@@ -158,12 +158,17 @@ class Endpoints:
         return await self._engine.freeze(endpoint_id, by=caller.name)
 
     @use_case(MANAGERS)
-    async def test(self, caller: Caller, endpoint_id: int, subscription_id: int) -> Attempt:
-        """Sends a test event with the secrets of one of its subscriptions; raises NotFound."""
-        found = await self._visible(caller, endpoint_id)
-        if subscription_id not in {it.id for it in await self._subscriptions(found)}:
+    async def test(
+        self, caller: Caller, endpoint_id: int, subscription_id: int | None = None
+    ) -> Attempt:
+        """Sends a test event with the secrets of a subscription to it, by default the newest one.
+
+        Raises NotFound.
+        """
+        found = await self._subscriptions(await self._visible(caller, endpoint_id))
+        if not found or subscription_id not in {None, *(it.id for it in found)}:
             raise NotFound("This endpoint has no such subscription.")
-        return await self._engine.test_send(subscription_id)
+        return await self._engine.test_send(subscription_id or found[0].id)
 
     async def _visible(self, caller: Caller, endpoint_id: int) -> Endpoint:
         endpoint = await self._views.endpoint(endpoint_id)
@@ -172,7 +177,4 @@ class Endpoints:
         return endpoint
 
     async def _subscriptions(self, endpoint: Endpoint) -> list[Subscription]:
-        rows, _ = await self._views.subscriptions(
-            tenant=endpoint.tenant, before_id=None, limit=SUBSCRIPTIONS_MAX
-        )
-        return [it for it in rows if it.endpoint_id == endpoint.id]
+        return await self._views.subscriptions_to(endpoint.id, limit=SUBSCRIPTIONS_MAX)

@@ -9,11 +9,12 @@ from msgspec import Struct
 from homing.app.access import READERS, Caller, use_case
 from homing.errors import NotFound
 from homing.model import Endpoint, State
-from homing.ports import Ledger, ViewStore
+from homing.ports import CauseRow, Ledger, ViewStore
 from homing.ports.views import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
 
 COUNT_MAX = 10_000
 ATTENTION_MAX = 5
+FAILING_MAX = 200  # open causes of enabled endpoints; an endpoint may have several
 EXPIRING_WITHIN_MS = 6 * HOUR_MS
 EXPIRING_MAX = 2_000
 
@@ -24,6 +25,7 @@ class Overview(Struct, frozen=True):
     hour: list[Rollup]  # the minutes of the last hour
     frozen: list[Endpoint]
     disabled: list[Endpoint]
+    failing: list[CauseRow]  # open causes of enabled endpoints, one of each endpoint
     ledgers: list[Ledger]
     counts: Counts
     expiring: list[Expiring]
@@ -66,12 +68,20 @@ class Figures:
             hour=hour,
             frozen=await self._held(State.FROZEN, tenant),
             disabled=await self._held(State.DISABLED, tenant),
+            failing=await self._failing(tenant),
             ledgers=await views.ledger(tenant=tenant, scan_limit=1),
             counts=await views.counts(tenant=tenant, limit=COUNT_MAX),
             expiring=await views.expiring(
                 tenant=tenant, before=now + EXPIRING_WITHIN_MS, limit=EXPIRING_MAX
             ),
         )
+
+    async def _failing(self, tenant: str | None) -> list[CauseRow]:
+        found = await self._views.failing(tenant=tenant, limit=FAILING_MAX)
+        newest: dict[int, CauseRow] = {}
+        for row in found:
+            newest.setdefault(row.cause.endpoint_id, row)
+        return list(newest.values())[:ATTENTION_MAX]
 
     async def _held(self, state: State, tenant: str | None) -> list[Endpoint]:
         found, _ = await self._views.find_endpoints(

@@ -229,6 +229,17 @@ class BoardStore(Protocol):
     async def waiting_of(self, endpoint_ids: Sequence[int], *, limit: int) -> dict[int, int]:
         """How many deliveries are pending at each, counted up to ``limit``."""
 
+    async def first_expiry_of(self, endpoint_ids: Sequence[int]) -> dict[int, int]:
+        """When the window of the oldest pending delivery of each ends."""
+
+    async def endpoints_by_id(self, endpoint_ids: Sequence[int]) -> dict[int, Endpoint]: ...
+
+    async def failing(self, *, tenant: str | None, limit: int) -> list[CauseRow]:
+        """The newest open causes of enabled endpoints."""
+
+    async def ended_causes(self, *, tenant: str | None, since: int, limit: int) -> list[CauseRow]:
+        """The causes that were closed last, since this time."""
+
     async def store_bytes(self) -> int:
         """The size of the database."""
 
@@ -253,6 +264,9 @@ class ViewStore(BoardStore, SearchStore, Protocol):
         self, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[Subscription], int | None]:
         """Subscriptions without the deleted ones."""
+
+    async def subscriptions_to(self, endpoint_id: int, *, limit: int) -> list[Subscription]:
+        """The newest subscriptions to an endpoint, without the deleted ones."""
 
     async def subscription(self, subscription_id: int) -> Subscription | None:
         """A subscription, also a deleted one."""

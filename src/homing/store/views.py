@@ -106,6 +106,11 @@ class Views:
         return [rows.subscription(row) for row in page], cursor
 
     @transaction(view=True)
+    async def subscriptions_to(self, tx: Tx, endpoint_id: int, *, limit: int) -> list[Subscription]:
+        found = await tx.all("view_subscriptions_to", endpoint_id=endpoint_id, limit=limit)
+        return [rows.subscription(row) for row in found]
+
+    @transaction(view=True)
     async def subscription(self, tx: Tx, subscription_id: int) -> Subscription | None:
         row = await tx.one("subscription_by_id", id=subscription_id)
         return rows.subscription(row) if row else None
@@ -230,10 +235,7 @@ class Views:
         scan_limit = _scan_limit(limit, passes_over=not whole)
         scanned = await tx.all(name, **at, scan_limit=scan_limit)
         page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
-        width = len(rows.COLUMNS["cause"])
-        return [
-            CauseRow(rows.cause(row), row[width], State(row[width + 1])) for row in page
-        ], cursor
+        return [_cause_row(row) for row in page], cursor
 
     @transaction(view=True)
     async def open_causes(self, tx: Tx, endpoint_ids: Sequence[int]) -> dict[int, list[Cause]]:
@@ -378,6 +380,35 @@ class Views:
         return dict(await tx.all("board_waiting", ids=list(endpoint_ids), limit=limit))
 
     @transaction(view=True)
+    async def first_expiry_of(self, tx: Tx, endpoint_ids: Sequence[int]) -> dict[int, int]:
+        found = await tx.all("board_first_expiry", ids=list(endpoint_ids))
+        return {row[0]: row[1] for row in found if row[1] is not None}
+
+    @transaction(view=True)
+    async def endpoints_by_id(self, tx: Tx, endpoint_ids: Sequence[int]) -> dict[int, Endpoint]:
+        found = await tx.all("board_endpoints_by_id", ids=list(endpoint_ids))
+        return {row[0]: rows.endpoint(row) for row in found}
+
+    @transaction(view=True)
+    async def failing(self, tx: Tx, *, tenant: str | None, limit: int) -> list[CauseRow]:
+        bounds = {"scan_limit": SCAN_MAX, "limit": limit}
+        if tenant is None:
+            found = await tx.all("board_failing", **bounds)
+        else:
+            found = await tx.all("board_failing_of_tenant", tenant=tenant, **bounds)
+        return [_cause_row(row) for row in found]
+
+    @transaction(view=True)
+    async def ended_causes(
+        self, tx: Tx, *, tenant: str | None, since: int, limit: int
+    ) -> list[CauseRow]:
+        if tenant is None:
+            found = await tx.all("board_ended", since=since, limit=limit)
+        else:
+            found = await tx.all("board_ended_of_tenant", tenant=tenant, since=since, limit=limit)
+        return [_cause_row(row) for row in found]
+
+    @transaction(view=True)
     async def store_bytes(self, tx: Tx) -> int:
         row = await tx.one("store_bytes")
         assert row is not None
@@ -424,6 +455,10 @@ async def _with_last_failures(tx: Tx, page: list[DeliveryRow]) -> list[DeliveryR
         else it
         for it in page
     ]
+
+
+def _cause_row(row: Row) -> CauseRow:
+    return CauseRow(rows.cause(row), row[-2], State(row[-1]))
 
 
 def _that_fit(page: list[Row]) -> list[Row]:

@@ -78,6 +78,50 @@ SELECT e.id, (SELECT count(*) FROM (
     SELECT 1 FROM pending WHERE endpoint_id = e.id LIMIT :limit
 ) AS counted) FROM unnest(:ids::bigint[]) AS e (id);
 
+-- name: board_first_expiry [sqlite]
+-- The oldest pending delivery of each endpoint. Uses the index pending_endpoint.
+SELECT e.value, (
+    SELECT expires_at FROM pending WHERE endpoint_id = e.value ORDER BY id LIMIT 1
+) FROM json_each(:ids) e;
+
+-- name: board_first_expiry [postgres]
+SELECT e.id, (
+    SELECT expires_at FROM pending WHERE endpoint_id = e.id ORDER BY id LIMIT 1
+) FROM unnest(:ids::bigint[]) AS e (id);
+
+-- name: board_endpoints_by_id [sqlite]
+SELECT {endpoint} FROM endpoint WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: board_endpoints_by_id [postgres]
+SELECT {endpoint} FROM endpoint WHERE id = ANY(:ids::bigint[]);
+
+-- name: board_failing
+-- Open causes of enabled endpoints, among the newest few thousand. Uses the index cause_open.
+SELECT {cause:c}, e.url, e.state FROM (
+    SELECT * FROM cause WHERE closed_at IS NULL ORDER BY id DESC LIMIT :scan_limit
+) AS c JOIN endpoint e ON e.id = c.endpoint_id
+WHERE e.state = 'enabled' ORDER BY c.id DESC LIMIT :limit;
+
+-- name: board_failing_of_tenant
+-- Uses the index cause_open_tenant.
+SELECT {cause:c}, e.url, e.state FROM (
+    SELECT * FROM cause WHERE tenant = :tenant AND closed_at IS NULL ORDER BY id DESC LIMIT :scan_limit
+) AS c JOIN endpoint e ON e.id = c.endpoint_id
+WHERE e.state = 'enabled' ORDER BY c.id DESC LIMIT :limit;
+
+-- name: board_ended
+-- The causes that were closed last. Uses the index cause_closed.
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE closed_at >= :since ORDER BY closed_at DESC LIMIT :limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.closed_at DESC, c.id DESC;
+
+-- name: board_ended_of_tenant
+-- Uses the index cause_closed_tenant.
+SELECT {cause:c}, coalesce(e.url, ''), coalesce(e.state, 'enabled') FROM (
+    SELECT * FROM cause WHERE tenant = :tenant AND closed_at >= :since
+    ORDER BY closed_at DESC LIMIT :limit
+) AS c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.closed_at DESC, c.id DESC;
+
 -- name: store_bytes [sqlite]
 SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();
 

@@ -30,6 +30,12 @@ SELECT {subscription} FROM subscription
 WHERE tenant = :tenant AND deleted_at IS NULL AND id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
 
+-- name: view_subscriptions_to
+-- Uses the index subscription_living.
+SELECT {subscription} FROM subscription
+WHERE endpoint_id = :endpoint_id AND deleted_at IS NULL
+ORDER BY id DESC LIMIT :limit;
+
 -- name: view_endpoints
 SELECT {endpoint} FROM endpoint
 WHERE id < :before_id

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from homing import __version__
 from homing.model import Attempt, show_id
+from homing.policy.causes import title
 from homing.policy.failure_text import failure_text
 from homing.policy.sentences import At, Sentence
 from homing.ports.views import LastFailure
@@ -31,6 +32,7 @@ def environment(files: Files) -> Environment:
     env.filters.update(
         ago=ago,
         at=at,
+        cause=title,
         failure=failure,
         ident=ident,
         number=number,

@@ -143,7 +143,7 @@ class PageRequest:
             headers = (*headers, self._secret_cookie(secret, to))
         if not self.is_partial:
             return Response(303, b"", HTML, ((b"location", to.encode()), *headers))
-        if self._is_at(to) and not secret:
+        if self.is_at(to) and not secret:
             return Response(200, b"", HTML, toast_headers(message))
         return Response(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
 
@@ -159,7 +159,8 @@ class PageRequest:
         text = f"{ONE_TIME}={value}; Path={path}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
         return (b"set-cookie", text.encode())
 
-    def _is_at(self, to: str) -> bool:
+    def is_at(self, to: str) -> bool:
+        """Whether a script of the page ``to`` sent the request."""
         at = self.headers.get(b"hx-current-url", b"").decode("latin-1")
         return at.partition("://")[2].partition("/")[2].partition("?")[0] == to.lstrip("/")
 

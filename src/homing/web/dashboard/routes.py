@@ -7,6 +7,7 @@ from homing.web.dashboard.pages import (
     deliveries,
     endpoints,
     events,
+    incidents,
     overview,
     search,
     simulator,
@@ -18,6 +19,7 @@ from homing.web.dashboard.request import Page
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
     *search.PAGES,
+    *incidents.PAGES,
     *endpoints.PAGES,
     *deliveries.PAGES,
     *bulk.PAGES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -10,7 +11,8 @@ from homing.app.endpoints import Endpoints, EndpointSummary
 from homing.app.figures import Figures
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
-from homing.model import Endpoint, Outcome, State, Status, Transition, show_id
+from homing.model import Cause, Endpoint, Outcome, State, Status, Transition, show_id
+from homing.policy.causes import key_of, title
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.moments import moment
@@ -27,6 +29,7 @@ PAGE_ROWS = 50
 PAGES_MAX = 100
 WAITING_MAX = 1_000
 WAITING_SHOWN = 10
+ENDED_SHOWN = 5
 TRANSITIONS_MAX = 50
 SPARK_STEP_MS = 120_000
 
@@ -41,6 +44,7 @@ class Line(Struct, frozen=True):
     waiting: int
     spark: list[tuple[int, int]]
     rate: int | None
+    causes: list[Cause]  # open, the latest failure first
 
 
 async def endpoints(request: PageRequest) -> Shown:
@@ -91,6 +95,7 @@ def _line(summary: EndpointSummary, now: int) -> Line:
         summary.waiting,
         [(it.delivered, it.failed) for it in parts],
         round(100 * health.failures / health.attempts) if health.attempts else None,
+        summary.causes,
     )
 
 
@@ -125,6 +130,15 @@ async def endpoint(request: PageRequest) -> Shown:
         deliveries_max=WAITING_SHOWN,
     )
     found, rules, changes = described.endpoint, described.rules, described.transitions
+    ended, _ = await request.app.causes.page(
+        request.caller,
+        tenant=None,
+        endpoint_id=number,
+        is_open=False,
+        before_id=None,
+        limit=ENDED_SHOWN,
+        waiting_max=1,
+    )
     return request.show(
         "endpoint.html",
         endpoint=found,
@@ -132,6 +146,8 @@ async def endpoint(request: PageRequest) -> Shown:
         rules=_rules(found, rules, now=now),
         every_ms=rules.probe_every_ms,
         sentence=explain_endpoint(found, rules, now=now, causes=described.causes),
+        shares=shares(described.causes),
+        ended=[it.row.cause for it in ended],
         changes=[(it, _sentence(it)) for it in changes],
         bands=bands(found, changes, since=now - SPANS[span][1], now=now),
         waiting=described.deliveries,
@@ -141,6 +157,13 @@ async def endpoint(request: PageRequest) -> Shown:
         span=span,
         spans=SPANS,
     )
+
+
+def shares(causes: Sequence[Cause]) -> list[tuple[Cause, int]]:
+    """Open causes with their percentages of the failed attempts, the largest first."""
+    whole = max(sum(it.attempts for it in causes), 1)
+    found = sorted(causes, key=lambda it: it.attempts, reverse=True)
+    return [(it, round(100 * it.attempts / whole)) for it in found]
 
 
 async def _endpoint(request: PageRequest) -> Endpoint:
@@ -225,32 +248,40 @@ async def endpoint_chart(request: PageRequest) -> Response:
 # --- commands -------------------------------------------------------------------------------
 
 
-def _address(found: Endpoint) -> str:
-    return f"/endpoints/{show_id(ENDPOINT, found.id)}"
+def _done(request: PageRequest, message: str, endpoint_id: int) -> Response:
+    """Back to the page with the form: that of the endpoint, or the incidents."""
+    to = (
+        "/incidents"
+        if request.is_at("/incidents")
+        else f"/endpoints/{show_id(ENDPOINT, endpoint_id)}"
+    )
+    return request.done(message, to=to)
 
 
 async def enable(request: PageRequest) -> Response:
     found = await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
     message = "Enabled. Overdue deliveries are sent now, slowly at first."
-    return request.done(message, to=_address(found))
+    return _done(request, message, found.id)
 
 
 async def freeze(request: PageRequest) -> Response:
     found = await request.app.endpoints.freeze(request.caller, request.number(ENDPOINT))
     message = "Frozen. No attempt is made until the endpoint is enabled."
-    return request.done(message, to=_address(found))
+    return _done(request, message, found.id)
 
 
 async def test_event(request: PageRequest) -> Response:
     number = request.number(ENDPOINT)
-    subscription = id_field(request.field("subscription"), "subscription", SUBSCRIPTION)
+    chosen = request.field("subscription")
+    subscription = id_field(chosen, "subscription", SUBSCRIPTION) if chosen else None
     attempt = await request.app.endpoints.test(request.caller, number, subscription)
     took = attempt.phases.total_us // 1000
     if attempt.outcome is Outcome.DELIVERED:
         message = f"The receiver responded with {attempt.code} in {took} ms."
     else:
-        message = f"The test event failed: {attempt.detail or attempt.code} ({took} ms)."
-    return request.done(message, to=f"/endpoints/{show_id(ENDPOINT, number)}")
+        reason = title(key_of(attempt.failure, attempt.detail, attempt.code))
+        message = f"The test event failed: {reason} ({took} ms)."
+    return _done(request, message, number)
 
 
 def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
@@ -278,7 +309,7 @@ async def replay(request: PageRequest) -> Response:
     conditions = _dropped(found, request.field("since"), as_of=request.as_of())
     await request.app.replays.start(request.caller, conditions)
     message = "Replay started. Each dropped delivery becomes a new one in the retry lane."
-    return request.done(message, to=_address(found))
+    return _done(request, message, found.id)
 
 
 _ONE = "/endpoints/{id}"

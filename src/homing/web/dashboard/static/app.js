@@ -1,5 +1,5 @@
 // Starts the scripts that every page uses, and the charts on pages that have them.
-import { startTimes, showTimes } from "./times.js";
+import { startTimes, showTimes, startTimeFields, showTimeFields } from "./times.js";
 import { startKeys, markRow } from "./keys.js";
 import { startDialogs } from "./dialogs.js";
 import { startToasts } from "./toasts.js";
@@ -7,6 +7,7 @@ import { startLive } from "./live.js";
 import { startForms } from "./forms.js";
 
 startTimes();
+startTimeFields();
 startKeys();
 startDialogs();
 startToasts();
@@ -27,7 +28,9 @@ document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nea
 
 // Elements that htmx replaced contain times too, and the selected row must stay selected.
 document.body.addEventListener("htmx:afterSwap", (event) => {
-  showTimes(event.detail.elt.parentElement || document);
+  const region = event.detail.elt.parentElement || document;
+  showTimes(region);
+  showTimeFields(region);
   markRow();
 });
 

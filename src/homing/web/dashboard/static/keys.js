@@ -1,6 +1,6 @@
 // Keyboard shortcuts: ⌘K, Ctrl-K and / find anything, j and k move between rows, Enter opens a row, r replays,
 // g and a letter opens a page, ? lists all shortcuts.
-const PAGES = { o: "/", e: "/endpoints", d: "/deliveries", v: "/events", s: "/subscriptions" };
+const PAGES = { o: "/", i: "/incidents", e: "/endpoints", d: "/deliveries", v: "/events", s: "/subscriptions" };
 let selected = null; // the id of the selected row: the row itself is replaced by a refresh
 let goPressed = false; // g was pressed: the next letter opens a page
 

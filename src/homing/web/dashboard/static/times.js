@@ -36,3 +36,25 @@ export function startTimes() {
   showTimes();
   setInterval(() => document.hidden || showTimes(), 5000);
 }
+
+// Fields for a time show the viewer's local time; forms send it in UTC.
+const pad = (number) => String(number).padStart(2, "0");
+
+export function showTimeFields(root = document) {
+  for (const field of root.querySelectorAll("input[data-time]")) {
+    if (field.value) continue;
+    const at = new Date(field.dataset.time);
+    field.value = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}T${pad(at.getHours())}:${pad(at.getMinutes())}`;
+  }
+}
+
+export function startTimeFields() {
+  showTimeFields();
+  document.body.addEventListener("htmx:configRequest", (event) => {
+    const { parameters } = event.detail;
+    for (const [name, value] of Object.entries(parameters)) {
+      const isTime = document.querySelector(`input[type="datetime-local"][name="${CSS.escape(name)}"]`);
+      if (isTime && value) parameters[name] = new Date(value).toISOString();
+    }
+  });
+}
