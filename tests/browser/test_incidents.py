@@ -24,6 +24,7 @@ def server() -> Iterator[HomingServer]:
         allow_loopback=True,
         grace_ms=1_000,
         health=HealthRules(rate_after_attempts=9),
+        search_fields=("data.invoice.id",),
     )
     with running_server(settings) as server:
         yield server
@@ -33,6 +34,35 @@ def server() -> Iterator[HomingServer]:
 def receiver() -> Iterator[Hook]:
     with hook() as receiver:
         yield receiver
+
+
+def test_why_an_invoice_did_not_arrive_and_its_replay_take_three_clicks(
+    person: Person, server: HomingServer, receiver: Hook
+) -> None:
+    page, client = person.page, server.client
+    receiver.status = 503
+    made = client.subscribe(receiver.url, ["invoice.*"])
+    for number in (4710, 4711, 4712):
+        client.publish("invoice.paid", {"invoice": {"id": number}})
+    server.live_through(hours=49)  # All three are dropped.
+    receiver.status, receiver.came[:] = 204, []
+    client.enable_endpoint(made.endpoint)
+    person.sign_in()
+
+    page.keyboard.press("/")
+    page.keyboard.type("data.invoice.id:4711")
+    page.keyboard.press("Enter")
+    delivery = page.locator("#deliveries tr[data-row]")
+    expect(delivery).to_contain_text("503 Service Unavailable")  # why
+    delivery.get_by_role("link").click()
+    expect(page.locator("#explanation")).to_contain_text("503 Service Unavailable")
+    person.confirms("Replay…", "Replay this delivery?", "Replay it")
+    person.sees("started by a person")
+    server.live_through(minutes=1)
+    expect(page.locator("#explanation")).to_contain_text("Delivered")
+    ((_, body),) = receiver.came
+    assert b"4711" in body
+    assert person.clicks() <= 3
 
 
 def test_which_urls_fail_now_why_and_since_when_takes_one_click(
