@@ -29,6 +29,7 @@ from web.house import URL, House, live, use_cases
 
 API, DASHBOARD, WF = "api", "dashboard", "workfront"
 SUB, EP, DLV = "/v1/subscriptions", "/v1/endpoints", "/v1/deliveries"
+TGT = "/v1/notice-targets"
 
 # The routes of each use case, without the transport: their paths tell it.
 TABLE: dict[str, tuple[str, ...]] = {
@@ -79,6 +80,13 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Replays.get": ("GET /v1/replays/{id}", "GET /replays/{id}"),
     "Replays.cancel": ("POST /v1/replays/{id}/cancel", "POST /replays/{id}/stop"),
     "Search.find": ("GET /v1/search", "GET /search"),
+    "NoticeTargets.create": (f"POST {TGT}", "POST /notices/targets"),
+    "NoticeTargets.page": (f"GET {TGT}",),
+    "NoticeTargets.get": (f"GET {TGT}/{{id}}",),
+    "NoticeTargets.change": (f"PATCH {TGT}/{{id}}",),
+    "NoticeTargets.delete": (f"DELETE {TGT}/{{id}}", "POST /notices/targets/{id}/delete"),
+    "NoticeTargets.test": (f"POST {TGT}/{{id}}/test", "POST /notices/targets/{id}/test"),
+    "NoticeTargets.records": ("GET /v1/notices", "GET /notices"),
     "Keys.create": ("POST /v1/keys",),
     "Keys.page": ("GET /v1/keys",),
     "Keys.revoke": ("DELETE /v1/keys/{id}",),
@@ -211,6 +219,7 @@ class Objects(NamedTuple):
     replay: str
     event: str
     key: str
+    target: str
 
 
 async def objects(house: House) -> Objects:
@@ -221,6 +230,7 @@ async def objects(house: House) -> Objects:
     await house.settled()
     job = await house.client.post("/v1/replays", {"filter": {"tenant": "acme"}})
     key = await house.client.post("/v1/keys", {"name": "n", "role": "viewer", "tenant": "acme"})
+    target = await house.client.post(TGT, NEW_TARGET)
     return Objects(
         subscription=made["id"],
         workfront=workfront.json["id"],
@@ -229,6 +239,7 @@ async def objects(house: House) -> Objects:
         replay=job.json["id"],
         event=event,
         key=key.json["id"],
+        target=target.json["id"],
     )
 
 
@@ -236,6 +247,7 @@ def id_of(route: str, found: Objects) -> str:
     path = route.partition(" ")[2]
     for part, value in {
         BASE: found.workfront,
+        "notice": found.target,
         "subscriptions": found.subscription,
         "endpoints": found.endpoint,
         "deliveries": found.delivery,
@@ -293,6 +305,7 @@ NEW_WORKFRONT = {"objCode": "TASK", "eventType": "UPDATE", "url": "https://new.e
 EVENT = {"type": "a.b", "data": 1, "tenant": "acme"}
 EVENT_FORM = {"type": "a.b", "data": "1", "tenant": "acme"}
 REPLAY = {"filter": {"tenant": "acme"}}
+NEW_TARGET = {"kind": "slack", "address": "https://slack.example/x", "tenant": "acme"}
 
 
 @pytest.mark.parametrize(
@@ -302,6 +315,8 @@ REPLAY = {"filter": {"tenant": "acme"}}
         (Role.MANAGER, f"POST {SUB}", {"json": NEW}),
         (Role.MANAGER, "POST /subscriptions", {"form": NEW_FORM}),
         (Role.MANAGER, f"POST {BASE}", {"json": NEW_WORKFRONT, "query": "?customerId=acme"}),
+        (Role.MANAGER, f"POST {TGT}", {"json": NEW_TARGET}),
+        (Role.MANAGER, "POST /notices/targets", {"form": NEW_TARGET}),
         (Role.MANAGER, "POST /v1/replays", {"json": REPLAY}),
         (Role.MANAGER, "POST /v1/replays", {"json": {**REPLAY, "dry_run": True}}),
         (Role.MANAGER, "POST /bulk/replay", {"form": {"q": "tenant:acme"}}),
@@ -342,6 +357,9 @@ LISTS = (
     "GET /deliveries",
     "GET /v1/attempts",
     "GET /v1/ledger",
+    f"GET {TGT}",
+    "GET /v1/notices",
+    "GET /notices",
     f"GET {BASE}",
     f"GET {BASE}/list",
     "POST /bulk/cancel",
@@ -392,6 +410,9 @@ BAD_URL = "ftp://no.example/"
         ("POST /v1/replays", {"json": {"filter": {"status": "pending"}}}, "status"),
         ("POST /bulk/replay", {"form": {"q": "status:pending"}}, "pending"),
         (f"PUT {BASE}/{{id}}/version", {"json": {"version": "v3"}}, "version"),
+        (f"POST {TGT}", {"json": {**NEW_TARGET, "address": BAD_URL}}, "address"),
+        ("POST /notices/targets", {"form": {**NEW_TARGET, "address": BAD_URL}}, "address"),
+        (f"PATCH {TGT}/{{id}}", {"json": {"quiet_hours": "at night"}}, "quiet_hours"),
     ],
 )
 def test_a_bad_field_is_refused_by_its_name(route: str, given: dict[str, Any], field: str) -> None:
@@ -469,6 +490,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /subscriptions/{id}": {**NEW_FORM, "url": URL},
                 "POST /endpoints/{id}/test": {"subscription": found.subscription},
                 "POST /endpoints/{id}/replay": {"since": "1h"},
+                "POST /notices/targets": NEW_TARGET,
             }.get(route, {})
             if not route.startswith("POST") or transport_of(route) is not DASHBOARD:
                 continue

@@ -9,14 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from homing.cli.main import main
-from homing.engine.decide import Item
-from homing.engine.engine import Engine
+from homing.engine.decide import Decision, Item
+from homing.engine.engine import Engine, NoticeParts
+from homing.engine.notice_sender import NoticeSender
 from homing.engine.publish import Publisher, PublishResult
 from homing.engine.settle import Settler
 from homing.errors import StoreUnavailable, Unavailable
 from homing.policy.admission import EventDraft
-from homing.ports import Receipt
+from homing.policy.notice_text import Message
+from homing.policy.notices import Notice
+from homing.ports import Receipt, SettleBatch
 from homing.store import flow, sqlite
 from homing.store.process.worker import WorkerProcess
 
@@ -56,6 +61,40 @@ def stops_at_once() -> None:
         os._exit(0)
 
     Engine.stop = stop  # type: ignore[method-assign]
+
+
+def reports_later() -> None:
+    """Writes the records of notices a moment after the commit of their change."""
+    honest, stores = Decision.batch, []
+    use = Engine._use
+
+    def used(self: Engine, parts: NoticeParts) -> None:
+        stores.append(parts.store)
+        use(self, parts)
+
+    async def write(notices: tuple[Notice, ...]) -> None:
+        await asyncio.sleep(0.2)
+        await stores[0].write_notices(notices)
+
+    def batch(self: Decision, number: int, fences: Any = ()) -> SettleBatch:
+        made = honest(self, number, fences)
+        if made.for_people:
+            tasks.append(asyncio.ensure_future(write(made.for_people)))
+        return replace(made, for_people=())
+
+    tasks: list[asyncio.Future[None]] = []
+    Engine._use = used  # type: ignore[method-assign]
+    Decision.batch = batch  # type: ignore[method-assign]
+
+
+def renames_messages() -> None:
+    """Sends a message under a new name each time."""
+    honest = NoticeSender._deliver
+
+    async def deliver(self: NoticeSender, message: Message) -> str:
+        return await honest(self, replace(message, id=self._ids.take(self._clock.now())))
+
+    NoticeSender._deliver = deliver  # type: ignore[method-assign]
 
 
 def settles_late() -> None:
@@ -99,6 +138,8 @@ BUILDS = {
         acks_anyway,
         forgets_ids,
         stops_at_once,
+        reports_later,
+        renames_messages,
         settles_late,
         gives_outcomes_up,
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acceptance.killing import kill_again_and_again
+from acceptance.notice_killing import kill_with_notices
 from chaos.broken import build
 from chaos.errors import sweep
 from chaos.failing import fail_at_calls
@@ -162,6 +163,23 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
                     lambda at: kill_the_writer(
                         at, kills=5, seed=seed, argv=build("gives_outcomes_up")
                     ),
+                ),
+            ],
+        ),
+        Part(
+            "18",
+            "notices over kills",
+            lambda at, told: kill_with_notices(
+                at, kills=10 if quick else 200, seed=seed, progress=told
+            ),
+            [
+                Control(
+                    "missing",
+                    lambda at: kill_with_notices(at, kills=5, argv=build("reports_later")),
+                ),
+                Control(
+                    "renamed",
+                    lambda at: kill_with_notices(at, kills=10, argv=build("renames_messages")),
                 ),
             ],
         ),

@@ -161,6 +161,30 @@ def test_a_key_is_made_listed_and_revoked(terminal: Terminal) -> None:
     assert terminal.run("keys", "revoke", made["id"]).code == 1
 
 
+def test_a_notice_target_is_added_listed_changed_tested_and_removed(terminal: Terminal) -> None:
+    url = "https://hooks.invalid/services/secret-part"
+    wanted = ("--tenant", "told", "--name", "On call", "--only", "frozen", "--json")
+    made = terminal.well("notices", "add", "slack", url, *wanted).document
+    assert (made["address"], made["notices"]) == ("https://hooks.invalid/****", ["frozen"])
+    (row,) = terminal.well("notices", "targets", "--tenant", "told", "--json").lines
+    assert row["id"] == made["id"]
+    shown = terminal.well("notices", "targets", "--tenant", "told").out
+    assert "On call" in shown
+    assert "secret-part" not in shown
+    changed = terminal.well("notices", "change", made["id"], "--quiet-hours", "22:00-07:00").out
+    assert "22:00-07:00 UTC" in changed
+    tested = terminal.run("notices", "test", made["id"])
+    assert tested.code == 1
+    assert "did not arrive" in tested.err
+    webhook = terminal.well("notices", "add", "webhook", url, "--tenant", "told").out
+    assert "whsec_" in webhook
+    refused = terminal.run("notices", "add", "email", "ops@a.example")
+    assert refused.code == 1
+    assert "smtp_host" in refused.err
+    assert made["id"] in terminal.well("notices", "remove", made["id"]).out
+    assert terminal.well("notices", "--tenant", "told", "--json").out == ""
+
+
 def test_filters_are_set_tried_and_explained(terminal: Terminal) -> None:
     over = '{"field": "data.amount", "op": "gt", "value": 100}'
     paid = '{"field": "data.paid", "value": true}'

@@ -11,7 +11,16 @@ import pytest
 
 from homing.client import AsyncHoming, Homing
 
-LISTS = {"events", "subscriptions", "endpoints", "deliveries", "publish_all", "keys"}
+LISTS = {
+    "events",
+    "subscriptions",
+    "endpoints",
+    "deliveries",
+    "publish_all",
+    "keys",
+    "notices",
+    "notice_targets",
+}
 
 
 class Threaded:

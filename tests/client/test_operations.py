@@ -220,6 +220,29 @@ async def test_keys_are_made_used_and_revoked(server: Server, tenant: str, make:
 
 
 @both
+async def test_notice_targets_are_made_tested_and_their_notices_listed(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    url = "https://hooks.invalid/secret-part"
+    made = await homing.create_notice_target("webhook", url, tenant=tenant, notices=["frozen"])
+    assert made.secret is not None
+    assert made.secret not in repr(made)
+    (target,) = await listed(homing.notice_targets(tenant=tenant))
+    assert (target.id, target.address) == (made.id, "https://hooks.invalid/****")
+    changed = await homing.change_notice_target(made.id, name="ours")
+    assert (changed.name, changed.notices) == ("ours", ("frozen",))
+    assert not (await homing.test_notice_target(made.id)).arrived
+    subscription = await homing.subscribe("https://a.invalid/", ["*"], tenant=tenant)
+    await homing.freeze_endpoint(subscription.endpoint)
+    (notice,) = await listed(homing.notices(tenant=tenant, target=made.id))
+    assert (notice.kind, notice.target) == ("frozen", made.id)
+    assert (await homing.notice_target(made.id)).id == made.id
+    await homing.delete_notice_target(made.id)
+    assert await listed(homing.notice_targets(tenant=tenant)) == []
+
+
+@both
 async def test_health_is_asked_once_and_told(server: Server, make: Make) -> None:
     homing = client(make, server)
     assert await homing.healthy()

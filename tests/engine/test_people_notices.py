@@ -76,7 +76,7 @@ def test_a_failing_url_is_reported_from_the_warning_to_its_recovery() -> None:
         (notice,) = disabled["notices"]
         endpoint = await world.endpoint(URL)
         assert "4 attempts in a row failed" in notice["text"]
-        assert notice["link"].startswith("https://homing.example/dashboard/endpoints/ep_")
+        assert notice["link"].startswith("https://homing.example/endpoints/ep_")
         assert (notice["url"], notice["tenant"]) == (URL, endpoint.tenant)
 
     live(story, FEW)
@@ -310,7 +310,7 @@ def test_a_tenants_address_gets_nothing_before_it_is_confirmed() -> None:
         await world.wait(HOUR)
         (mail,) = world.mailer.sent
         assert mail.subject == "Homing: confirm this address"
-        link = f"https://homing.example/dashboard/confirm?token={made.secret}"
+        link = f"https://homing.example/confirm?token={made.secret}"
         assert link in mail.text.splitlines()
         with pytest.raises(Conflict):
             await world.engine.notice_targets.test(made.id)

@@ -7,6 +7,6 @@ and the quotas, applies defaults, and then calls the engine or reads from the st
 - ``access``: callers, roles, and the decorator ``use_case``, which sets the roles of a method.
 - ``auth``, ``sessions``: find the caller of a key or of a dashboard session.
 - One class per kind of object: ``Publishing``, ``Events``, ``Subscriptions``,
-  ``WorkfrontSubscriptions``, ``Endpoints``, ``Deliveries``, ``Replays``, ``Search``, ``Keys``,
-  ``Figures``, ``Status``, ``Simulations``.
+  ``WorkfrontSubscriptions``, ``Endpoints``, ``Deliveries``, ``Replays``, ``Search``,
+  ``NoticeTargets``, ``Keys``, ``Figures``, ``Status``, ``Simulations``.
 """

@@ -9,6 +9,7 @@ from homing.app.endpoints import Endpoints
 from homing.app.events import Events
 from homing.app.figures import Figures
 from homing.app.keys import Keys
+from homing.app.notice_targets import NoticeTargets
 from homing.app.options import AppOptions
 from homing.app.publishing import Publishing
 from homing.app.quotas import Quotas
@@ -44,6 +45,7 @@ class App:
         self.replays = Replays(engine, views, quotas)
         self.search = Search(engine, views)
         self.keys = Keys(api_keys)
+        self.notice_targets = NoticeTargets(engine, options)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
         self.simulations = Simulations(options.simulate)

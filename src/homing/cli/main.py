@@ -19,6 +19,7 @@ from homing.cli import (
     keys,
     local,
     move,
+    notices,
     outbox,
     publish,
     replay,
@@ -67,6 +68,7 @@ app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Find anything by an id, URL, type or value.")(find.find)
 app.command(short_help="Replay finished deliveries.")(replay.replay)
+app.add_typer(notices.app, short_help="Choose who is told of failing URLs.")
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")
 app.command(short_help="Publish the rows of an outbox.")(local.relay)

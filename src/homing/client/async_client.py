@@ -50,7 +50,12 @@ from homing.client.values import (
     Key,
     Ledger,
     NewKey,
+    NewNoticeTarget,
     NewSubscription,
+    Notice,
+    NoticeKind,
+    NoticeTarget,
+    NoticeTested,
     Receipt,
     ReplayCount,
     ReplayJob,
@@ -59,6 +64,7 @@ from homing.client.values import (
     RotatedSubscription,
     SearchResult,
     ServerStatus,
+    TargetKind,
 )
 
 T = TypeVar("T")
@@ -266,6 +272,74 @@ class AsyncHoming:
     async def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
         await self._call(protocol.revoke_key(key_id))
+
+    # --- notices -----------------------------------------------------------------------------
+
+    async def create_notice_target(
+        self,
+        kind: TargetKind,
+        address: str,
+        *,
+        name: str = "",
+        tenant: str | None = None,
+        operator: bool = False,
+        notices: Sequence[NoticeKind] = (),
+        quiet_hours: str = "",
+        time_zone: str = "UTC",
+    ) -> NewNoticeTarget:
+        """Create a target of notices; an e-mail address of a tenant gets a link first."""
+        fields = {
+            "kind": kind,
+            "address": address,
+            "name": name,
+            "tenant": tenant,
+            "operator": operator,
+            "notices": list(notices),
+            "quiet_hours": quiet_hours,
+            "time_zone": time_zone,
+        }
+        return await self._call(protocol.create_notice_target(fields))
+
+    def notice_targets(self, *, tenant: str | None = None) -> AsyncIterator[NoticeTarget]:
+        """Targets of notices, newest first."""
+        return self._each(protocol.notice_targets({"tenant": tenant}))
+
+    async def notice_target(self, target_id: str) -> NoticeTarget:
+        """One target of notices, with the error of its last attempt."""
+        return await self._call(protocol.notice_target(target_id))
+
+    async def change_notice_target(
+        self,
+        target_id: str,
+        *,
+        name: str | None = None,
+        notices: Sequence[NoticeKind] | None = None,
+        quiet_hours: str | None = None,
+        time_zone: str | None = None,
+    ) -> NoticeTarget:
+        """Change the name, the kinds of notices or the quiet hours; None leaves a field."""
+        fields = {
+            "name": name,
+            "notices": None if notices is None else list(notices),
+            "quiet_hours": quiet_hours,
+            "time_zone": time_zone,
+        }
+        given = {field: value for field, value in fields.items() if value is not None}
+        return await self._call(protocol.change_notice_target(target_id, given))
+
+    async def delete_notice_target(self, target_id: str) -> None:
+        """Delete a target; notices that wait for it are skipped."""
+        await self._call(protocol.delete_notice_target(target_id))
+
+    async def test_notice_target(self, target_id: str) -> NoticeTested:
+        """Send a test notice now."""
+        return await self._call(protocol.test_notice_target(target_id))
+
+    def notices(
+        self, *, tenant: str | None = None, target: str | None = None
+    ) -> AsyncIterator[Notice]:
+        """Notices to people with their status, newest first."""
+        return self._each(protocol.notices({"tenant": tenant, "target": target}))
 
     # --- the server --------------------------------------------------------------------------
 

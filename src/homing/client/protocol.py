@@ -31,7 +31,11 @@ from homing.client.values import (
     Key,
     Ledger,
     NewKey,
+    NewNoticeTarget,
     NewSubscription,
+    Notice,
+    NoticeTarget,
+    NoticeTested,
     Page,
     Receipt,
     ReplayCount,
@@ -308,6 +312,43 @@ def keys(where: Mapping[str, Any]) -> Listing[Key]:
 
 def revoke_key(key_id: str) -> Call[None]:
     return _delete(f"/v1/keys/{_part(key_id)}")
+
+
+# --- notices --------------------------------------------------------------------------------
+
+
+def create_notice_target(fields: Mapping[str, Any]) -> Call[NewNoticeTarget]:
+    return _post("/v1/notice-targets", NewNoticeTarget, dict(fields))
+
+
+def notice_targets(where: Mapping[str, Any]) -> Listing[NoticeTarget]:
+    return Listing("/v1/notice-targets", where, Page[NoticeTarget])
+
+
+def notice_target(target_id: str) -> Call[NoticeTarget]:
+    return _get(f"/v1/notice-targets/{_part(target_id)}", NoticeTarget)
+
+
+def change_notice_target(target_id: str, fields: Mapping[str, Any]) -> Call[NoticeTarget]:
+    return Call(
+        method="PATCH",
+        path=f"/v1/notice-targets/{_part(target_id)}",
+        read=lambda body: _decode(body, NoticeTarget),
+        retry=RetryRule.ALWAYS,
+        body=msgspec.json.encode(fields),
+    )
+
+
+def delete_notice_target(target_id: str) -> Call[None]:
+    return _delete(f"/v1/notice-targets/{_part(target_id)}")
+
+
+def test_notice_target(target_id: str) -> Call[NoticeTested]:
+    return _post(f"/v1/notice-targets/{_part(target_id)}/test", NoticeTested)
+
+
+def notices(where: Mapping[str, Any]) -> Listing[Notice]:
+    return Listing("/v1/notices", where, Page[Notice])
 
 
 # --- the server -----------------------------------------------------------------------------

@@ -475,6 +475,72 @@ class NewKey(Key, frozen=True, kw_only=True):
         return f"NewKey(id={self.id!r}, name={self.name!r}, key=****)"
 
 
+# --- notices --------------------------------------------------------------------------------
+
+TargetKind = Literal["email", "slack", "teams", "webhook"]
+NoticeKind = Literal[
+    "warning",
+    "disabled",
+    "frozen",
+    "reminder",
+    "recovered",
+    "first_drop",
+    "outage",
+    "outage_over",
+]
+
+
+class NoticeTarget(Struct, frozen=True, kw_only=True):
+    """Where people get notices; ``tenant`` is None if it belongs to the operator."""
+
+    id: str
+    tenant: str | None
+    kind: str
+    name: str
+    address: str
+    notices: tuple[str, ...] = ()
+    quiet_hours: str = ""
+    time_zone: str = "UTC"
+    created_at: str
+    confirmed_at: str | None = None
+    sent_at: str | None = None
+    failures: int = 0
+    error: str = ""
+
+
+class NewNoticeTarget(NoticeTarget, frozen=True, kw_only=True):
+    """A new target; a webhook has a secret: keep it, the API never shows it again."""
+
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"NewNoticeTarget(id={self.id!r}, kind={self.kind!r}, secret=****)"
+
+
+class NoticeTested(Struct, frozen=True, kw_only=True):
+    """Whether a test notice arrived, and why not."""
+
+    arrived: bool
+    error: str = ""
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """A notice for one target."""
+
+    id: str
+    target: str
+    kind: str
+    at: str
+    tenant: str | None = None
+    endpoint: str | None = None
+    url: str | None = None
+    text: str = ""
+    status: str
+    reason: str = ""
+    message: str | None = None
+    sent_at: str | None = None
+
+
 # --- the server -----------------------------------------------------------------------------
 
 

@@ -87,11 +87,11 @@ def headline(notice: Notice) -> str:
         case NoticeKind.RECOVERED:
             return f"{host} is enabled again"
         case NoticeKind.FIRST_DROP:
-            return f"deliveries to {host} are being dropped"
+            return f"Deliveries to {host} are being dropped"
         case NoticeKind.OUTAGE:
-            return "this installation cannot send: sender outage"
+            return "This installation cannot send: sender outage"
         case NoticeKind.OUTAGE_OVER:
-            return "sending works again"
+            return "Sending works again"
 
 
 def sentence(notice: Notice) -> str:
@@ -156,7 +156,7 @@ def confirmation(target: NoticeTarget, *, public_url: str) -> tuple[str, str]:
 
 
 def confirmation_url(target: NoticeTarget, *, public_url: str) -> str:
-    return f"{public_url}/dashboard/confirm?token={target.secret}"
+    return f"{public_url}/confirm?token={target.secret}"
 
 
 def test_text(target: NoticeTarget) -> str:
@@ -232,8 +232,7 @@ def _paragraphs(message: Message, escape: Any) -> list[str]:
     if message.count > 1:
         lines += [f"{message.count:,} changes: {_counts(message)}.", ""]
     for notice in message.notices[:LISTED_MAX]:
-        title = headline(notice)
-        lines.append(escape(f"{title[0].upper()}{title[1:]}."))
+        lines.append(escape(f"{headline(notice)}."))
         if notice.url:
             lines.append(escape(f"URL: {notice.url} (tenant {notice.tenant})"))
         lines.append(escape(sentence(notice)))
@@ -246,6 +245,8 @@ def _paragraphs(message: Message, escape: Any) -> list[str]:
     left = message.count - min(len(message.notices), LISTED_MAX)
     if left:
         lines += [f"{left:,} further changes are in the dashboard.", ""]
+    if message.public_url:
+        lines += [f"What fails now: {message.public_url}/incidents", ""]
     return lines[:-1]
 
 
@@ -259,8 +260,8 @@ def link(notice: Notice, public_url: str) -> str:
     if not public_url:
         return ""
     if not notice.endpoint_id:
-        return f"{public_url}/dashboard/system"
-    return f"{public_url}/dashboard/endpoints/{show_id('ep', notice.endpoint_id)}"
+        return f"{public_url}/system"
+    return f"{public_url}/endpoints/{show_id('ep', notice.endpoint_id)}"
 
 
 def time_text(at: int) -> str:

@@ -147,9 +147,9 @@ class NoticeTarget(Struct, frozen=True, kw_only=True):
 class TargetDraft(Struct, frozen=True, kw_only=True):
     """A target as a person wants it; its address is in its normal form once checked."""
 
-    tenant: str
     kind: TargetKind
     address: str
+    tenant: str = OPERATOR
     name: str = ""
     kinds: tuple[NoticeKind, ...] = ()
     quiet_hours: str = ""

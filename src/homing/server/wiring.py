@@ -109,7 +109,7 @@ async def running(
         app = App(engine, stores.views, api_keys, app_options)
         relay = make_relay(settings, app.publishing, clock, random.random)
         web = WebOptions(
-            hosts=settings.listen.host_names,
+            hosts=settings.listen.host_names | settings.notices.public_hosts,
             more_metrics=_metrics_of(engine, relay),
             api=settings.fleet.serves_api,
         )

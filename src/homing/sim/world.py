@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from homing.engine.engine import Engine
+from homing.engine.engine import Engine, NoticeParts
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft
@@ -231,6 +231,7 @@ class World:
         self.scripts: dict[str, Script] = {}
         self.otherwise: Script = lambda _: Reply()
         self.make_sender: Callable[[Life], Sender] = partial(ScriptedSender, self)
+        self.notices: NoticeParts | None = None  # None: no notices to people
         self.views: ViewStore = Views(db)  # for tests, in any life and between two
         self.lives = 0
         self.life: Life
@@ -275,6 +276,7 @@ class World:
             sender=self.make_sender(self.life),
             clock=self.life.clock,
             options=self.options,
+            notices=self.notices,
         )
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:

@@ -316,9 +316,8 @@ class Notices:
             )
         await write(tx, reminders, node=self._node)
         all_read = len(found) < limit
-        await tx.all(
-            "reminders_move", days=days, upto_id=bound_id - 1 if all_read else found[-1][0]
-        )
+        upto_id = bound_id - 1 if all_read else found[-1][0]
+        await tx.all("reminders_move", days=days, upto_id=upto_id)
         return not all_read
 
     # --- messages ----------------------------------------------------------------------------

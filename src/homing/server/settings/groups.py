@@ -21,6 +21,7 @@ from homing.policy.quota import Quota
 from homing.policy.reach import Reach
 from homing.policy.retry import Schedule
 from homing.policy.tables import DAY_MS
+from homing.policy.url import host_of, parse_url
 from homing.server.settings.reach import (
     ALLOW_PORTS,
     DENY_PORTS,
@@ -459,6 +460,13 @@ class NoticeSettings(Struct, frozen=True, kw_only=True):
             "empty, or a path",
         ),
     ] = ""
+
+    @property
+    def public_hosts(self) -> frozenset[str]:
+        """The host of the public URL: the dashboard may be opened under it."""
+        return (
+            frozenset((host_of(parse_url(self.public_url)[0]),)) if self.public_url else frozenset()
+        )
 
     @property
     def mail_problem(self) -> str:

@@ -16,9 +16,10 @@ from typing import Any, Literal, get_origin
 import msgspec
 from msgspec import Struct
 
-from homing.errors import BadSetting
+from homing.errors import BadSetting, Invalid
 from homing.policy.health import HealthRules
 from homing.policy.payload_fields import path_problem
+from homing.policy.url import parse_url
 from homing.server.settings.groups import NoticeSettings, Settings
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (
@@ -238,6 +239,11 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
 
 
 def _check_notices(notices: NoticeSettings, bad: Callable[[str, str], BadSetting]) -> None:
+    if notices.public_url:
+        try:
+            parse_url(notices.public_url)
+        except Invalid as error:
+            raise bad("public_url", f"a URL: it {error.problems[0].reason}") from None
     if notices.smtp_ca_file and not Path(notices.smtp_ca_file).is_file():
         raise bad("smtp_ca_file", "a file that is there")
     if notices.smtp_host and not notices.smtp_from:

@@ -50,6 +50,7 @@ from homing.web.query import Query
 from homing.web.response import Response, send_response
 
 SIGN_IN = "/sign-in"
+CONFIRM = "/confirm"
 SEE_LOG = "See the server log for details."
 FALLBACK_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {SEE_LOG}".encode()
 SIGNED_OUT = Caller("", Role.PUBLISHER, "")  # the caller of pages without a session
@@ -75,6 +76,7 @@ class DashboardApp:
             yield Route(path, _Paths(self, pages))
         yield Route(SIGN_IN, _SignIn(self))
         yield Route("/sign-out", _SignOut(self))
+        yield Route(CONFIRM, _Confirm(self))
         yield Route("/live", _Stream(self))
         yield Route("/static/{digest}/{name:path}", _Static(self))
 
@@ -272,6 +274,33 @@ class _SignIn:
             return request.show("sign_in.html", status=status, problem=error.detail, to=to)
         cookie = self._dashboard.cookie(session, secure=is_secure(request.headers))
         return Response(303, b"", HTML, ((b"location", to.encode()), cookie))
+
+
+class _Confirm:
+    """The page of the link that confirms an e-mail address; its owner needs no key.
+
+    Programs that open the links of e-mails confirm nothing: only the button does.
+    """
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._confirm if scope["method"] == "POST" else self._ask
+        page = Page(path=CONFIRM, handler=handler, method=scope["method"], open=True)
+        if scope["method"] not in {"GET", "HEAD", "POST"}:
+            page = _refusing(MethodNotAllowed(("GET", "POST")), scope["method"])
+        scope = {**scope, "headers": _without_session(scope["headers"])}
+        await self._dashboard.respond(scope, receive, send, page)
+
+    async def _ask(self, request: PageRequest) -> Shown:
+        return request.show("confirm.html", confirmed=False, token=request.query.text("token"))
+
+    async def _confirm(self, request: PageRequest) -> Shown:
+        target = await self._dashboard.app.notice_targets.confirm(request.field("token"))
+        return request.show(
+            "confirm.html", confirmed=True, tenant=target.tenant, address=target.address
+        )
 
 
 class _SignOut:

@@ -8,6 +8,7 @@ from homing.web.dashboard.pages import (
     endpoints,
     events,
     incidents,
+    notices,
     overview,
     search,
     simulator,
@@ -25,6 +26,7 @@ PAGES: tuple[Page, ...] = (
     *bulk.PAGES,
     *events.PAGES,
     *subscriptions.PAGES,
+    *notices.PAGES,
     *simulator.PAGES,
     *system.PAGES,
 )

@@ -1,0 +1,144 @@
+"""Notices to people: the targets that get them, and the records of what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.options import AppOptions
+from homing.engine.engine import Engine
+from homing.engine.time_zones import zone_of
+from homing.errors import Invalid, NotFound
+from homing.policy.admission import tenant_problem
+from homing.policy.notices import (
+    OPERATOR,
+    NoticeRecord,
+    NoticeTarget,
+    TargetDraft,
+    check_target,
+)
+
+TOKEN_CHARS_MAX = 100
+
+
+class NoticeTargets:
+    """The targets of all tenants, and those of the operator."""
+
+    def __init__(self, engine: Engine, options: AppOptions) -> None:
+        self._engine, self._options = engine, options
+
+    @use_case(MANAGERS)
+    async def create(
+        self, caller: Caller, draft: TargetDraft, *, tenant: str | None, operator: bool
+    ) -> NoticeTarget:
+        """Creates a target of a tenant or of the operator; raises Invalid, Forbidden or TooMany.
+
+        A tenant's e-mail address gets a link that confirms it, and nothing else before that.
+        """
+        owner = OPERATOR if operator else caller.tenant_or_default(tenant)
+        caller.must_write(owner)
+        problems = () if operator else tuple(tenant_problem(owner))
+        try:
+            checked = check_target(
+                replace(draft, tenant=owner),
+                refuses=self._options.refuses,
+                is_zone=_is_zone,
+                mail_problem=self._options.mail_problem,
+            )
+        except Invalid as error:
+            raise Invalid(problems=(*problems, *error.problems)) from None
+        if problems:
+            raise Invalid(problems=problems)
+        return await self._engine.notice_targets.create(checked)
+
+    @use_case(READERS)
+    async def page(
+        self, caller: Caller, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[NoticeTarget], int | None]:
+        """A page, newest first, and the next ``before_id``."""
+        return await self._engine.notice_targets.page(
+            tenant=caller.scope(tenant), before_id=before_id, limit=limit
+        )
+
+    @use_case(READERS)
+    async def get(self, caller: Caller, target_id: int) -> NoticeTarget:
+        """The target; raises NotFound."""
+        return await self._visible(caller, target_id)
+
+    @use_case(MANAGERS)
+    async def change(
+        self, caller: Caller, target_id: int, changes: Mapping[str, Any]
+    ) -> NoticeTarget:
+        """Changes its name, kinds of notices and quiet hours; raises NotFound or Invalid."""
+        await self._visible(caller, target_id)
+
+        def draft_of(before: NoticeTarget) -> TargetDraft:
+            draft = TargetDraft(
+                tenant=before.tenant,
+                kind=before.kind,
+                address=before.address,
+                name=before.name,
+                kinds=before.kinds,
+                quiet_hours=before.quiet_hours,
+                time_zone=before.time_zone,
+            )
+            return check_target(
+                replace(draft, **changes),
+                refuses=lambda _: False,  # The address stays, and is checked with each request.
+                is_zone=_is_zone,
+                mail_problem="",
+            )
+
+        return await self._engine.notice_targets.change(target_id, draft_of)
+
+    @use_case(MANAGERS)
+    async def delete(self, caller: Caller, target_id: int) -> None:
+        """Deletes a target with its address; raises NotFound."""
+        await self._visible(caller, target_id)
+        await self._engine.notice_targets.delete(target_id)
+
+    @use_case(MANAGERS)
+    async def test(self, caller: Caller, target_id: int) -> tuple[NoticeTarget, str]:
+        """Sends a test notice now: the target, and why it did not arrive (empty: it did).
+
+        Raises NotFound, Conflict for an address that is not confirmed, or TooMany.
+        """
+        await self._visible(caller, target_id)
+        return await self._engine.notice_targets.test(target_id)
+
+    @use_case(READERS)
+    async def records(
+        self,
+        caller: Caller,
+        *,
+        tenant: str | None,
+        target_id: int | None,
+        before_id: int | None,
+        limit: int,
+    ) -> tuple[list[NoticeRecord], int | None]:
+        """The notices of targets, newest first, and the next ``before_id``."""
+        return await self._engine.notice_targets.records(
+            owner=caller.scope(tenant), target_id=target_id, before_id=before_id, limit=limit
+        )
+
+    async def confirm(self, token: str) -> NoticeTarget:
+        """Confirms an e-mail address by the token of its link; raises NotFound. Needs no key."""
+        if not token or len(token) > TOKEN_CHARS_MAX:
+            raise NotFound("This link is not valid.")
+        return await self._engine.notice_targets.confirm(token)
+
+    async def _visible(self, caller: Caller, target_id: int) -> NoticeTarget:
+        try:
+            target = await self._engine.notice_targets.get(target_id)
+        except NotFound:
+            target = None
+        if target is None or not caller.sees(target.tenant):
+            raise NotFound("There is no such notice target.")
+        return target
+
+
+def _is_zone(name: str) -> bool:
+    return zone_of(name) is not None

@@ -1,0 +1,111 @@
+"""Notices: the targets where people get them, a test notice, and the latest notices."""
+
+from __future__ import annotations
+
+from homing.app.notice_targets import NoticeTargets
+from homing.errors import FieldProblem, Invalid
+from homing.policy.notice_text import headline, sentence
+from homing.policy.notices import (
+    OPERATOR,
+    TARGETS_MAX,
+    NoticeKind,
+    TargetDraft,
+    TargetKind,
+    masked_address,
+)
+from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.query import show_cursor
+from homing.web.response import Response
+
+TARGET = "tgt"
+TARGETS_SHOWN = 100
+NOTICES_SHOWN = 50
+_HERE = "/notices"
+
+
+async def show(request: PageRequest) -> Shown:
+    caller, query = request.caller, request.query
+    targets, more = await request.app.notice_targets.page(
+        caller, tenant=None, before_id=None, limit=TARGETS_SHOWN
+    )
+    before_id = query.cursor()
+    records, after = await request.app.notice_targets.records(
+        caller, tenant=None, target_id=None, before_id=before_id, limit=NOTICES_SHOWN
+    )
+    secret, headers = request.one_time_secret()
+    return request.show(
+        "notices.html",
+        headers=headers,
+        secret=secret,
+        targets=targets,
+        more_targets=more is not None,
+        names={it.id: it.name or masked_address(it) for it in targets},
+        masked=masked_address,
+        kinds=list(TargetKind),
+        notice_kinds=list(NoticeKind),
+        targets_max=TARGETS_MAX,
+        records=records,
+        headline=headline,
+        sentence=sentence,
+        older="" if after is None else f"?cursor={show_cursor(after)}",
+        first=before_id is None,
+    )
+
+
+async def create(request: PageRequest) -> Response:
+    operator = request.field("operator") == "on"
+    chosen = [kind for kind in NoticeKind if request.field(f"notice-{kind.value}") == "on"]
+    draft = TargetDraft(
+        kind=_kind(request.field("kind")),
+        address=request.field("address"),
+        name=request.field("name"),
+        kinds=tuple(chosen),
+        quiet_hours=request.field("quiet_hours"),
+        time_zone=request.field("time_zone") or "UTC",
+    )
+    tenant = request.field("tenant") or None
+    made = await request.app.notice_targets.create(
+        request.caller, draft, tenant=tenant, operator=operator
+    )
+    if made.kind is TargetKind.EMAIL and made.tenant != OPERATOR:
+        message = f"An e-mail with a link is on its way to {made.address}: open it to confirm."
+        return request.done(message, to=_HERE)
+    secret = made.secret if made.kind is TargetKind.WEBHOOK else ""
+    return request.done("Target created.", to=_HERE, secret=secret)
+
+
+async def test(request: PageRequest) -> Response:
+    target, error = await request.app.notice_targets.test(request.caller, request.number(TARGET))
+    name = target.name or masked_address(target)
+    said = f"not arrived: {error}." if error else "arrived."
+    return request.done(f"Test notice to {name}: {said}", to=_HERE)
+
+
+async def delete(request: PageRequest) -> Response:
+    await request.app.notice_targets.delete(request.caller, request.number(TARGET))
+    return request.done("Target deleted.", to=_HERE)
+
+
+def _kind(text: str) -> TargetKind:
+    if text not in set(TargetKind):
+        reason = f"must be one of {', '.join(TargetKind)}"
+        raise Invalid(problems=(FieldProblem("kind", reason),))
+    return TargetKind(text)
+
+
+PAGES = (
+    Page(path=_HERE, handler=show, use_case=NoticeTargets.records),
+    Page(path=f"{_HERE}/targets", handler=create, method="POST", use_case=NoticeTargets.create),
+    Page(
+        path=f"{_HERE}/targets/{{id}}/test",
+        handler=test,
+        method="POST",
+        use_case=NoticeTargets.test,
+    ),
+    Page(
+        path=f"{_HERE}/targets/{{id}}/delete",
+        handler=delete,
+        method="POST",
+        use_case=NoticeTargets.delete,
+    ),
+)

@@ -1,0 +1,24 @@
+"""``kill -9`` while endpoints change: each transition has exactly one record for each target."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from acceptance.notice_killing import kill_with_notices
+from chaos.broken import build
+
+
+def test_ten_kills_leave_one_record_for_each_transition_and_target(tmp_path: Path) -> None:
+    toll = asyncio.run(kill_with_notices(tmp_path, kills=10))
+    print(toll)
+    assert toll.kills == 10
+    assert toll.transitions > 10
+    assert toll.records == 3 * toll.transitions
+    assert toll.bad == 0, toll
+
+
+def test_a_build_that_writes_records_after_the_commit_is_found(tmp_path: Path) -> None:
+    toll = asyncio.run(kill_with_notices(tmp_path, kills=3, argv=build("reports_later")))
+    print(toll)
+    assert toll.missing > 0

@@ -1,0 +1,183 @@
+"""Notice targets through the API and the dashboard: set up, test, delete, confirm, look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from homing.model import show_id
+from homing.policy.keys import Role
+from web.asgi import Client
+from web.browse import Browser, text
+from web.house import House, live
+
+TARGETS = "/v1/notice-targets"
+SLACK = {"kind": "slack", "address": "https://hooks.slack.com/services/T0/B0/secret-part"}
+
+
+async def key_of(house: House, role: Role, tenant: str = "acme") -> Client:
+    made = await house.client.post("/v1/keys", {"name": "n", "role": role, "tenant": tenant})
+    client = Client(house.app)
+    client.key = made.json["key"]
+    return client
+
+
+def test_a_target_is_created_listed_changed_and_deleted() -> None:
+    async def story(house: House) -> None:
+        given = {**SLACK, "tenant": "acme", "name": "On call", "notices": ["frozen"]}
+        made = (await house.client.post(TARGETS, given)).json
+        assert made["address"] == "https://hooks.slack.com/****"
+        assert (made["tenant"], made["name"], made["notices"]) == ("acme", "On call", ["frozen"])
+        assert made["confirmed_at"] is not None
+        assert made["secret"] is None
+        one = f"{TARGETS}/{made['id']}"
+        listed = await house.client.get(TARGETS)
+        assert [it["id"] for it in listed.json["items"]] == [made["id"]]
+        assert b"secret-part" not in listed.body + (await house.client.get(one)).body
+        quiet = {"quiet_hours": "22:00-07:00", "time_zone": "Europe/Berlin", "notices": []}
+        changed = (await house.client.call("PATCH", one, json=quiet)).json
+        assert (changed["quiet_hours"], changed["notices"]) == ("22:00-07:00", [])
+        assert changed["name"] == "On call"
+        assert (await house.client.call("DELETE", one)).status == 204
+        assert (await house.client.call("DELETE", one)).status == 404
+        assert (await house.client.get(one)).status == 404
+
+    live(story)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"address": "ftp://x.example/"}, "address"),
+        ({"address": "http://127.0.0.1/x"}, "address"),
+        ({"address": "http://169.254.169.254/latest"}, "address"),
+        ({"quiet_hours": "22-7"}, "quiet_hours"),
+        ({"quiet_hours": "22:00-22:00"}, "quiet_hours"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone"),
+        ({"time_zone": "../../etc/passwd"}, "time_zone"),
+        ({"name": "x" * 101}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"notices": ["outage"]}, "notices"),
+        ({"tenant": "no tenant"}, "tenant"),
+        ({"kind": "email", "address": "ops@a.example"}, "kind"),
+        ({"kind": "pigeon"}, "kind"),
+        ({"notices": ["nothing"]}, "notices"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_bad_field_is_refused_by_its_name(changes: dict[str, Any], field: str) -> None:
+    async def story(house: House) -> None:
+        got = await house.client.post(TARGETS, {**SLACK, **changes})
+        assert got.status == 422, got.body
+        assert field in text(got)
+        assert (await house.client.get(TARGETS)).json["items"] == []
+
+    live(story)
+
+
+def test_a_tenant_sees_and_touches_only_its_own_targets() -> None:
+    async def story(house: House) -> None:
+        acme = await key_of(house, Role.MANAGER)
+        other = await key_of(house, Role.MANAGER, "other")
+        made = (await acme.post(TARGETS, SLACK)).json
+        operators = (await house.client.post(TARGETS, {**SLACK, "operator": True})).json
+        assert operators["tenant"] is None
+        assert [it["id"] for it in (await acme.get(TARGETS)).json["items"]] == [made["id"]]
+        assert (await other.get(TARGETS)).json["items"] == []
+        assert (await other.get(f"{TARGETS}?tenant=acme")).json["items"] == []
+        for target in (made["id"], operators["id"], show_id("tgt", 5)):
+            one = f"{TARGETS}/{target}"
+            assert (await other.get(one)).status == 404
+            assert (await other.call("PATCH", one, json={"name": "x"})).status == 404
+            assert (await other.call("DELETE", one)).status == 404
+            assert (await other.post(f"{one}/test", {})).status == 404
+        assert (await acme.get(f"{TARGETS}/{operators['id']}")).status == 404
+        refused = await acme.post(TARGETS, {**SLACK, "operator": True})
+        assert refused.status == 403
+        assert (await acme.post(TARGETS, {**SLACK, "tenant": "other"})).status == 403
+        viewer = await key_of(house, Role.VIEWER)
+        assert (await viewer.post(TARGETS, SLACK)).status == 403
+        assert (await viewer.get(TARGETS)).status == 200
+
+    live(story)
+
+
+def test_a_change_is_in_the_list_of_notices_of_its_own_tenant() -> None:
+    async def story(house: House) -> None:
+        acme = await key_of(house, Role.MANAGER)
+        other = await key_of(house, Role.MANAGER, "other")
+        target = (await acme.post(TARGETS, SLACK)).json
+        await house.client.post(TARGETS, {**SLACK, "operator": True})
+        made = await house.subscribe(tenant="acme")
+        await acme.post(f"/v1/endpoints/{made['endpoint']}/freeze", {})
+        await house.settled()
+        (notice,) = (await acme.get("/v1/notices")).json["items"]
+        assert (notice["kind"], notice["target"]) == ("frozen", target["id"])
+        assert notice["endpoint"] == made["endpoint"]
+        assert "until a person enables" in notice["text"]
+        found = await acme.get(f"/v1/notices?target={target['id']}")
+        assert len(found.json["items"]) == 1
+        assert (await acme.get("/v1/notices?target=sub_x")).status == 422
+        assert (await other.get("/v1/notices")).json["items"] == []
+        assert (await other.get(f"/v1/notices?target={target['id']}")).json["items"] == []
+        assert len((await house.client.get("/v1/notices")).json["items"]) == 2
+
+    live(story)
+
+
+def test_the_number_of_targets_is_limited() -> None:
+    async def story(house: House) -> None:
+        for n in range(20):
+            made = await house.client.post(TARGETS, {**SLACK, "address": f"https://h.example/{n}"})
+            assert made.status == 201
+        refused = await house.client.post(TARGETS, SLACK)
+        assert refused.status == 429
+        assert "at most 20 notice targets" in text(refused)
+
+    live(story)
+
+
+def test_the_dashboard_creates_tests_and_deletes_a_target() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        empty = text(await browser.get("/notices"))
+        assert "Nobody is told when a URL fails" in empty
+        form = {
+            "kind": "webhook",
+            "address": "https://own.example/x",
+            "tenant": "acme",
+            "name": "Ours",
+            "notice-frozen": "on",
+        }
+        assert (await browser.form("/notices", "/notices/targets", **form)).status == 303
+        page = text(await browser.get("/notices"))
+        assert "This secret signs the notices" in page
+        assert "whsec_" in page
+        assert "whsec_" not in text(await browser.get("/notices"))
+        (target,) = (await house.client.get(TARGETS)).json["items"]
+        assert target["notices"] == ["frozen"]
+        tested = await browser.form("/notices", f"/notices/targets/{target['id']}/test")
+        assert tested.status == 303
+        deleted = await browser.form("/notices", f"/notices/targets/{target['id']}/delete")
+        assert deleted.status == 303
+        assert (await house.client.get(TARGETS)).json["items"] == []
+        bad = await browser.form("/notices", "/notices/targets", kind="pigeon", address="x")
+        assert bad.status == 422
+
+    live(story)
+
+
+def test_the_link_of_an_email_shows_a_button_and_a_wrong_one_confirms_nothing() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        page = await browser.get("/confirm?token=abc")
+        assert page.status == 200
+        assert 'value="abc"' in page.body.decode()
+        got = await browser.send("/confirm", token="abc")
+        assert got.status == 404
+        assert "link is not valid" in text(got)
+        assert (await browser.send("/confirm", token="x" * 500)).status == 404
+
+    live(story)
