@@ -64,6 +64,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Endpoints.page": (f"GET {EP}",),
     "Endpoints.find": ("GET /endpoints",),
     "Endpoints.describe": (f"GET {EP}/{{id}}", "GET /endpoints/{id}"),
+    "Endpoints.attempts": (f"GET {EP}/{{id}}/attempts",),
     "Endpoints.enable": (f"POST {EP}/{{id}}/enable", "POST /endpoints/{id}/enable"),
     "Endpoints.freeze": (f"POST {EP}/{{id}}/freeze", "POST /endpoints/{id}/freeze"),
     "Endpoints.test": ("POST /endpoints/{id}/test",),

@@ -116,3 +116,42 @@ def test_a_tenant_sees_only_its_own_causes() -> None:
             assert (got.status, got.json["items"]) == (200, [])
 
     live(story)
+
+
+def test_the_attempts_of_an_endpoint_are_listed_newest_first() -> None:
+    async def story(house: House) -> None:
+        endpoint = await fail(house)
+        house.world.sender.scripts[URL] = always(200)
+        await house.publish(id="arrived")
+        await house.settled()
+        path = f"/v1/endpoints/{endpoint}/attempts"
+        got = (await house.client.get(path)).json
+        assert [it["code"] for it in got["items"]] == [200, None, 503, 503]
+        assert got["items"][0]["event"] == "arrived"
+        first = (await house.client.get(f"{path}?limit=3")).json
+        more = (await house.client.get(f"{path}?limit=3&cursor={first['next_cursor']}")).json
+        assert first["items"] + more["items"] == got["items"]
+        assert more["next_cursor"] is None
+        refused = (await house.client.get(f"{path}?failure=refused")).json["items"]
+        assert [it["event"] for it in refused] == ["refused"]
+        assert len((await house.client.get(f"{path}?code=503&since=1h")).json["items"]) == 2
+        latest = (await house.client.get("/v1/attempts?code=503")).json["items"]
+        assert [it["code"] for it in latest] == [503, 503]
+        for wrong in ("AAAA", "x", "%00"):
+            assert (await house.client.get(f"{path}?cursor={wrong}")).status == 422
+
+    live(story)
+
+
+def test_a_test_send_is_listed_and_belongs_to_no_cause() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe()
+        house.world.sender.scripts[URL] = always(500)
+        assert (await house.client.post(f"/v1/subscriptions/{made['id']}/test")).status == 200
+        (line,) = (await house.client.get(f"/v1/endpoints/{made['endpoint']}/attempts")).json[
+            "items"
+        ]
+        assert (line["lane"], line["event"], line["url"]) == ("test", "", URL)
+        assert (await house.client.get("/v1/causes")).json["items"] == []
+
+    live(story)

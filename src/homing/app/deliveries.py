@@ -21,7 +21,7 @@ from homing.model import (
     Status,
     Subscription,
 )
-from homing.policy.causes import key_of
+from homing.policy.causes import is_of_class, key_of
 from homing.policy.explain import Facts, explain
 from homing.policy.retry import remaining
 from homing.policy.sentences import Sentence
@@ -197,6 +197,9 @@ class Deliveries:
         tenant: str | None,
         endpoint_id: int | None,
         subscription_id: int | None,
+        failure: str | None = None,
+        code: int | None = None,
+        until: int | None = None,
         after: int | None,
         limit: int,
     ) -> RecentAttempts:
@@ -214,6 +217,9 @@ class Deliveries:
             and tenant in {None, rows[attempt.delivery_id].delivery.tenant}
             and endpoint_id in {None, attempt.endpoint_id}
             and subscription_id in {None, attempt.subscription_id}
+            and code in {None, attempt.code}
+            and (failure is None or _is_of(attempt, failure))
+            and (until is None or attempt.finished_at < until)
         ]
         return RecentAttempts(attempts, seen.last, seen.missed)
 
@@ -235,6 +241,10 @@ class Deliveries:
             tenant=caller.scope(conditions.tenant),
             endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
         )
+
+
+def _is_of(attempt: Attempt, failure: str) -> bool:
+    return is_of_class(failure, attempt.outcome, attempt.code, attempt.failure)
 
 
 def _last_cause(attempts: list[Attempt]) -> CauseKey | None:

@@ -12,7 +12,7 @@ from homing.errors import NotFound
 from homing.model import Attempt, Cause, Endpoint, State, Status, Subscription, Transition
 from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
-from homing.ports.views import HOUR_MS, EndpointSort, Rollup
+from homing.ports.views import HOUR_MS, AttemptCursor, AttemptFilter, EndpointSort, Rollup
 
 SUBSCRIPTIONS_MAX = 200  # the newest of an endpoint
 
@@ -42,6 +42,14 @@ class EndpointDescribed(Struct, frozen=True):
     waiting: int  # pending deliveries, counted up to a limit
     deliveries: list[DeliveryRow]  # the newest of them
     causes: list[Cause]  # open, the latest failure first
+
+
+class EndpointAttempt(Struct, frozen=True):
+    """An attempt with its endpoint and its delivery; a test send has none."""
+
+    attempt: Attempt
+    endpoint: Endpoint
+    row: DeliveryRow | None
 
 
 class Endpoints:
@@ -138,6 +146,24 @@ class Endpoints:
             deliveries=deliveries,
             causes=(await self._views.open_causes([endpoint_id])).get(endpoint_id, []),
         )
+
+    @use_case(READERS)
+    async def attempts(
+        self,
+        caller: Caller,
+        endpoint_id: int,
+        conditions: AttemptFilter,
+        *,
+        cursor: AttemptCursor | None,
+        limit: int,
+    ) -> tuple[list[EndpointAttempt], AttemptCursor | None]:
+        """Its attempts, newest first, and the next cursor; raises NotFound."""
+        endpoint = await self._visible(caller, endpoint_id)
+        found, after = await self._views.endpoint_attempts(
+            endpoint_id, conditions, cursor=cursor, limit=limit
+        )
+        rows = await self._views.deliveries_by_id([it.delivery_id for it in found])
+        return [EndpointAttempt(it, endpoint, rows.get(it.delivery_id)) for it in found], after
 
     @use_case(READERS)
     async def subscriptions(self, caller: Caller, endpoint_id: int) -> list[Subscription]:

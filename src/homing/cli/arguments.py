@@ -90,6 +90,14 @@ class Reason(StrEnum):
     SUBSCRIPTION_DELETED = "subscription_deleted"
 
 
+class Outcome(StrEnum):
+    """The outcome of an attempt."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    SENDER_ERROR = "sender_error"
+
+
 TenantFlag = Annotated[
     str | None, typer.Option("--tenant", metavar="TENANT", help="Only of this tenant.")
 ]
@@ -119,6 +127,16 @@ SubscriptionFlag = Annotated[str | None, typer.Option(help="Only of this subscri
 EventFlag = Annotated[str | None, typer.Option(help="Only of this event.")]
 TypeFlag = Annotated[str | None, typer.Option("--type", help="Only of events of this type.")]
 UrlFlag = Annotated[str | None, typer.Option(help="Only to URLs that contain this text.")]
+FailureFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="Only with this failure class: http_status, timeout, refused, tls, dns, …",
+    ),
+]
+CodeFlag = Annotated[
+    int | None, typer.Option(metavar="STATUS", help="Only with this status code, like 503.")
+]
 SinceFlag = Annotated[
     str | None,
     typer.Option(help="Accepted at or after this time: RFC 3339, or a duration back like 2h."),

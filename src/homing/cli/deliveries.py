@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from homing.cli.arguments import (
+    CodeFlag,
     DeliveryArgument,
     EndpointFlag,
     EventFlag,
+    FailureFlag,
     LimitFlag,
     ReasonFlag,
     SinceFlag,
@@ -23,7 +25,17 @@ from homing.cli.arguments import (
 )
 from homing.cli.endpoints import endpoint_id
 from homing.cli.errors import Failed
-from homing.cli.output import add_row, ago, coloured, dim, fields, plain, sentence, table
+from homing.cli.output import (
+    add_row,
+    ago,
+    coloured,
+    dim,
+    fields,
+    plain,
+    response_text,
+    sentence,
+    table,
+)
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
@@ -32,7 +44,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from homing.client import Attempt, AttemptLine, Delivery, DeliveryDetail, Homing
+    from homing.client import Delivery, DeliveryDetail, Homing
     from homing.client.values import DeliveriesWhere
 
 app = typer.Typer(name="deliveries", rich_markup_mode=None)
@@ -51,6 +63,8 @@ def deliveries(
     event: EventFlag = None,
     event_type: TypeFlag = None,
     url: UrlFlag = None,
+    failure: FailureFlag = None,
+    code: CodeFlag = None,
     since: SinceFlag = None,
     until: UntilFlag = None,
     expiring_within: Annotated[
@@ -69,6 +83,8 @@ def deliveries(
         event=event,
         type=event_type,
         url=url,
+        failure=failure,
+        code=code,
         since=since,
         until=until,
         expiring_within=expiring_within,
@@ -83,7 +99,7 @@ def deliveries(
     remote.list_items(
         fetch,
         limit=limit,
-        columns=("id", "status", "accepted", "attempts", "next", "type", "url"),
+        columns=("id", "status", "accepted", "attempts", "next", "type", "url", "last failure"),
         right=("attempts",),
         row=_row,
         empty="There are no such deliveries.",
@@ -99,6 +115,7 @@ def _row(one: Delivery) -> tuple[object, ...]:
         ago(one.due_at) if one.due_at else dim(one.reason or ""),
         one.type,
         one.url,
+        coloured("failed", text=one.last_failure.title) if one.last_failure else "",
     )
 
 
@@ -146,12 +163,6 @@ def _status(one: Delivery) -> Text:
     return text
 
 
-def response_text(attempt: Attempt | AttemptLine) -> Text:
-    """The status code, or why there was none, in the colour of the outcome."""
-    code = attempt.code if attempt.code is not None else attempt.failure or "–"
-    return coloured(attempt.outcome, text=code)
-
-
 def view_delivery(out: Console, one: DeliveryDetail) -> None:
     explanation = sentence(one.explanation, one.explanation_parts)
     out.print(explanation, style="bold", soft_wrap=True)
@@ -168,6 +179,7 @@ def view_delivery(out: Console, one: DeliveryDetail) -> None:
                 ("tenant", one.tenant),
                 ("accepted", ago(one.accepted_at)),
                 ("finished", ago(one.finished_at)),
+                ("last failure", one.last_failure.title if one.last_failure else None),
             )
         )
     )

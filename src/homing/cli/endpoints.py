@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from homing.cli.arguments import EndpointArgument, LimitFlag, State, TenantFlag, given
+from homing.cli.arguments import (
+    CodeFlag,
+    EndpointArgument,
+    FailureFlag,
+    LimitFlag,
+    Outcome,
+    State,
+    TenantFlag,
+    given,
+)
 from homing.cli.errors import Failed
 from homing.cli.output import (
     add_row,
@@ -17,6 +26,7 @@ from homing.cli.output import (
     dim,
     fields,
     plain,
+    response_text,
     sentence,
     span,
     table,
@@ -26,8 +36,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import Endpoint, EndpointDetail, Homing
-    from homing.client.values import EndpointsWhere
+    from homing.client import AttemptLine, Endpoint, EndpointDetail, Homing
+    from homing.client.values import EndpointAttemptsWhere, EndpointsWhere
 
 SCAN_LIMIT = 100_000
 
@@ -51,7 +61,17 @@ def endpoints(
     remote.list_items(
         lambda client: client.endpoints(**where),
         limit=limit,
-        columns=("id", "state", "since", "attempts", "failed", "in a row", "tenant", "url"),
+        columns=(
+            "id",
+            "state",
+            "since",
+            "attempts",
+            "failed",
+            "in a row",
+            "tenant",
+            "url",
+            "cause",
+        ),
         right=("attempts", "failed", "in a row"),
         row=_row,
         empty="There are no such endpoints.",
@@ -69,6 +89,7 @@ def _row(one: Endpoint) -> tuple[object, ...]:
         f"{counters.get('consecutive_failures', 0):,}",
         one.tenant,
         one.url,
+        coloured("failed", text=one.causes[0].title) if one.causes else "",
     )
 
 
@@ -77,6 +98,54 @@ def _row(one: Endpoint) -> tuple[object, ...]:
 def show(endpoint: EndpointArgument, *, remote: Remote, tenant: TenantFlag = None) -> None:
     """Show one: its state with the reason, its counters, and how many deliveries wait for it."""
     remote.show(lambda client: client.endpoint(endpoint_id(client, endpoint, tenant)), _view)
+
+
+@app.command()
+@remote_command
+def attempts(
+    endpoint: EndpointArgument,
+    *,
+    remote: Remote,
+    outcome: Annotated[
+        Outcome | None, typer.Option(help="Only with this outcome.", show_default=False)
+    ] = None,
+    failure: FailureFlag = None,
+    code: CodeFlag = None,
+    since: Annotated[
+        str | None, typer.Option(help="Started since: RFC 3339, or a duration back like 2h.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Started before this time; like --since.")
+    ] = None,
+    tenant: TenantFlag = None,
+    limit: LimitFlag = 50,
+) -> None:
+    """List its attempts, newest first."""
+    where: EndpointAttemptsWhere = given(  # type: ignore[assignment]
+        outcome=outcome, failure=failure, code=code, since=since, until=until
+    )
+    remote.list_items(
+        lambda client: client.endpoint_attempts(endpoint_id(client, endpoint, tenant), **where),
+        limit=limit,
+        columns=("when", "response", "took", "#", "lane", "decided", "type", "delivery", ""),
+        right=("took", "#"),
+        row=_attempt_row,
+        empty="There are no such attempts.",
+    )
+
+
+def _attempt_row(one: AttemptLine) -> tuple[object, ...]:
+    return (
+        ago(one.started_at),
+        response_text(one),
+        f"{one.total_us / 1000:.0f} ms",
+        one.number,
+        one.lane,
+        coloured(one.decided),
+        one.type,
+        one.delivery,
+        dim(one.detail),
+    )
 
 
 @app.command()
@@ -130,6 +199,22 @@ def _view(out: Console, one: EndpointDetail) -> None:
             )
         )
     )
+    if one.causes:
+        causes = table(
+            "cause", "since", "last", "attempts", "deliveries", right=("attempts", "deliveries")
+        )
+        in_all = sum(it.attempts for it in one.causes)
+        for cause in one.causes:
+            add_row(
+                causes,
+                coloured("failed", text=cause.title),
+                ago(cause.first_seen),
+                dim(ago(cause.last_seen)),
+                f"{cause.attempts:,} ({round(100 * cause.attempts / in_all)} %)",
+                f"{cause.deliveries:,}",
+            )
+        out.print()
+        out.print(causes)
     counters = table("counter", "value", "limit", "", right=("value", "limit"))
     for counter in one.counters:
         is_time = counter.name.endswith("_ms")

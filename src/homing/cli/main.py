@@ -12,6 +12,7 @@ import typer
 
 from homing import __version__
 from homing.cli import (
+    causes,
     deliveries,
     endpoints,
     filters,
@@ -65,6 +66,7 @@ app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
 app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
+app.command(short_help="List why URLs fail, and since when.")(causes.causes)
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Find anything by an id, URL, type or value.")(find.find)
 app.command(short_help="Replay finished deliveries.")(replay.replay)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from homing.client import SentencePart
+    from homing.client import Attempt, AttemptLine, SentencePart
 
 T = TypeVar("T")
 
@@ -224,6 +224,12 @@ def sentence(text: str, parts: Iterable[SentencePart], *, now: int | None = None
         for part in parts
     )
     return plain(shown or text)
+
+
+def response_text(attempt: Attempt | AttemptLine) -> Text:
+    """The status code, or why there was none, in the colour of the outcome."""
+    code = attempt.code if attempt.code is not None else attempt.failure or "–"
+    return coloured(attempt.outcome, text=code)
 
 
 def byte_size(count: int) -> str:

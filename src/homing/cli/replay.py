@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from homing.cli.arguments import (
+    CodeFlag,
     EndpointFlag,
     EventFlag,
+    FailureFlag,
     ReasonFlag,
     SinceFlag,
     StatusFlag,
@@ -48,6 +50,8 @@ def replay(
     event: EventFlag = None,
     event_type: TypeFlag = None,
     url: UrlFlag = None,
+    failure: FailureFlag = None,
+    code: CodeFlag = None,
     since: SinceFlag = None,
     until: UntilFlag = None,
     tenant: TenantFlag = None,
@@ -63,6 +67,8 @@ def replay(
         event=event,
         type=event_type,
         url=url,
+        failure=failure,
+        code=code,
         since=since,
         until=until,
         tenant=tenant,

@@ -14,7 +14,6 @@ from homing.cli.arguments import (
     given,
     read_seconds,
 )
-from homing.cli.deliveries import response_text
 from homing.cli.endpoints import endpoint_id
 from homing.cli.output import (
     clock_ms,
@@ -24,6 +23,7 @@ from homing.cli.output import (
     plain,
     print_json,
     read_ms,
+    response_text,
     span,
     time_of,
 )

@@ -18,6 +18,7 @@ from homing.client.retries import RetryRule
 from homing.client.subscription import API_NAMES, Subscription
 from homing.client.values import (
     Attempt,
+    AttemptLine,
     AttemptPage,
     Cause,
     Delivery,
@@ -251,6 +252,10 @@ def enable_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
 def freeze_endpoint(endpoint_id: str) -> Call[EndpointDetail]:
     path = f"/v1/endpoints/{_part(endpoint_id)}/freeze"
     return _post(path, EndpointDetail, retry=RetryRule.ALWAYS)
+
+
+def endpoint_attempts(endpoint_id: str, where: Mapping[str, Any]) -> Listing[AttemptLine]:
+    return Listing(f"/v1/endpoints/{_part(endpoint_id)}/attempts", where, Page[AttemptLine])
 
 
 def causes(where: Mapping[str, Any]) -> Listing[Cause]:

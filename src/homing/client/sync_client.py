@@ -33,6 +33,7 @@ from homing.client.subscription import (
 from homing.client.time_and_random import monotonic, new_id, random_fraction
 from homing.client.values import (
     Attempt,
+    AttemptLine,
     AttemptPage,
     AttemptsWhere,
     Cause,
@@ -41,6 +42,7 @@ from homing.client.values import (
     Delivery,
     DeliveryDetail,
     Endpoint,
+    EndpointAttemptsWhere,
     EndpointDetail,
     EndpointsWhere,
     Event,
@@ -212,6 +214,12 @@ class Homing:
     def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Freeze an endpoint: nothing is attempted until it is enabled."""
         return self._call(protocol.freeze_endpoint(endpoint_id))
+
+    def endpoint_attempts(
+        self, endpoint_id: str, **where: Unpack[EndpointAttemptsWhere]
+    ) -> Iterator[AttemptLine]:
+        """The attempts of an endpoint, newest first."""
+        return self._each(protocol.endpoint_attempts(endpoint_id, where))
 
     def causes(self, **where: Unpack[CausesWhere]) -> Iterator[Cause]:
         """Why endpoints fail, since when, and how often; the newest cause first."""

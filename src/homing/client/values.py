@@ -244,6 +244,19 @@ class AttemptsWhere(TypedDict, total=False):
     tenant: str
     endpoint: str
     subscription: str
+    failure: str
+    code: int
+    until: str
+
+
+class EndpointAttemptsWhere(TypedDict, total=False):
+    """Which attempts of an endpoint; an absent field matches all."""
+
+    outcome: str
+    failure: str
+    code: int
+    since: str
+    until: str
 
 
 class SentencePart(Struct, frozen=True):

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.model import Cause, CauseKey, Failure
+from homing.model import Cause, CauseKey, Failure, Outcome
 from homing.policy.failure_text import failure_text
 
 HTTP_STATUS = "http_status"  # the failure class of a response that is not 2xx
@@ -83,6 +83,13 @@ def title(key: CauseKey) -> str:
     if key == OTHER:
         return "various failures"
     return failure_text(key.code, None if key.code is not None else Failure(key.failure))
+
+
+def is_of_class(wanted: str, outcome: str, code: int | None, failure: str | None) -> bool:
+    """Whether an attempt that was logged so failed with this failure class."""
+    if wanted == HTTP_STATUS:
+        return code is not None and outcome == Outcome.FAILED
+    return code is None and failure == wanted
 
 
 def failure_problem(value: str) -> str | None:

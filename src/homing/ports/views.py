@@ -15,6 +15,7 @@ from homing.model import (
     Endpoint,
     Event,
     Failure,
+    Outcome,
     Reason,
     State,
     Status,
@@ -40,7 +41,7 @@ class LastFailure(Struct, frozen=True):
 class DeliveryRow(Struct, frozen=True):
     """A delivery as a list shows it, pending or finished.
 
-    ``last_failure`` is None without a failed attempt, after a successful one, and outside of lists.
+    ``last_failure`` is None without a failed attempt and after a successful one.
     """
 
     delivery: Delivery
@@ -52,6 +53,25 @@ class DeliveryRow(Struct, frozen=True):
     event_type: str
     url: str
     last_failure: LastFailure | None = None
+
+
+class AttemptFilter(Struct, frozen=True):
+    """Conditions on the attempts of an endpoint; None: any. Times are those of their start."""
+
+    outcome: Outcome | None = None
+    failure: str | None = None  # the failure class
+    code: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class AttemptCursor(Struct, frozen=True, array_like=True):
+    """A place in the list of an endpoint's attempts: one in each of its two walks."""
+
+    started_at: int
+    delivery_id: int
+    number: int
+    history_id: int
 
 
 class CauseRow(Struct, frozen=True):
@@ -295,6 +315,16 @@ class ViewStore(BoardStore, SearchStore, Protocol):
         """Those that are still stored, pending or finished."""
 
     async def attempts(self, delivery_id: int) -> list[Attempt]: ...
+
+    async def endpoint_attempts(
+        self,
+        endpoint_id: int,
+        conditions: AttemptFilter,
+        *,
+        cursor: AttemptCursor | None,
+        limit: int,
+    ) -> tuple[list[Attempt], AttemptCursor | None]:
+        """The attempts of an endpoint, newest first, and the next cursor."""
 
     async def attempts_by_number(
         self, wanted: Sequence[tuple[int, int]]

@@ -21,8 +21,16 @@ from homing.model import (
 )
 from homing.policy.match import type_matches
 from homing.ports import CauseRow, DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
-from homing.ports.views import Counts, EndpointSort, EventSummary, Expiring, Rollup
-from homing.store import deliveries, leases, rollups, rows, search
+from homing.ports.views import (
+    AttemptCursor,
+    AttemptFilter,
+    Counts,
+    EndpointSort,
+    EventSummary,
+    Expiring,
+    Rollup,
+)
+from homing.store import attempts, deliveries, leases, rollups, rows, search
 from homing.store.deliveries import SCAN_MAX
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -185,8 +193,9 @@ class Views:
 
     @transaction(view=True)
     async def delivery(self, tx: Tx, delivery_id: int) -> DeliveryRow | None:
-        row = await tx.one("deliveries_whole", ids=[delivery_id])
-        return deliveries.delivery_row(row) if row else None
+        found = await tx.all("deliveries_whole", ids=[delivery_id])
+        page = await _with_last_failures(tx, [deliveries.delivery_row(row) for row in found])
+        return page[0] if page else None
 
     @transaction(view=True)
     async def deliveries_by_id(self, tx: Tx, ids: Sequence[int]) -> dict[int, DeliveryRow]:
@@ -197,6 +206,18 @@ class Views:
     async def attempts(self, tx: Tx, delivery_id: int) -> list[Attempt]:
         found = await tx.all("view_attempts", delivery_id=delivery_id, limit=ATTEMPTS_MAX)
         return [rows.attempt(row) for row in found]
+
+    @transaction(view=True)
+    async def endpoint_attempts(
+        self,
+        tx: Tx,
+        endpoint_id: int,
+        conditions: AttemptFilter,
+        *,
+        cursor: AttemptCursor | None,
+        limit: int,
+    ) -> tuple[list[Attempt], AttemptCursor | None]:
+        return await attempts.page(tx, endpoint_id, conditions, cursor=cursor, limit=limit)
 
     @transaction(view=True)
     async def attempts_by_number(

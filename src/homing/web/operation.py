@@ -11,6 +11,7 @@ from homing.app.access import Caller, roles_of
 from homing.app.app import App
 from homing.errors import HomingError, NotFound
 from homing.model import read_id
+from homing.policy.causes import CLASSES, CODES
 from homing.policy.keys import Role
 from homing.web.body import decode
 from homing.web.options import WebOptions, WebParts
@@ -112,6 +113,18 @@ LIMIT = Param(
     {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
 )
 PAGE = (CURSOR, LIMIT)
+FAILURE = (
+    Param(
+        "failure",
+        "Only with this failure class; of a delivery, that of its last failed attempt.",
+        {"type": "string", "enum": list(CLASSES)},
+    ),
+    Param(
+        "code",
+        "Only with this status code; of a delivery, that of its last failed attempt.",
+        {"type": "integer", "minimum": CODES.start, "maximum": CODES.stop - 1},
+    ),
+)
 
 
 def choice(name: str, sentence: str, choices: type[Any]) -> Param:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
+from msgspec import DecodeError, Struct, msgpack
+
 from homing.errors import BadRequest, FieldProblem, Invalid
 from homing.model import read_id
 from homing.policy.admission import (
@@ -28,7 +30,10 @@ LIMIT_MAX = 200
 PARAMETERS_MAX = 50
 URL_PART_MAX = 200
 
+_CURSOR_RULE = "must be the next_cursor of an earlier response"
+
 _E = TypeVar("_E", bound=StrEnum)
+_P = TypeVar("_P", bound=Struct)
 
 
 class Query:
@@ -147,8 +152,21 @@ class Query:
             return None
         number = read_cursor(value)
         if number is None:
-            raise _refused("cursor", "must be the next_cursor of an earlier response")
+            raise _refused("cursor", _CURSOR_RULE)
         return number
+
+    def place(self, kind: type[_P]) -> _P | None:
+        """The cursor of a list whose place is more than an id."""
+        value = self._given.get("cursor")
+        if value is None:
+            return None
+        try:
+            found = msgpack.decode(urlsafe_b64decode(value.encode() + b"=="), type=kind)
+        except (NotBase64, ValueError, DecodeError):
+            raise _refused("cursor", _CURSOR_RULE) from None
+        if show_place(found) != value:
+            raise _refused("cursor", _CURSOR_RULE)
+        return found
 
     def count(self, name: str, *, default: int, maximum: int) -> int:
         """A number from 1 to ``maximum``; a number outside this range becomes the nearest bound."""
@@ -184,6 +202,13 @@ def show_cursor(number: int | None) -> str | None:
     if number is None:
         return None
     return urlsafe_b64encode(number.to_bytes(8, "big")).rstrip(b"=").decode()
+
+
+def show_place(place: Struct | None) -> str | None:
+    """A place of integers as an opaque cursor."""
+    if place is None:
+        return None
+    return urlsafe_b64encode(msgpack.encode(place)).rstrip(b"=").decode()
 
 
 def read_cursor(text: str) -> int | None:

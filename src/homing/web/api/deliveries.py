@@ -15,10 +15,9 @@ from homing.errors import (
     SubscriptionGone,
 )
 from homing.model import Reason, Status, show_id
-from homing.policy.causes import CLASSES, CODES
 from homing.policy.moments import TIME_MAX
 from homing.ports import DeliveryFilter
-from homing.web.operation import PAGE, TENANT, Call, Operation, Param, choice
+from homing.web.operation import FAILURE, PAGE, TENANT, Call, Operation, Param, choice
 from homing.web.query import show_cursor
 from homing.web.response import Headers, Response, json_response
 from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
@@ -90,18 +89,6 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
 
 
 _ONE = "/v1/deliveries/{id}"
-LAST_FAILURE = (
-    Param(
-        "failure",
-        "Only with this failure class of the last failed attempt.",
-        {"type": "string", "enum": list(CLASSES)},
-    ),
-    Param(
-        "code",
-        "Only with this status code of the last failed attempt.",
-        {"type": "integer", "minimum": CODES.start, "maximum": CODES.stop - 1},
-    ),
-)
 
 OPERATIONS = (
     Operation(
@@ -124,7 +111,7 @@ OPERATIONS = (
             ),
             Param("type", "Only deliveries of events of this type."),
             Param("url", "Only deliveries to URLs that contain this text."),
-            *LAST_FAILURE,
+            *FAILURE,
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
             Param("until", "Accepted before; same format as since."),
             Param(
