@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import TooMany
+from homing.errors import LostLeases, TooMany
 from homing.model import State, id_floor
+from homing.policy.encryption import KeyRing
 from homing.policy.notices import (
     ADDRESS_A_DAY_MAX,
     CREATED_A_DAY_MAX,
@@ -28,6 +29,12 @@ from homing.policy.notices import (
 )
 from homing.ports import SettleBatch
 from homing.store.admin import Admin
+from homing.store.encryption import (
+    EncryptedNotices,
+    EncryptionKeys,
+    FieldCipher,
+    encrypt_existing,
+)
 from homing.store.flow import Flow
 from homing.store.notices import Notices
 from homing.store.tx import Db
@@ -243,6 +250,57 @@ async def test_an_address_is_confirmed_once_and_by_its_own_token(db: Db) -> None
     assert await it.store.confirm_target(target.secret, now=NOW + 2) is None
     await it.store.write_notices([it.notice()])
     assert len(await it.records()) == 1, "what happened before is not sent"
+
+
+async def test_only_the_owner_of_the_lease_sends(db: Db) -> None:
+    it = Targets(db)
+    target = await it.add()
+    await it.store.write_notices([it.notice()])
+    late = {"epoch": 7}  # Nobody has had bucket 0 so often.
+    with pytest.raises(LostLeases):
+        await it.store.take_message(target.id, message_id=it.make.id(), **late)
+    with pytest.raises(LostLeases):
+        await it.store.message_sent(target.id, 1, now=NOW, due_at=NOW, **late)
+    with pytest.raises(LostLeases):
+        await it.store.message_failed(target.id, 1, error="", due_at=NOW, **late)
+    with pytest.raises(LostLeases):
+        await it.store.write_reminders(
+            days=1, bound_id=id_floor(NOW), ids=[it.make.id()], now=NOW, **late
+        )
+    (record,) = await it.records()
+    assert (record.status, record.message_id) == (NoticeStatus.WAITING, 0)
+
+
+async def test_addresses_and_secrets_are_encrypted_and_follow_a_new_key(db: Db) -> None:
+    it = Targets(db)
+    old, new = (KeyRing((bytes([n]) * 32,)) for n in (1, 2))
+    both = KeyRing((bytes([2]) * 32, bytes([1]) * 32))
+    target = NoticeTarget(
+        id=it.make.id(),
+        tenant="acme",
+        kind=TargetKind.SLACK,
+        name="",
+        address="https://hooks.example/in-the-clear",
+        secret="whsec-in-the-clear",
+        kinds=(),
+        quiet_hours="",
+        time_zone="UTC",
+        created_at=NOW,
+        confirmed_at=NOW,
+    )
+    store: Any = EncryptedNotices(it.store, FieldCipher(old))
+    address, secret = address_hash(target.address), address_hash(target.secret)
+    await store.create_target(target, address=address, secret=secret, now=NOW)
+    stored = await it.store.target(target.id)
+    assert stored is not None
+    assert "clear" not in stored.address + stored.secret
+    assert await store.target(target.id) == target
+    await encrypt_existing(EncryptionKeys(db), both)
+    renewed: Any = EncryptedNotices(it.store, FieldCipher(new))
+    assert await renewed.target(target.id) == target
+    assert (await renewed.targets(tenant="acme", before_id=None, limit=9))[0] == [target]
+    await it.store.write_notices([it.notice()])
+    assert await renewed.targets_to_send(after_id=0, limit=9) == [target]
 
 
 async def test_the_limits_of_targets(db: Db) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from homing.model import show_id
 from homing.policy.keys import Role
+from homing.web.asgi import asgi_app
 from web.asgi import Client
 from web.browse import Browser, text
-from web.house import House, live
+from web.house import House, live, use_cases
 
 TARGETS = "/v1/notice-targets"
 SLACK = {"kind": "slack", "address": "https://hooks.slack.com/services/T0/B0/secret-part"}
@@ -179,5 +180,28 @@ def test_the_link_of_an_email_shows_a_button_and_a_wrong_one_confirms_nothing() 
         assert got.status == 404
         assert "link is not valid" in text(got)
         assert (await browser.send("/confirm", token="x" * 500)).status == 404
+
+    live(story)
+
+
+def test_a_tenants_address_is_confirmed_by_the_button_behind_its_link() -> None:
+    async def story(house: House) -> None:
+        app = asgi_app(use_cases(house.world, house.api_keys, mail_problem=""))
+        client, browser = Client(app), Browser(app)
+        given = {"kind": "email", "address": "ada@acme.example", "tenant": "acme"}
+        made = (await client.post(TARGETS, given)).json
+        assert (made["address"], made["confirmed_at"]) == ("ada@acme.example", None)
+        await house.settled()
+        (mail,) = house.world.mailer.sent
+        (link,) = [line for line in mail.text.splitlines() if line.startswith("https://")]
+        path = link.removeprefix("https://homing.example")
+        assert "Confirm my address" in text(await browser.get(path))
+        assert (await client.get(f"{TARGETS}/{made['id']}")).json["confirmed_at"] is None
+        token = path.partition("token=")[2]
+        done = await browser.send("/confirm", token=token)
+        assert "will be sent to ada@acme.example" in text(done)
+        assert (await client.get(f"{TARGETS}/{made['id']}")).json["confirmed_at"] is not None
+        assert (await browser.send("/confirm", token=token)).status == 404
+        assert token not in (await client.get(TARGETS)).body.decode()
 
     live(story)

@@ -274,13 +274,14 @@ class Notices:
         limit: int,
     ) -> tuple[list[NoticeRecord], int | None]:
         """A page ends between two changes: the records of one change have the same id."""
-        found = await tx.all(
-            "notices_page",
-            before_id=TOP_ID if before_id is None else before_id,
-            owner=owner,
-            target_id=target_id,
-            limit=limit + 1,
-        )
+        part = {"before_id": TOP_ID if before_id is None else before_id, "limit": limit + 1}
+        if target_id is not None:  # All records of a target have the same owner.
+            found = await tx.all("notices_page_of_target", target_id=target_id, **part)
+            found = [row for row in found if owner is None or row[2] == owner]
+        elif owner is not None:
+            found = await tx.all("notices_page_of_owner", owner=owner, **part)
+        else:
+            found = await tx.all("notices_page", **part)
         page = [_read_record(row) for row in found]
         if len(page) <= limit:
             return page, None

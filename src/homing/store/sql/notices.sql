@@ -160,17 +160,17 @@ WHERE id = :id AND message_id = :message_id;
 UPDATE notice_target SET attempts = attempts + 1, error = :error, due_at = :due_at
 WHERE id = :id AND message_id = :message_id;
 
--- name: notices_page [sqlite]
+-- name: notices_page
 SELECT {notice} FROM notice
-WHERE id < :before_id AND (:owner IS NULL OR owner = :owner)
-AND (:target_id IS NULL OR target_id = :target_id)
-ORDER BY id DESC, target_id LIMIT :limit;
+WHERE id < :before_id ORDER BY id DESC, target_id DESC LIMIT :limit;
 
--- name: notices_page [postgres]
+-- name: notices_page_of_owner
 SELECT {notice} FROM notice
-WHERE id < :before_id AND (:owner::text IS NULL OR owner = :owner::text)
-AND (:target_id::bigint IS NULL OR target_id = :target_id::bigint)
-ORDER BY id DESC, target_id LIMIT :limit;
+WHERE owner = :owner AND id < :before_id ORDER BY id DESC, target_id DESC LIMIT :limit;
+
+-- name: notices_page_of_target
+SELECT {notice} FROM notice
+WHERE target_id = :target_id AND id < :before_id ORDER BY id DESC LIMIT :limit;
 
 -- name: reminders_begin
 -- Nothing that happened before the first target is reminded of.
