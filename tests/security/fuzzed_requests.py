@@ -227,7 +227,14 @@ class Fuzz:
 
     def searches(self) -> Fired:
         path = self._rng.choice(
-            (b"/deliveries?q=", b"/endpoints?q=", b"/events?q=", b"/bulk?q=", b"/subscriptions?q=")
+            (
+                b"/deliveries?q=",
+                b"/endpoints?q=",
+                b"/events?q=",
+                b"/bulk?q=",
+                b"/subscriptions?q=",
+                b"/search?q=",
+            )
         )
         return Fired(
             "searches",
@@ -236,7 +243,13 @@ class Fuzz:
 
     def queries(self) -> Fired:
         path = self._rng.choice(
-            (b"/v1/deliveries?", b"/v1/attempts?", b"/v1/endpoints?cursor=", b"/v1/events?since=")
+            (
+                b"/v1/deliveries?",
+                b"/v1/attempts?",
+                b"/v1/endpoints?cursor=",
+                b"/v1/events?since=",
+                b"/v1/search?q=",
+            )
         )
         return Fired("queries", self._get(path + self._stuff(7 * KIB), self._with_key))
 

@@ -33,7 +33,9 @@ from homing.policy.filters_run import compiled, read_data
 from homing.policy.keys import read_key
 from homing.policy.match import Index
 from homing.policy.moments import moment
+from homing.policy.payload_fields import PayloadFields
 from homing.policy.retry import retry_after_at
+from homing.policy.search import read_query
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
 from homing.policy.workfront import collapse
@@ -100,6 +102,20 @@ def _filtered(data: bytes) -> object:
             return matches(reading.data, reading)
         except OutOfSteps:  # Others have their turn, then it goes on.
             reading.left = SLICE_STEPS
+
+
+def _found(text: str) -> object:
+    field = read_query(text, fields=_FIELDS.paths).field
+    return field and _FIELDS.wanted(*field)
+
+
+def _indexed(data: bytes) -> object:
+    slices = _FIELDS.reading(data, SLICE_STEPS)
+    with contextlib.suppress(StopIteration):
+        next(slices)
+        while True:  # Others have their turn, then it goes on.
+            slices.send(SLICE_STEPS)
+    return None
 
 
 def _read_in_slices(data: bytes) -> object:
@@ -173,6 +189,7 @@ def _endpoints(count: int, to: str = "") -> str:
 
 
 _INDEX = _index()
+_FIELDS = PayloadFields(("data.a", "data.b.c"), (b"k" * 32,))
 _TARGETS = Targets(["/", "/deliveries/{id}", "/events/{tenant}/{id:path}"])
 _HEAD = b"HTTP/1.1 200 OK\r\n"
 
@@ -193,6 +210,9 @@ INPUTS = (
     Input("times", lambda it: moment(it, "since", now=0), lambda n: "1" * n + "h"),
     Input("RFC 3339", read_time, lambda n: "2026-01-01T00:00:00." + "0" * n + "Z"),
     Input("searches", lambda it: read_search(it, now=0), lambda n: "a:b " * n, 50),
+    Input("find anything", _found, lambda n: "a." * n, 50),
+    Input("find a URL", _found, lambda n: "https://" + "é" * n),
+    Input("find a payload field", _found, lambda n: "data.a:" + "9" * n),
     Input("a quote in a search", lambda it: read_search(it, now=0), lambda n: '"' * n),
     # Bodies.
     Input("forms", read_form, lambda n: b"a=" + b"%41%" * n),
@@ -201,6 +221,8 @@ INPUTS = (
     Input("names of an object", _command, _names),
     Input("objects within objects", _command, lambda n: b'{"a":' * n),
     Input("a batch", _published, _list(EVENT)),
+    Input("payload fields", _indexed, lambda n: b'{"b":{"c":' + _list(b'{"a":1}')(n) + b"}}"),
+    Input("a long payload field", _indexed, lambda n: b'{"a":' + b"9" * n + b"}"),
     Input("a batch in which all is wrong", _published, _list(b"1")),
     Input("lines", _published, lambda n: b"\n".join([EVENT] * n)),
     Input("lines that are wrong", _published, lambda n: b" 1\n" * n),
