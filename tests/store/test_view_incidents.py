@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import apsw
 from msgspec.structs import replace
 
 from homing.model import Cause, CauseKey, Endpoint, State
 from homing.store import rows
+from homing.store.sqlite import SqliteDb
 from homing.store.tx import Db, Tx
 from homing.store.views import Views
 from store.build import HOUR, NOW, Maker, put
@@ -104,3 +106,31 @@ async def test_the_subscriptions_to_an_endpoint_are_found_whatever_the_tenant_ha
     await put(db, endpoints=[mine, other], subscriptions=[*wanted, gone, *many])
     assert await views.subscriptions_to(mine.id, limit=5) == wanted[::-1]
     assert await views.subscriptions_to(mine.id, limit=1) == wanted[1:]
+
+
+async def test_a_tenant_with_very_many_causes_costs_its_neighbour_nothing() -> None:
+    db = await SqliteDb.open(":memory:")
+    views, make = Views(db), Maker()
+    noisy = make.endpoint("https://noisy.example/", tenant="noisy")
+    mine = make.endpoint()
+    await put(db, endpoints=[noisy, mine])
+    open_, ended = a_cause(make, mine), a_cause(make, mine, closed_at=NOW - HOUR)
+    many = [a_cause(make, noisy, closed_at=None if n % 2 else NOW) for n in range(40_000)]
+    await keep(db, open_, ended, *many)
+    steps = 0
+
+    def profile(told: dict[str, dict[str, int]]) -> None:
+        nonlocal steps
+        steps += told["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+    db._writer._open()[0].trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
+    of_mine = {"tenant": "acme", "limit": 10}
+    assert [it.cause for it in await views.failing(**of_mine)] == [open_]
+    assert [it.cause for it in await views.ended_causes(**of_mine, since=0)] == [ended]
+    found, _ = await views.causes(**of_mine, endpoint_id=None, is_open=True, before_id=None)
+    assert [it.cause for it in found] == [open_]
+    assert 0 < steps < 2_000
+    await views.failing(tenant=None, limit=10)
+    await views.ended_causes(tenant=None, since=0, limit=10)
+    assert steps < 100_000
+    await db.close()

@@ -52,6 +52,7 @@ def test_an_incident_says_what_fails_why_since_when_and_what_waits() -> None:
         one = text(await browser.get(f"/endpoints/{endpoint}"))
         assert "Why attempts fail All incidents 503 Service Unavailable 100 %" in one
         assert "1 failed attempt of 1 delivery since" in one
+        assert "failed a.b attempt 1 503 Service Unavailable fresh" in one
 
     live(story)
 

@@ -17,7 +17,7 @@ from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
-from homing.ports.views import HOUR_MS, EndpointSort
+from homing.ports.views import HOUR_MS, AttemptFilter, EndpointSort
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
 from homing.web.dashboard.request import Page, PageRequest, Shown
@@ -30,6 +30,7 @@ PAGES_MAX = 100
 WAITING_MAX = 1_000
 WAITING_SHOWN = 10
 ENDED_SHOWN = 5
+ATTEMPTS_SHOWN = 10
 TRANSITIONS_MAX = 50
 SPARK_STEP_MS = 120_000
 
@@ -139,6 +140,9 @@ async def endpoint(request: PageRequest) -> Shown:
         limit=ENDED_SHOWN,
         waiting_max=1,
     )
+    attempts, _ = await request.app.endpoints.attempts(
+        request.caller, number, AttemptFilter(), cursor=None, limit=ATTEMPTS_SHOWN
+    )
     return request.show(
         "endpoint.html",
         endpoint=found,
@@ -148,6 +152,7 @@ async def endpoint(request: PageRequest) -> Shown:
         sentence=explain_endpoint(found, rules, now=now, causes=described.causes),
         shares=shares(described.causes),
         ended=[it.row.cause for it in ended],
+        attempts=attempts,
         changes=[(it, _sentence(it)) for it in changes],
         bands=bands(found, changes, since=now - SPANS[span][1], now=now),
         waiting=described.deliveries,
