@@ -124,11 +124,16 @@ async def test_a_tenant_with_very_many_causes_costs_its_neighbour_nothing() -> N
         steps += told["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
     db._writer._open()[0].trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
-    of_mine = {"tenant": "acme", "limit": 10}
-    assert [it.cause for it in await views.failing(**of_mine)] == [open_]
-    assert [it.cause for it in await views.ended_causes(**of_mine, since=0)] == [ended]
-    found, _ = await views.causes(**of_mine, endpoint_id=None, is_open=True, before_id=None)
-    assert [it.cause for it in found] == [open_]
+    failing = await views.failing(tenant="acme", limit=10)
+    over = await views.ended_causes(tenant="acme", since=0, limit=10)
+    page, _ = await views.causes(
+        tenant="acme", endpoint_id=None, is_open=True, before_id=None, limit=10
+    )
+    assert [[it.cause for it in found] for found in (failing, over, page)] == [
+        [open_],
+        [ended],
+        [open_],
+    ]
     assert 0 < steps < 2_000
     await views.failing(tenant=None, limit=10)
     await views.ended_causes(tenant=None, since=0, limit=10)

@@ -71,7 +71,7 @@ export function startKeys() {
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", (event) => {
     const row = event.target.closest("[data-row]");
-    if (!row || event.target.closest("a, button, input, label, summary") || getSelection().toString()) return;
+    if (!row || event.target.closest("a, button, dialog, input, label, pre, summary") || getSelection().toString()) return;
     row.querySelector("a")?.click();
   });
 }
