@@ -13,7 +13,16 @@ from client.hooks import Hook, hook
 from homing.server.settings import Settings
 from homing.testing import HomingServer, running_server
 
-PAGES = ("/", "/endpoints", "/deliveries", "/events", "/subscriptions", "/simulator", "/system")
+PAGES = (
+    "/",
+    "/incidents",
+    "/endpoints",
+    "/deliveries",
+    "/events",
+    "/subscriptions",
+    "/simulator",
+    "/system",
+)
 
 
 @pytest.fixture

@@ -82,6 +82,8 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.create_key("n", "viewer", None, None),
         p.keys({}).page(None),
         p.revoke_key("X"),
+        p.causes({}).page(None),
+        p.endpoint_attempts("X", {}).page(None),
         p.search("X", None),
         p.ledger(None),
         p.status(),
