@@ -516,6 +516,8 @@ class Endpoint(Struct, frozen=True, array_like=True):
     dropped_reported_at: int = 0
     rule: str = ""  # the rule that brought it into its state, or "person"
     failing: bool = False  # an attempt has failed since the last success: causes may be open
+    guard_passed: int = 0  # the fingerprint of the guard's settings when an attempt last passed it
+    guard_refused_at: int = 0  # when changed settings last refused it; 0: not since it passed
 
 
 class Transition(Struct, frozen=True, array_like=True):

@@ -85,6 +85,7 @@ class Server:
     port: int = field(default_factory=free_port)
     argv: tuple[str, ...] = HONEST
     environ: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ("--allow-loopback",)
     process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -105,7 +106,7 @@ class Server:
             str(self.data),
             "--listen",
             f"127.0.0.1:{self.port}",
-            "--allow-loopback",
+            *self.options,
             env=environ,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -103,6 +103,7 @@ TABLE: dict[str, tuple[str, ...]] = {
 PARTS = {
     "Deliveries.count_pending",
     "Endpoints.get",
+    "Endpoints.refused",
     "Endpoints.subscriptions",
     "Events.data",
     "Search.examples",

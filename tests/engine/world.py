@@ -84,7 +84,7 @@ class ScriptedSender:
             code=reply.code,
             failure=reply.failure,
             detail="",
-            address="192.0.2.1:443",
+            address=None if reply.failure is Failure.FORBIDDEN_ADDRESS else "192.0.2.1:443",
             phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency * 1000),
             retry_after=reply.retry_after,
             excerpt=reply.excerpt,

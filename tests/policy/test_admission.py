@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import FieldProblem, Invalid, TooLarge
+from homing.errors import Invalid, TooLarge
 from homing.model import SPEC
 from homing.policy.admission import (
     EventDraft,
@@ -21,7 +21,7 @@ from homing.policy.admission import (
     merge_pairs,
     read_time,
 )
-from homing.policy.reach import REFUSED, Reach
+from homing.policy.reach import Reach
 from policy.build import a_subscription
 
 GOOD = EventDraft(tenant="default", type="order.paid", data=b"{}")
@@ -151,16 +151,25 @@ def test_the_url_comes_back_in_its_normal_form() -> None:
     assert admitted().url == "https://receiver.example/"
 
 
-def test_a_target_may_be_refused_with_one_sentence() -> None:
-    for url in (
-        "http://10.0.0.1/",
-        "http://127.0.0.1/",
-        "http://a.example:22/",
-        "http://[fe80::1]/",
-    ):
-        with pytest.raises(Invalid) as caught:
-            check_subscription(replace(WANTED, url=url), policies=(), refuses=Reach().refuses)
-        assert caught.value.problems == (FieldProblem("url", REFUSED),)
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://10.0.0.1/", "allow_networks and allow_hosts"),
+        ("http://127.0.0.1/", "allow_loopback"),
+        ("http://a.localhost/", "allow_loopback"),
+        ("http://a.example:22/", "port 22 is not in allow_ports"),
+        ("http://a.example:6379/", "port 6379 is in deny_ports"),
+        ("http://[fe80::1]/", "allow_metadata"),
+        ("http://[::ffff:169.254.169.254]/", "allow_metadata"),
+        ("http://0.0.0.0/", "no setting allows it"),
+    ],
+)
+def test_a_refusal_names_the_rule_and_the_setting(url: str, why: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        check_subscription(replace(WANTED, url=url), policies=(), refuses=Reach().refuses)
+    (problem,) = caught.value.problems
+    assert problem.field == "url"
+    assert why in problem.reason
 
 
 def test_everything_wrong_is_named_at_once() -> None:

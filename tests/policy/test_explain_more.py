@@ -95,10 +95,33 @@ def test_a_finished_delivery_says_when_after_how_many_attempts_and_why(
     assert read(explain(finished, now=NOW)) == sentence
 
 
+def test_what_changed_settings_refuse_is_not_the_receivers_fault() -> None:
+    refused = replace(ENABLED, guard_refused_at=NOW - MINUTE, hold_until=NOW + 20 * MINUTE)
+    why = "the settings of this installation were changed and no longer allow this target"
+    assert read(explain(facts(delivery=RETRYING, endpoint=refused), now=NOW)) == (
+        f"Waiting: {why}, which uses no retry; retry 5 of 11 is due at 14:20; dropped at "
+        "14 Nov 13:43 unless delivered."
+    )
+    assert read(explain_endpoint(refused, HealthRules(), now=NOW)) == (
+        f"The endpoint has been enabled since 2 Nov 14:00; {why}: it was last refused at 13:59."
+    )
+    dropped = facts(
+        status=Status.DROPPED,
+        reason=Reason.EXPIRED,
+        delivery=replace(SENDER_ERROR, expires_at=NOW),
+        finished_at=NOW,
+        endpoint=refused,
+    )
+    assert (
+        "sending to the endpoint was not possible until the delivery's window ended at 14:00"
+        in read(explain(dropped, now=NOW))
+    )
+
+
 def test_without_retries_a_delivery_says_that_none_follows() -> None:
     waiting = facts(delivery=NEVER, schedule=ONCE)
     assert read(explain(waiting, now=NOW)).endswith(
-        "; no retry follows: the delivery is dropped if it fails."
+        "; if that attempt fails, the delivery is dropped, because no retry is left."
     )
     flying = facts(delivery=NEVER, schedule=ONCE, in_flight=Lane.FRESH)
     assert read(explain(flying, now=NOW)).endswith(

@@ -7,11 +7,18 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homing.errors import Invalid
 from homing.model import Target
 from homing.policy.networks import Kind, kinds_of
-from homing.policy.reach import DENIED_PORTS, Reach, read_address
+from homing.policy.reach import (
+    DENIED_PORTS,
+    Reach,
+    names_address,
+    read_address,
+    settings_changed,
+)
 from homing.policy.url import parse_url
 
 PUBLIC = [
@@ -117,7 +124,7 @@ def target(host: str, port: int = 443) -> Target:
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is_admitted(address: str) -> None:
-    assert Reach().admits(target("a.example"), [address])
+    assert not Reach().forbids(target("a.example"), [address])
     assert not Reach().refuses(target(address))
 
 
@@ -134,10 +141,10 @@ def test_a_special_address_is_refused_and_needs_its_own_permission(address: str)
     }
     for reach in (Reach(), *(one for other, one in opened.items() if other != kind)):
         expected = kind is Kind.SPECIAL and reach.networks != ()
-        assert reach.admits(target("a.example"), [address]) is expected
-        assert reach.refuses(target(address)) is not expected
+        assert (not reach.forbids(target("a.example"), [address])) is expected
+        assert bool(reach.refuses(target(address))) is not expected
     if kind in opened:
-        assert opened[kind].admits(target("a.example"), [address])
+        assert not opened[kind].forbids(target("a.example"), [address])
         assert not opened[kind].refuses(target(address))
 
 
@@ -146,7 +153,7 @@ def test_a_wide_permission_opens_no_hiding_place(hides: str) -> None:
     """Whatever way an IPv4 address hides, loopback and metadata need their switches."""
     reach = Reach(networks=WIDE, hosts=("a.example",))
     for hidden in hiding_places(IPv4Address(hides)):
-        assert not reach.admits(target("a.example"), [str(hidden)]), hidden
+        assert reach.forbids(target("a.example"), [str(hidden)]), hidden
 
 
 def hiding_places(inner: IPv4Address) -> list[IPv6Address]:
@@ -193,8 +200,8 @@ _FORBIDDEN_IPV4 = st.one_of(
 
 @given(inner=_FORBIDDEN_IPV4, place=st.integers(0, 12))
 def test_nothing_forbidden_can_hide(inner: IPv4Address, place: int) -> None:
-    assert not Reach().admits(target("a.example"), [str(inner)])
-    assert not Reach().admits(target("a.example"), [str(hiding_places(inner)[place])])
+    assert Reach().forbids(target("a.example"), [str(inner)])
+    assert Reach().forbids(target("a.example"), [str(hiding_places(inner)[place])])
 
 
 @given(st.one_of(st.ip_addresses(), st.ip_addresses(v=6, network="2000::/3")))
@@ -208,19 +215,21 @@ def test_what_the_standard_library_calls_special_is_special_here(
     if isinstance(address, IPv6Address) and int(address) >> 32 in {0xFFFF, 0x0064_FF9B << 64}:
         return
     if not address.is_global or address.is_multicast or address.is_reserved:
-        assert not Reach().admits(target("a.example"), [str(address)])
+        assert Reach().forbids(target("a.example"), [str(address)])
 
 
 def test_one_forbidden_address_refuses_the_target() -> None:
-    assert Reach().admits(target("a.example"), ["8.8.8.8", "1.1.1.1"])
-    assert not Reach().admits(target("a.example"), ["8.8.8.8", "10.0.0.1"])
-    assert not Reach().admits(target("a.example"), ["8.8.8.8", "what is this"])
+    assert not Reach().forbids(target("a.example"), ["8.8.8.8", "1.1.1.1"])
+    assert Reach().forbids(target("a.example"), ["8.8.8.8", "10.0.0.1"])
+    assert Reach().forbids(target("a.example"), ["8.8.8.8", "what is this"])
 
 
 def test_a_network_opens_what_is_in_it() -> None:
     reach = Reach(networks=(ip_network("10.1.0.0/16"), ip_network("fd12::/16")))
-    assert reach.admits(target("a.example"), ["10.1.2.3", "fd12::1", "8.8.8.8", "::ffff:10.1.2.3"])
-    assert not reach.admits(target("a.example"), ["10.2.0.1"])
+    assert not reach.forbids(
+        target("a.example"), ["10.1.2.3", "fd12::1", "8.8.8.8", "::ffff:10.1.2.3"]
+    )
+    assert reach.forbids(target("a.example"), ["10.2.0.1"])
     assert not reach.refuses(target("10.1.2.3"))
     assert reach.refuses(target("10.2.0.1"))
 
@@ -239,20 +248,20 @@ def test_a_network_opens_what_is_in_it() -> None:
 )
 def test_a_host_opens_private_addresses_for_itself_alone(host: str, open_: bool) -> None:
     reach = Reach(hosts=("hooks.internal", "*.svc.local"))
-    assert reach.admits(target(host), ["10.0.0.1"]) is open_
-    assert not reach.admits(target(host), ["127.0.0.1"])
-    assert not reach.admits(target(host), ["169.254.169.254"])
+    assert (not reach.forbids(target(host), ["10.0.0.1"])) is open_
+    assert reach.forbids(target(host), ["127.0.0.1"])
+    assert reach.forbids(target(host), ["169.254.169.254"])
 
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 8080, 8443, 65535])
 def test_these_ports_are_open(port: int) -> None:
-    assert Reach().admits(target("a.example", port), ["8.8.8.8"])
+    assert not Reach().forbids(target("a.example", port), ["8.8.8.8"])
     assert not Reach().refuses(target("a.example", port))
 
 
 @pytest.mark.parametrize("port", [1, 22, 25, 79, 444, 1023, *(first for first, _ in DENIED_PORTS)])
 def test_these_ports_are_closed_at_every_door(port: int) -> None:
-    assert not Reach().admits(target("a.example", port), ["8.8.8.8"])
+    assert Reach().forbids(target("a.example", port), ["8.8.8.8"])
     assert Reach().refuses(target("a.example", port))
     assert not Reach(ports=((port, port),), denied_ports=()).refuses(target("a.example", port))
 
@@ -314,3 +323,39 @@ def test_no_spelling_of_this_machine_gets_through_the_door(spelling: str) -> Non
     except Invalid:
         return
     assert Reach().refuses(found)
+
+
+FIRST = Reach(networks=WIDE, hosts=("a.example", "*.b.example"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(FIRST, networks=()), id="networks"),
+        pytest.param(replace(FIRST, hosts=("a.example",)), id="hosts"),
+        pytest.param(replace(FIRST, loopback=True), id="loopback"),
+        pytest.param(replace(FIRST, metadata=True), id="metadata"),
+        pytest.param(replace(FIRST, ports=((443, 443),)), id="ports"),
+        pytest.param(replace(FIRST, denied_ports=()), id="denied ports"),
+    ],
+)
+def test_every_setting_changes_the_fingerprint(other: Reach) -> None:
+    assert other.fingerprint() != FIRST.fingerprint()
+    assert 0 < other.fingerprint() < 1 << 63
+
+
+def test_the_order_of_a_list_does_not_change_the_fingerprint() -> None:
+    turned = replace(FIRST, networks=WIDE[::-1], hosts=("*.b.example", "a.example"))
+    assert turned.fingerprint() == FIRST.fingerprint()
+
+
+def test_settings_changed_only_for_what_passed_under_other_settings() -> None:
+    assert not settings_changed(0, 5)
+    assert not settings_changed(5, 5)
+    assert settings_changed(4, 5)
+
+
+def test_a_url_names_its_address_or_a_name_that_must_be_looked_up() -> None:
+    assert names_address(target("10.0.0.1"))
+    assert names_address(target("a.localhost"))
+    assert not names_address(target("a.example"))

@@ -102,7 +102,7 @@ async def addresses(reach: Reach, *, count: int, seed: int) -> Toll:
         inner = IPv4Address(int(block[0]) + rng.randrange(block.num_addresses))
         found = rng.choice([inner, *hiding_places(inner)])
         toll.fired += 1
-        if reach.admits(target("a.example"), [PUBLIC, str(found)]):
+        if not reach.forbids(target("a.example"), [PUBLIC, str(found)]):
             toll.blame(f"{found} for {inner} would be dialled")
         if not reach.refuses(target(str(found))):
             toll.blame(f"{found} for {inner} gets through the door")

@@ -91,7 +91,7 @@ def _command(headers: bytes) -> object:
 def _subscribed(changes: dict[str, Any]) -> object:
     draft = SubscriptionDraft(tenant="a", url=URL, types=("*",))
     draft = msgspec.structs.replace(draft, **changes)
-    return check_subscription(draft, policies=("standard",), refuses=lambda _: False)
+    return check_subscription(draft, policies=("standard",), refuses=lambda _: "")
 
 
 def _filtered(data: bytes) -> object:

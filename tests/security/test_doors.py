@@ -108,7 +108,7 @@ async def test_no_forbidden_url_gets_through_create_or_update(
             ):
                 assert (got.status, got.fields) == (422, ["url"]), host
                 reasons.add(got.problem.problems[0].reason)
-        assert reasons == {REFUSED}
+        assert all(reason.startswith(f"{REFUSED}: ") for reason in reasons)  # for the admin key
         for host in [*SPELLINGS, "a.example:22", "a.example:6379"]:
             got = await here.client.post(
                 "/v1/subscriptions", {"url": f"http://{host}/", "types": ["*"]}

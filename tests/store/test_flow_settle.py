@@ -35,6 +35,27 @@ async def test_a_finished_delivery_leaves_pending_for_history(db: Db) -> None:
     assert [rows.attempt(row) for row in await every(db, "attempt")] == [attempt]
 
 
+async def test_the_guards_columns_are_written_only_for_the_endpoints_that_are_named(db: Db) -> None:
+    scene = await Scene(db).begin()
+    other = scene.make.endpoint("https://b.example/")
+    await put(db, endpoints=[other])
+    first, second = (
+        replace(it, guard_passed=(1 << 56) + 5, guard_refused_at=NOW)
+        for it in (scene.endpoint, other)
+    )
+    batch = SettleBatch(number=1, endpoints=(first, second), guarded=(first.id,))
+    await scene.flow.settle(batch)
+
+    views = Views(db)
+    assert await views.endpoint(first.id) == first
+    assert await views.endpoint(other.id) == other
+    assert await views.refused_endpoints(since=NOW, limit=9) == [first]
+    assert await views.refused_endpoints(since=NOW + 1, limit=9) == []
+    passed = replace(first, guard_refused_at=0)
+    await scene.flow.settle(SettleBatch(number=2, endpoints=(passed,), guarded=(first.id,)))
+    assert await views.refused_endpoints(since=0, limit=9) == []
+
+
 async def test_a_waiting_delivery_replaces_its_row(db: Db) -> None:
     scene = await Scene(db).begin()
     other = scene.make.endpoint("https://b.example/")

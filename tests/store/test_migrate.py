@@ -108,6 +108,16 @@ async def assert_whole(db: Any) -> None:
     assert sorted(found) == [(it.number, it.name) for it in migrations(db.dialect)]
 
 
+def test_every_number_belongs_to_one_file_and_to_both_databases() -> None:
+    """Of two files with the same number only one would be applied."""
+    numbers = {
+        dialect: [(it.number, it.name) for it in migrations(dialect)]
+        for dialect in ("sqlite", "postgres")
+    }
+    assert numbers["sqlite"] == numbers["postgres"]
+    assert [number for number, _ in numbers["sqlite"]] == list(range(1, len(numbers["sqlite"]) + 1))
+
+
 def test_a_script_is_split_at_its_statements() -> None:
     script = "-- one; two\nCREATE TABLE a (x); -- why\nINSERT INTO a\nVALUES (1);\n"
     assert split(script) == ("CREATE TABLE a (x)", "INSERT INTO a\nVALUES (1)")

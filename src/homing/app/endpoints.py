@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.access import ADMINS, MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
 from homing.model import Attempt, Cause, Endpoint, State, Status, Subscription, Transition
@@ -14,6 +14,7 @@ from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 from homing.ports.views import HOUR_MS, AttemptCursor, AttemptFilter, EndpointSort, Rollup
 
+REFUSED_SHOWN = 20
 SUBSCRIPTIONS_MAX = 200  # the newest of an endpoint
 
 
@@ -116,6 +117,11 @@ class Endpoints:
     async def get(self, caller: Caller, endpoint_id: int) -> Endpoint:
         """The endpoint; raises NotFound."""
         return await self._visible(caller, endpoint_id)
+
+    @use_case(ADMINS)
+    async def refused(self, _caller: Caller) -> list[Endpoint]:
+        """Endpoints whose deliveries wait because changed settings refuse their addresses."""
+        return await self._views.refused_endpoints(since=self._now() - HOUR_MS, limit=REFUSED_SHOWN)
 
     @use_case(READERS)
     async def describe(

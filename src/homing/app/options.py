@@ -27,7 +27,7 @@ class AppOptions(Struct, frozen=True):
     admin_key: str
     now: Callable[[], int]  # Unix milliseconds, by the engine's clock
     policies: frozenset[str]  # names that a subscription may use
-    refuses: Callable[[Target], bool]  # whether sending to this target is forbidden
+    refuses: Callable[[Target], str]  # why sending to this target is forbidden, or ""
     quota: Quota = Quota()  # of a tenant without its own quota
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
     settings: tuple[SettingShown, ...] = ()  # for the system page

@@ -6,16 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from homing.app.access import MANAGERS, READERS, Caller, use_case
+import structlog
+
+from homing.app.access import ADMINS, MANAGERS, READERS, Caller, use_case
 from homing.app.options import AppOptions
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
-from homing.model import Attempt, Subscription
+from homing.model import Attempt, Subscription, Target
 from homing.policy.admission import SubscriptionDraft, check_subscription
+from homing.policy.reach import REFUSED
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
 from homing.ports import ViewStore
+
+_log = structlog.get_logger("homing.app")
 
 
 class Drafted(NamedTuple):
@@ -54,7 +59,7 @@ class Subscriptions:
     ) -> Subscription:
         """Creates a subscription unless ``condition`` raises; one at a time in this process."""
         caller.must_write(drafted.draft.tenant)
-        draft = self._checked(drafted)
+        draft = self._checked(caller, drafted)
         async with self.creating:
             await condition(draft)
             await self._quotas.check_subscriptions(draft.tenant)
@@ -88,7 +93,7 @@ class Subscriptions:
         await self._visible(caller, subscription_id)
 
         def draft(before: Subscription) -> SubscriptionDraft:
-            return self._checked(drafted(before), before=before)
+            return self._checked(caller, drafted(before), before=before)
 
         return await self._engine.change(subscription_id, draft)
 
@@ -102,7 +107,7 @@ class Subscriptions:
         """The problems that creating (without an id) or changing a subscription would raise."""
         before = None if subscription_id is None else await self._visible(caller, subscription_id)
         try:
-            self._checked(drafted(before), before=before)
+            self._checked(caller, drafted(before), before=before)
         except Invalid as error:
             return error.problems
         return ()
@@ -144,16 +149,25 @@ class Subscriptions:
         return found
 
     def _checked(
-        self, drafted: Drafted, *, before: Subscription | None = None
+        self, caller: Caller, drafted: Drafted, *, before: Subscription | None = None
     ) -> SubscriptionDraft:
         """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
         draft, problems = drafted
         same_url = before is not None and before.url == draft.url
+
+        def refuses(target: Target) -> str:
+            """The rule and the setting are for operators: a tenant must not map their network."""
+            why = self._refuses(target)
+            if not why:
+                return ""
+            _log.info("URL refused", url=draft.url, tenant=draft.tenant, by=caller.name, why=why)
+            return f"{REFUSED}: {why}" if caller.may(ADMINS) else REFUSED
+
         try:
             draft = check_subscription(
                 draft,
                 policies=self._policies,
-                refuses=None if same_url else self._refuses,
+                refuses=None if same_url else refuses,
                 before=before,
             )
         except Invalid as error:

@@ -15,9 +15,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from homing.cli.errors import Usage
-from homing.cli.output import byte_size, clock_ms, counted, span
+from homing.cli.output import byte_size, clock_ms, counted, plain, span
 from homing.cli.remote import Target, find_server, local_url
-from homing.client import Homing, HomingClientError, NotAuthorized
+from homing.client import Homing, HomingClientError, NotAuthorized, ServerStatus
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
 from homing.policy.encryption_keys import key_id, read_keys
@@ -387,7 +387,9 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
         advice = "See its log; a restart loses nothing."
         yield Check("engine", ERROR, "Due deliveries are not being sent.", advice)
     try:
-        yield _outage(client)
+        status = client.status()
+        yield _outage(status)
+        yield _refused(status)
         ledger = client.ledger()
         yield from _ledger([one.tenant for one in ledger if not one.balanced])
         yield _backlog(client, sum(one.pending for one in ledger))
@@ -403,8 +405,8 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
         )
 
 
-def _outage(client: Homing) -> Check:
-    outage = client.status().outage
+def _outage(status: ServerStatus) -> Check:
+    outage = status.outage
     if outage.state == "confirmed":
         return Check(
             "outage",
@@ -417,6 +419,21 @@ def _outage(client: Homing) -> Check:
         sentence = f"Possible sender outage since {outage.since}: {outage.why}."
         return Check("outage", WARNING, sentence)
     return Check("outage", OK, "No sender outage: requests leave this machine.")
+
+
+def _refused(status: ServerStatus) -> Check:
+    refused = status.refused_endpoints
+    if not refused:
+        return Check("addresses", OK, "The settings refuse no URL that they allowed before.")
+    first = plain(refused[0].url)
+    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return Check(
+        "addresses",
+        ERROR,
+        f"The settings were changed and refuse {first}{others}; the deliveries wait.",
+        "Compare allow_loopback, allow_networks, allow_hosts, allow_metadata, allow_ports and "
+        "deny_ports with those before the last start.",
+    )
 
 
 def _ledger(unbalanced: list[str]) -> Iterator[Check]:

@@ -608,6 +608,15 @@ class Outage(Struct, frozen=True, kw_only=True):
     outages: int = 0
 
 
+class RefusedEndpoint(Struct, frozen=True):
+    """An endpoint whose deliveries wait because changed settings refuse its address."""
+
+    id: str
+    tenant: str
+    url: str
+    refused_at: str
+
+
 class ServerStatus(Struct, frozen=True, kw_only=True):
     """The current state of the process that responded."""
 
@@ -625,3 +634,4 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     accepted: int
     finished: dict[str, int]
     memory_bytes: int
+    refused_endpoints: tuple[RefusedEndpoint, ...] = ()

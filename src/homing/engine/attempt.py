@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing import __version__
-from homing.model import Format, Lane, Outcome, Subscription, Target, Work, show_id
+from homing.model import Endpoint, Format, Lane, Outcome, Subscription, Target, Work, show_id
 from homing.policy.formats import body
+from homing.policy.reach import REFUSED_SINCE, settings_changed
 from homing.policy.signature import Signer
 from homing.policy.url import parse_url
 from homing.policy.workfront import frame_of
@@ -66,6 +67,17 @@ def as_sender_error(attempt: CompletedAttempt) -> CompletedAttempt:
     detail = f"seen in a sender outage: {attempt.response.detail}".rstrip(": ")
     response = replace(attempt.response, detail=detail)
     return replace(attempt, outcome=Outcome.SENDER_ERROR, response=response)
+
+
+def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome, Response]:
+    """The outcome of an attempt that the guard refused, and its response for the log.
+
+    If the settings of this installation changed since the endpoint last passed the guard, the
+    operator refuses it, and not the receiver is to blame.
+    """
+    if not settings_changed(endpoint.guard_passed, guard):
+        return Outcome.FAILED, response
+    return Outcome.SENDER_ERROR, replace(response, detail=REFUSED_SINCE)
 
 
 class RequestTemplate:

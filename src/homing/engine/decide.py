@@ -19,6 +19,7 @@ from homing.model import (
     Decided,
     Delivery,
     Endpoint,
+    Failure,
     Finished,
     Lane,
     Outcome,
@@ -30,6 +31,7 @@ from homing.model import (
 from homing.policy import causes, health, retry
 from homing.policy.notices import Notice
 from homing.policy.outcome import wants_hold
+from homing.policy.reach import settings_changed
 from homing.ports import NewEvent, Response, SettleBatch
 
 REPORT_EVERY_MS = 60_000
@@ -104,6 +106,7 @@ class Decision:
         self.enabled: set[int] = set()
         self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
         self._recovered: dict[int, int] = {}
+        self.guarded: set[int] = set()  # endpoints that the guard newly admits or refuses
 
     def take(self, items: Iterable[Item]) -> None:
         """Decide these outcomes in the order in which they finished."""
@@ -136,12 +139,18 @@ class Decision:
             for_people=tuple(self.for_people),
             failures=tuple(it for keys in self._failures.values() for it in keys.values()),
             recovered=tuple(self._recovered.items()),
+            guarded=tuple(sorted(self.guarded)),
         )
 
     # --- one attempt -------------------------------------------------------------------------
 
     def _attempt(self, attempt: CompletedAttempt) -> None:
         endpoint, now = self._endpoints[attempt.endpoint_id], attempt.finished_at
+        if (
+            endpoint.guard_passed != self._options.guard or endpoint.guard_refused_at
+        ) and attempt.response.address is not None:
+            endpoint = replace(endpoint, guard_passed=self._options.guard, guard_refused_at=0)
+            self._guarded(endpoint)
         if attempt.outcome is _ARRIVED:
             self._log(attempt, _DONE)
             delivered = replace(attempt.work.delivery, attempts=attempt.number)
@@ -156,6 +165,11 @@ class Decision:
             row = retry.after_sender_error(attempt.work.delivery, now=now, probe=probe)
             self._log(attempt, Decided.WAIT, row)
             self._wait(row)
+            if attempt.response.failure is Failure.FORBIDDEN_ADDRESS and settings_changed(
+                endpoint.guard_passed, self._options.guard
+            ):  # Otherwise a million waiting deliveries would be refused again every minute.
+                hold_until = max(now + retry.SENDER_ERROR_MAX_MS, endpoint.hold_until)
+                self._guarded(replace(endpoint, guard_refused_at=now, hold_until=hold_until))
 
     def _failed(self, attempt: CompletedAttempt, endpoint: Endpoint) -> None:
         delivery, now = attempt.work.delivery, attempt.finished_at
@@ -251,8 +265,9 @@ class Decision:
 
     def _was_held(self, delivery: Delivery) -> bool:
         """Whether a delivery was held back until its window ended, by its endpoint's new state."""
-        state = self._endpoints[delivery.endpoint_id].health
-        held = state.state is not State.ENABLED
+        endpoint = self._endpoints[delivery.endpoint_id]
+        state = endpoint.health
+        held = state.state is not State.ENABLED or bool(endpoint.guard_refused_at)
         return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)
 
     def _wait(self, row: Delivery) -> None:
@@ -279,6 +294,11 @@ class Decision:
             self._report(endpoint.id)
 
     # --- the endpoint ------------------------------------------------------------------------
+
+    def _guarded(self, endpoint: Endpoint) -> None:
+        """Keep that an endpoint passed the guard under these settings, or is refused by them."""
+        self.guarded.add(endpoint.id)
+        self._put(endpoint)
 
     def _put(self, endpoint: Endpoint) -> None:
         self._endpoints[endpoint.id] = endpoint

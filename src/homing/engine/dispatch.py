@@ -19,7 +19,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.engine.attempt import CompletedAttempt, RequestTemplates
+from homing.engine.attempt import CompletedAttempt, RequestTemplates, refused
 from homing.engine.capacity import Capacity
 from homing.engine.core import Core
 from homing.engine.decide import Deferred, Item, Misrouted, Report, Terminated
@@ -49,6 +49,7 @@ STARTS_COST_MAX = 256  # the sum of START_COST that may begin in one turn of the
 START_COST = (1, 4, 4)  # by rank: only a trusted endpoint is likely to have an open connection
 # Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
+_FORBIDDEN = Failure.FORBIDDEN_ADDRESS
 
 
 class Settled(Struct, frozen=True, gc=False):
@@ -342,7 +343,7 @@ class Dispatcher:
             self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))
         elif (
             delivery.expires_at <= now
-            and queue.held_too_long(delivery, now)
+            and (queue.held_too_long(delivery, now) or queue.endpoint.guard_refused_at)
             and self.may_expire(now)
         ):
             queue.claim(delivery.id, lane)
@@ -382,6 +383,8 @@ class Dispatcher:
 
         def done(response: Response) -> None:
             outcome, ended = judge(response.code, response.failure), self._clock.now()
+            if response.failure is _FORBIDDEN:
+                outcome, response = refused(response, queue.endpoint, self._options.guard)
             if outcome is _DELIVERED and lane is not _PROBE:
                 self._free(queue, lane, rank)
             attempt = CompletedAttempt(

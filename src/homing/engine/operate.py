@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from homing.engine.attempt import RequestTemplates
+from homing.engine.attempt import RequestTemplates, refused
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.maintenance import Maintenance
@@ -21,6 +21,7 @@ from homing.model import (
     Decided,
     Delivery,
     Endpoint,
+    Failure,
     Health,
     Lane,
     Outcome,
@@ -37,8 +38,10 @@ from homing.policy import health
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.notices import Notice
 from homing.policy.outcome import judge
+from homing.policy.reach import names_address
 from homing.policy.rotation import rotated
 from homing.policy.signature import new_secret
+from homing.policy.url import parse_url
 from homing.policy.workfront import twin_after, twin_of
 from homing.ports import NewEvent, Response
 
@@ -264,6 +267,7 @@ class Operator:
             created_at=now,
             generation=0,
             health=Health(state=State.ENABLED, since=now, enabled_since=now),
+            guard_passed=self._options.guard if names_address(parse_url(url)[1]) else 0,
         )
 
     # --- endpoints ---------------------------------------------------------------------------
@@ -355,6 +359,10 @@ class Operator:
         self._sender.send(request, responded.set_result)
         response = await responded
         outcome = judge(response.code, response.failure)
+        if response.failure is Failure.FORBIDDEN_ADDRESS:
+            starts = await self._flow.endpoints([subscription.endpoint_id])
+            if starts:
+                outcome, response = refused(response, starts[0].endpoint, self._options.guard)
         attempt = Attempt(
             delivery_id=work.delivery.id,
             number=1,

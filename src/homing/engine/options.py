@@ -31,6 +31,7 @@ class EngineOptions(Struct, frozen=True):
     retention_ms: int = 30 * 24 * HOUR_MS
     quiet_ms: int = HOUR_MS  # after a start or a step of the clock, in which nothing expires
     node: int = 0
+    guard: int = 0  # the fingerprint of the settings that say which addresses may be dialled
     schedules: dict[str, Schedule] = field(default_factory=lambda: dict(PRESETS))
     policy: str = WORKFRONT.name
     tenant_policies: dict[str, str] = field(default_factory=dict)

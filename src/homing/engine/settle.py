@@ -246,6 +246,15 @@ class Settler:
                     self._log.info("attempt", **_logged(attempt))
             elif self._logs_all:
                 self._log.debug("attempt", **_logged(attempt))
+        for endpoint in batch.endpoints if batch.guarded else ():
+            if endpoint.id in batch.guarded and endpoint.guard_refused_at:
+                self._log.warning(
+                    "changed settings refuse an endpoint and its deliveries wait: compare allow_* "
+                    "and deny_ports with those before the last start",
+                    endpoint=show_id("ep", endpoint.id),
+                    url=endpoint.url,
+                    tenant=endpoint.tenant,
+                )
         for change in batch.transitions:
             self._log.warning(
                 "endpoint changed",

@@ -2,7 +2,7 @@
 
 It checks addresses, not names, after every look-up and before every connection: a name that
 resolves to a public address today and to 127.0.0.1 tomorrow is refused tomorrow. The attempt has
-the same text for every refusal; the address is in the operator's log.
+the same text for every refusal; the address and the rule are in the operator's log.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Guard:
 
     def check(self, target: Target, addresses: Sequence[str]) -> Trouble | None:
         """None if every address of the target may be dialled, on its port."""
-        if self._reach.admits(target, addresses):
+        why = self._reach.forbids(target, addresses)
+        if not why:
             return None
         shown = " ".join(addresses)
-        _log.info("target refused", host=target.host, port=target.port, addresses=shown)
+        _log.info("target refused", host=target.host, port=target.port, addresses=shown, why=why)
         return REFUSAL

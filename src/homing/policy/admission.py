@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from homing.errors import FieldProblem, Invalid, TooLarge
 from homing.model import SPEC, Field, Kind, Subscription, SubscriptionSpec, Target, Workfront
 from homing.policy.filters import filter_problems
-from homing.policy.reach import REFUSED
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
 
@@ -191,20 +190,21 @@ def check_subscription(
     draft: SubscriptionDraft,
     *,
     policies: Collection[str],
-    refuses: Callable[[Target], bool] | None,
+    refuses: Callable[[Target], str] | None,
     before: Subscription | None = None,
 ) -> SubscriptionDraft:
     """The draft with its URL in normal form; raises Invalid with every problem.
 
-    ``refuses`` tells whether Homing may not send to a target; None: the URL was admitted before.
+    ``refuses`` returns why Homing may not send to a target, or ""; None: the URL was admitted
+    before.
     Filters that are the same as ``before`` are not checked again: they may be older than a limit.
     """
     problems = list(tenant_problem(draft.tenant))
     url = draft.url
     try:
         url, target = parse_url(draft.url)
-        if refuses is not None and refuses(target):
-            problems.append(FieldProblem("url", REFUSED))
+        if refuses is not None and (why := refuses(target)):
+            problems.append(FieldProblem("url", why))
     except Invalid as error:
         problems += error.problems
     problems += _pattern_problems(draft.types)

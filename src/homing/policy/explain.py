@@ -18,6 +18,7 @@ from homing.model import Cause, CauseKey, Delivery, Endpoint, Lane, Reason, Stat
 from homing.policy import retry
 from homing.policy.causes import title
 from homing.policy.health import HealthRules
+from homing.policy.reach import REFUSED_SINCE
 from homing.policy.retry import Schedule
 from homing.policy.sentences import At, Part, Sentence, join, say
 
@@ -91,8 +92,11 @@ def _dropped(facts: Facts) -> Sentence:
             return say("{}the last attempt failed and no retry was left{}", begin, replay)
         case Reason.EXPIRED:
             return say(
-                "{}the endpoint was disabled or frozen until the delivery's window ended at {}{}",
+                "{}{} until the delivery's window ended at {}{}",
                 begin,
+                "sending to the endpoint was not possible"
+                if facts.delivery.sender_errors
+                else "the endpoint was disabled or frozen",
                 At(facts.delivery.expires_at),
                 replay,
             )
@@ -148,6 +152,14 @@ def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
             "at {}; it will be dropped as expired shortly, without another attempt.",
             At(enabled_since),
             At(delivery.expires_at),
+        )
+    if endpoint.guard_refused_at:
+        return say(
+            "Waiting: {}, which uses no retry; {} is due at {}; {}",
+            REFUSED_SINCE,
+            _name(delivery, facts),
+            At(max(delivery.due_at, endpoint.hold_until)),
+            _dropped_at(delivery),
         )
     end = _end(facts, endpoint, now)
     if endpoint.hold_until > now and delivery.due_at <= endpoint.hold_until:
@@ -358,6 +370,9 @@ def _explain_state(endpoint: Endpoint, rules: HealthRules, now: int) -> Sentence
     begin = _capitalized(_state(endpoint, rules))
     match endpoint.health.state:
         case State.ENABLED:
+            if endpoint.guard_refused_at:
+                refused_at = At(endpoint.guard_refused_at)
+                return say("{}; {}: it was last refused at {}.", begin, REFUSED_SINCE, refused_at)
             if endpoint.hold_until > now:
                 hold = At(endpoint.hold_until)
                 return say("{}; it asked for a pause until {} (Retry-After).", begin, hold)

@@ -182,7 +182,7 @@ def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
 
 def could_be_hosts(failure: Failure | None) -> bool:
     """Whether a failure that counts as sender-side may turn out to be the host's."""
-    return failure is not Failure.SENDER_LIMITS
+    return failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}
 
 
 class HostFailures(Struct, frozen=True):

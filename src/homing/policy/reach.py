@@ -2,13 +2,14 @@
 
 A target with several addresses is refused if one of them is forbidden; otherwise the order of a DNS
 response would decide. Loopback and metadata have settings of their own, so that a wide network in
-``allow_networks`` never allows them by accident. All refusals have the same text: the caller learns
-that the target is not allowed, and nothing about the network behind it.
+``allow_networks`` never allows them by accident. A refusal names its rule and the setting, for
+operators only. A tenant learns that the target is not allowed, and nothing about the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from ipaddress import ip_address
 
 from msgspec import Struct
@@ -18,7 +19,8 @@ from homing.policy.networks import Address, Kind, Network, kinds_of
 
 PortRange = tuple[int, int]  # first and last
 
-REFUSED = "is not a target that this installation sends to"
+REFUSED = "is not allowed as a target"
+REFUSED_SINCE = "the settings of this installation were changed and no longer allow this target"
 PORTS: tuple[PortRange, ...] = ((80, 80), (443, 443), (1024, 65_535))
 # Services that speak no HTTP, or that obey every client that reaches them.
 DENIED_PORTS: tuple[PortRange, ...] = (
@@ -57,6 +59,17 @@ DENIED_PORTS: tuple[PortRange, ...] = (
 )
 
 
+_WHY = {
+    Kind.NEVER: "is no address of a receiver; no setting allows it",
+    Kind.LOOPBACK: "is a loopback address; the setting allow_loopback allows it",
+    Kind.METADATA: "is a link-local or metadata address; the setting allow_metadata allows it",
+    Kind.SPECIAL: (
+        "is a private or special-use address; the settings allow_networks and allow_hosts can "
+        "allow it"
+    ),
+}
+
+
 class Reach(Struct, frozen=True):
     """The addresses that an operator allows beyond public ones, and the ports."""
 
@@ -67,33 +80,52 @@ class Reach(Struct, frozen=True):
     ports: tuple[PortRange, ...] = PORTS
     denied_ports: tuple[PortRange, ...] = DENIED_PORTS
 
-    def refuses(self, target: Target) -> bool:
-        """Whether a URL is forbidden regardless of DNS; asked when a subscription is created.
+    def fingerprint(self) -> int:
+        """A number that changes with these settings; never 0."""
+        parts = (
+            sorted(map(str, self.networks)),
+            sorted(self.hosts),
+            self.loopback,
+            self.metadata,
+            sorted(self.ports),
+            sorted(self.denied_ports),
+        )
+        return int.from_bytes(sha256(repr(parts).encode()).digest()[:7]) + 1
+
+    def refuses(self, target: Target) -> str:
+        """Why a URL is forbidden regardless of DNS, or ""; asked when a subscription is created.
 
         Names are not looked up: the response would show strangers what the resolver knows.
         """
-        if not self._port(target.port):
-            return True
-        if target.host == "localhost" or target.host.endswith(".localhost"):
-            return not self.loopback
+        if why := self._port(target.port):
+            return why
+        if is_loopback_name(target.host):
+            return "" if self.loopback else f"{target.host} {_WHY[Kind.LOOPBACK]}"
         address = read_address(target.host)
-        return address is not None and not self._address(target.host, address)
+        return "" if address is None else self._address(target.host, address)
 
-    def admits(self, target: Target, addresses: Iterable[str]) -> bool:
-        """Whether the port and every address may be connected to; asked before a connection."""
-        if not self._port(target.port):
-            return False
+    def forbids(self, target: Target, addresses: Iterable[str]) -> str:
+        """Why the port or one of the addresses may not be dialled, or ""."""
+        if why := self._port(target.port):
+            return why
         for text in addresses:
             address = read_address(text)
-            if address is None or not self._address(target.host, address):
-                return False
-        return True
+            if address is None:
+                return f"{text} is not an address"
+            if why := self._address(target.host, address):
+                return why
+        return ""
 
-    def _port(self, port: int) -> bool:
-        return _within(port, self.ports) and not _within(port, self.denied_ports)
+    def _port(self, port: int) -> str:
+        if _within(port, self.denied_ports):
+            return f"port {port} is in deny_ports"
+        return "" if _within(port, self.ports) else f"port {port} is not in allow_ports"
 
-    def _address(self, host: str, address: Address) -> bool:
-        return all(self._allows(host, one, kind) for one, kind in kinds_of(address))
+    def _address(self, host: str, address: Address) -> str:
+        for one, kind in kinds_of(address):
+            if not self._allows(host, one, kind):
+                return f"{address} {_WHY[kind]}"
+        return ""
 
     def _allows(self, host: str, address: Address, kind: Kind) -> bool:
         match kind:
@@ -114,6 +146,20 @@ class Reach(Struct, frozen=True):
         return any(
             host.endswith(one[1:]) if one.startswith("*.") else host == one for one in self.hosts
         )
+
+
+def settings_changed(passed_under: int, fingerprint: int) -> bool:
+    """Whether the settings changed since an endpoint passed the guard; 0: it never did."""
+    return passed_under not in {0, fingerprint}
+
+
+def names_address(target: Target) -> bool:
+    """Whether the host is an address, or a name for loopback: ``refuses`` says all about it."""
+    return is_loopback_name(target.host) or read_address(target.host) is not None
+
+
+def is_loopback_name(host: str) -> bool:
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def read_address(text: str) -> Address | None:

@@ -104,6 +104,7 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     for_people: tuple[Notice, ...] = ()  # notices of which every target gets a record
     failures: tuple[Failures, ...] = ()  # failed attempts by endpoint and cause
     recovered: tuple[tuple[int, int], ...] = ()  # failing endpoints with their first success
+    guarded: tuple[int, ...] = ()  # of ``endpoints``, those whose columns of the guard changed
 
 
 class FlowStore(Protocol):

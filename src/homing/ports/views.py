@@ -297,6 +297,9 @@ class ViewStore(BoardStore, SearchStore, Protocol):
 
     async def endpoint(self, endpoint_id: int) -> Endpoint | None: ...
 
+    async def refused_endpoints(self, *, since: int, limit: int) -> list[Endpoint]:
+        """Those that changed settings of the guard have refused since then, newest first."""
+
     async def waiting(self, endpoint_id: int, *, limit: int) -> int:
         """How many deliveries are pending, counted up to ``limit``."""
 

@@ -90,7 +90,9 @@ async def running(
                 views=stores.views,
                 sender=HttpSender(sending),
                 clock=clock,
-                options=fit_slots(options, shares),
+                options=msgspec.structs.replace(
+                    fit_slots(options, shares), guard=reach.fingerprint()
+                ),
                 fleet=fleet,
                 notices=_notice_parts(settings, stores),
             )

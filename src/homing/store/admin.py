@@ -26,7 +26,9 @@ from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
 # Columns of an endpoint that no command changes.
-_FIXED = frozenset({"bucket", "tenant", "url", "created_at", "failing"})
+_FIXED = frozenset(
+    {"bucket", "tenant", "url", "created_at", "failing", "guard_passed", "guard_refused_at"}
+)
 
 
 class Admin:

@@ -188,6 +188,8 @@ class Flow:
                 await tx.one("settled_now", node=self._node, number=batch.number)
             await leases.hold(tx, batch.fences)
             await _settle_endpoints(tx, batch.endpoints)
+            if batch.guarded:
+                await tx.many("endpoint_guarded", _guarded_rows(batch))
             cause_of = await causes.settle(tx, batch)
             written = _with_causes(batch, cause_of) if cause_of else batch
             gone = await _leave_pending(tx, written)
@@ -320,7 +322,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
 async def _settle_endpoints(tx: Tx, endpoints: Sequence[Endpoint]) -> None:
     """Write the endpoints first: decisions on outdated values must not be written."""
     ordered = sorted(endpoints, key=lambda it: it.id)
-    changed = [(*rows.endpoint_row(it)[6:], it.id, it.generation, it.bucket) for it in ordered]
+    changed = [(*rows.endpoint_row(it)[6:23], it.id, it.generation, it.bucket) for it in ordered]
     written = {row[0] for row in await tx.many("endpoint_settle", changed)}
     if stale := frozenset(it.id for it in ordered) - written:
         raise StaleEndpoints(stale)
@@ -338,6 +340,14 @@ def _with_causes(batch: SettleBatch, cause_of: dict[int, int]) -> SettleBatch:
         replace(it, cause_id=cause_of[it.id]) if it.id in cause_of else it for it in batch.waiting
     ]
     return replace(batch, finished=tuple(finished), waiting=tuple(waiting))
+
+
+def _guarded_rows(batch: SettleBatch) -> list[Row]:
+    return [
+        (it.guard_passed, it.guard_refused_at, it.id)
+        for it in batch.endpoints
+        if it.id in batch.guarded
+    ]
 
 
 async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:

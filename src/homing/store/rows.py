@@ -65,7 +65,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
         " consecutive_failures first_attempt_at last_success_at manual_enable_at warned"
         " next_probe_at probe_after_id hold_until dropped_unreported dropped_reported_at rule"
-        " failing"
+        " failing guard_passed guard_refused_at"
     ),
     "event_key": _columns("tenant key event_id content_hash"),
     "event_field": _columns("event_id place hash tenant"),
@@ -189,12 +189,14 @@ def endpoint_row(endpoint: Endpoint) -> Row:
         endpoint.dropped_reported_at,
         endpoint.rule,
         int(endpoint.failing),
+        endpoint.guard_passed,
+        endpoint.guard_refused_at,
     )
 
 
 def endpoint(row: Row) -> Endpoint:
     health = Health(State(row[6]), *row[7:16])
-    return Endpoint(*(*row[:6], health, *row[16:22], row[22] != 0))
+    return Endpoint(*(*row[:6], health, *row[16:22], row[22] != 0, *row[23:25]))
 
 
 # --- events and deliveries ------------------------------------------------------------------

@@ -124,6 +124,11 @@ class Views:
         return rows.subscription(row) if row else None
 
     @transaction(view=True)
+    async def refused_endpoints(self, tx: Tx, *, since: int, limit: int) -> list[Endpoint]:
+        found = await tx.all("view_endpoints_refused", since=since, limit=limit)
+        return [rows.endpoint(row) for row in found]
+
+    @transaction(view=True)
     async def endpoints(
         self, tx: Tx, *, tenant: str | None, state: State | None, before_id: int | None, limit: int
     ) -> tuple[list[Endpoint], int | None]:

@@ -693,6 +693,15 @@ class Well(Struct, frozen=True, omit_defaults=True):
     clock: ClockShown | None = None
 
 
+class RefusedEndpoint(Struct, frozen=True):
+    """An endpoint whose deliveries wait because changed settings refuse its address."""
+
+    id: str
+    tenant: str
+    url: str
+    refused_at: Time
+
+
 class StatusView(Struct, frozen=True):
     """One process at this moment; counters count from its start."""
 
@@ -711,3 +720,4 @@ class StatusView(Struct, frozen=True):
     accepted: int
     finished: dict[str, int]
     memory_bytes: int
+    refused_endpoints: list[RefusedEndpoint]  # of all processes, the last 20

@@ -221,6 +221,16 @@ WHERE endpoint.id = it.id AND endpoint.generation = it.generation
 AND endpoint.bucket = it.bucket
 RETURNING endpoint.id;
 
+-- name: endpoint_guarded [sqlite]
+-- Only for endpoints that passed the guard under other settings last, or are refused by new ones.
+UPDATE endpoint SET guard_passed = :guard_passed, guard_refused_at = :guard_refused_at WHERE id = :id;
+
+-- name: endpoint_guarded [postgres]
+UPDATE endpoint SET guard_passed = it.guard_passed, guard_refused_at = it.guard_refused_at
+FROM unnest(:guard_passed::bigint[], :guard_refused_at::bigint[], :id::bigint[])
+    AS it (guard_passed, guard_refused_at, id)
+WHERE endpoint.id = it.id;
+
 -- name: pending_finish [sqlite]
 -- Deletes finished rows. One that is not returned had been cancelled meanwhile.
 DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids))

@@ -53,6 +53,12 @@ SELECT {endpoint} FROM endpoint
 WHERE tenant = :tenant AND +id < :before_id
 ORDER BY +id DESC LIMIT :scan_limit;
 
+-- name: view_endpoints_refused
+-- Those that changed settings of the guard refuse. Uses the index endpoint_refused.
+SELECT {endpoint} FROM endpoint
+WHERE guard_refused_at > 0 AND guard_refused_at >= :since
+ORDER BY guard_refused_at DESC LIMIT :limit;
+
 -- name: view_endpoint_count
 -- How many endpoints a tenant has, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM endpoint WHERE tenant = :tenant LIMIT :limit) AS counted;

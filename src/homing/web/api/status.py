@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from homing import __version__
 from homing.app.status import Notices, OutageView, Status
+from homing.model import show_id
 from homing.policy.outage import OutageState
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.response import Response, json_response
-from homing.web.schemas import OutageShown, StatusView, Well
-from homing.web.show import time_text
+from homing.web.schemas import OutageShown, RefusedEndpoint, StatusView, Well
+from homing.web.show import ENDPOINT, time_text
 
 
 def outage_shown(outage: OutageView) -> OutageShown:
@@ -52,6 +53,12 @@ async def status(call: Call) -> Response:
             accepted=pulse.accepted,
             finished=pulse.finished,
             memory_bytes=pulse.memory_bytes,
+            refused_endpoints=[
+                RefusedEndpoint(
+                    show_id(ENDPOINT, it.id), it.tenant, it.url, time_text(it.guard_refused_at)
+                )
+                for it in await call.app.endpoints.refused(call.caller)
+            ],
         )
     )
 

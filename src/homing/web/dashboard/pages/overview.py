@@ -29,6 +29,7 @@ async def overview(request: PageRequest) -> Shown:
         failing=found.failing,
         expiring=found.expiring,
         pulse=request.app.status.pulse(request.caller) if is_admin else None,
+        refused=await request.app.endpoints.refused(request.caller) if is_admin else (),
         span=span_of(request),
         spans=SPANS,
     )
