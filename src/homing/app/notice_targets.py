@@ -44,7 +44,7 @@ class NoticeTargets:
         try:
             checked = check_target(
                 replace(draft, tenant=owner),
-                refuses=self._options.refuses,
+                refuses=lambda target: bool(self._options.refuses(target)),
                 is_zone=_is_zone,
                 mail_problem=self._options.mail_problem,
             )
