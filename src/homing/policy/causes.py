@@ -186,6 +186,7 @@ def continues(cause: Cause, *, at: int) -> bool:
 def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
     """The cause with the attempts of a batch, or a new one."""
     number = seen.id if cause is None else cause.id
+    last_seen = seen.last_seen if cause is None else max(cause.last_seen, seen.last_seen)
     came = sum(1 for _, cause_before in seen.deliveries if cause_before != number)
     return Cause(
         id=number,
@@ -193,12 +194,12 @@ def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
         endpoint_id=seen.endpoint_id,
         key=key,
         first_seen=seen.first_seen if cause is None else cause.first_seen,
-        last_seen=seen.last_seen if cause is None else max(cause.last_seen, seen.last_seen),
+        last_seen=last_seen,
         attempts=len(seen.deliveries) + (0 if cause is None else cause.attempts),
         deliveries=came + (0 if cause is None else cause.deliveries),
         example_id=seen.example_id,
         example_number=seen.example_number,
-        closed_at=seen.closed_at,
+        closed_at=None if seen.closed_at is None else max(seen.closed_at, last_seen),
     )
 
 
