@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import apsw
 import pytest
 
-from homing.model import Endpoint, Reason, State, Status, Subscription
+from homing.model import Cause, CauseKey, Endpoint, Reason, State, Status, Subscription
 from homing.ports import DeliveryFilter, NewEvent, ReplayFilter
+from homing.ports.views import AttemptFilter
 from homing.store import deliveries as lists
+from homing.store import rows
 from homing.store.admin import Admin
 from homing.store.sqlite import SqliteDb
+from homing.store.tx import Tx
 from homing.store.views import Views
 from store.build import HOUR, NOW, Maker, put
 
 EVENTS = 30_000
+CAUSES = 10_000
 EACH = 4  # deliveries of an event: one to each endpoint
 PLAIN = 25_000  # steps of a page of 50 that shows all it meets
 PICKY = 800_000  # steps of a page that looks at 2,000 rows on each side
@@ -88,6 +93,8 @@ async def test_a_page_of_deliveries_costs_the_same_however_many_there_are(large:
         (DeliveryFilter(subscription_id=17), PICKY),
         (DeliveryFilter(expires_before=0), PICKY),
         (DeliveryFilter(endpoint_id=busy, type="nothing"), PICKY),
+        (DeliveryFilter(failure="tls"), PICKY),
+        (DeliveryFilter(endpoint_id=busy, code=503), PICKY),
     ]
     for conditions, most in cases:
         for before_id in (None, middle.event.id + EACH):
@@ -150,6 +157,55 @@ async def test_the_other_reads_are_bounded_too(large: Large) -> None:
         large.steps = 0
         await read
         assert 0 < large.steps < most
+
+
+async def test_lists_of_causes_and_attempts_are_bounded(large: Large) -> None:
+    make, views = large.make, large.views
+    busy, idle = large.endpoints[0], large.endpoints[-1]
+    closed = [_cause(make.id(), busy, code=500 + n % 90, closed_at=NOW) for n in range(CAUSES)]
+    opened = [_cause(make.id(), busy, code=400 + n) for n in range(30)]
+    deliveries = [it for new in large.events for it in new.deliveries if it.endpoint_id == busy.id]
+
+    async def write(tx: Tx) -> None:
+        await tx.insert("cause", [rows.cause_row(it) for it in (*closed, *opened)])
+        await tx.insert("attempt", [rows.attempt_row(make.attempt(it)) for it in deliveries])
+
+    await large.db.run(write)
+    assert len(deliveries) > CAUSES
+
+    def causes(tenant: str | None, endpoint: Endpoint | None, is_open: bool | None) -> Any:
+        number = None if endpoint is None else endpoint.id
+        return views.causes(
+            tenant=tenant, endpoint_id=number, is_open=is_open, before_id=None, limit=50
+        )
+
+    def attempts(endpoint: Endpoint, **conditions: Any) -> Any:
+        asked = AttemptFilter(**conditions)
+        return views.endpoint_attempts(endpoint.id, asked, cursor=None, limit=50)
+
+    reads = [
+        (causes(None, None, is_open=True), PLAIN),
+        (causes("acme", None, is_open=True), PLAIN),
+        (causes("nobody", None, is_open=True), PLAIN),
+        (causes(None, busy, is_open=None), PICKY),
+        (causes(None, idle, is_open=None), PLAIN),
+        (causes("nobody", None, is_open=None), PICKY),
+        (views.open_causes([busy.id, idle.id]), PLAIN),
+        (attempts(busy), PLAIN),
+        (attempts(busy, code=503), PICKY),
+        (attempts(busy, since=NOW + HOUR), PICKY),
+        (attempts(busy, failure="tls"), PICKY),
+        (attempts(idle), PLAIN),
+    ]
+    for number, (read, most) in enumerate(reads):
+        large.steps = 0
+        await read
+        assert 0 < large.steps < most, number
+
+
+def _cause(number: int, endpoint: Endpoint, *, code: int, closed_at: int | None = None) -> Cause:
+    key = CauseKey("http_status", "", code)
+    return Cause(number, endpoint.tenant, endpoint.id, key, NOW, NOW, 1, 1, 1, 1, closed_at)
 
 
 async def test_a_step_of_a_cleanup_job_is_bounded(large: Large) -> None:
