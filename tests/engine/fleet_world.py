@@ -19,7 +19,7 @@ from homing.store.flow import Flow
 from homing.store.leases import Leases
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
-from simulation.fleet_world import Air, LocalBus
+from simulation.machine import LocalBus, Network
 
 LEASE_MS = 9_000
 URL = "https://a.example/"
@@ -60,7 +60,7 @@ class FleetWorld(World):
     """A fleet; ``engine`` is the engine that publishers and people use."""
 
     machines: list[Machine] = field(default_factory=list)
-    air: Air = field(default_factory=Air)
+    air: Network = field(default_factory=Network)
 
     @classmethod
     async def begin(cls, options: EngineOptions | None = None) -> FleetWorld:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulation.fleet_seed import run_fleet_seed
 from simulation.found import FOUND
 from simulation.planting import Change, remove, replace, replace_sql
 from simulation.seed import Verdict, run_seed
@@ -57,7 +56,7 @@ class Bug:
 
     def run(self, seed: int) -> Verdict:
         """Run a seed of the kind that finds it."""
-        return (run_fleet_seed if self.fleet else run_seed)(seed, DELIVERIES)
+        return run_seed(seed, DELIVERIES, fleet=self.fleet)
 
 
 def bug(name: str, *changes: Change) -> Bug:
@@ -253,6 +252,14 @@ BUGS = [
         replace(FLOW, "_choose", "row[0] <= now", "row[0] <= now + 1000"),
     ),
     fleet_bug(
+        "a delivery to a subscription that was not read yet is cancelled as deleted",
+        remove(SETTLE, "Settler._decide", "await self._core.catalog.refresh()"),
+    ),
+    fleet_bug(
+        "an endpoint is forgotten while its bucket is read, and an older row comes back",
+        remove(FLEET, "Fleet._read_page", "self._dispatcher.read_buckets(after)"),
+    ),
+    fleet_bug(
         "a settle overwrites what another process has set",
         replace_sql("endpoint_settle", "AND generation = ?", "AND 0 <= ?"),
     ),
@@ -276,7 +283,12 @@ BUGS = [
     ),
     bug(
         "a limit of the sender is taken for the host's after a while",
-        replace(OUTAGE_POLICY, "could_be_hosts", "failure is not Failure.SENDER_LIMITS", "True"),
+        replace(
+            OUTAGE_POLICY,
+            "could_be_hosts",
+            "failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}",
+            "failure is not Failure.FORBIDDEN_ADDRESS",
+        ),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(

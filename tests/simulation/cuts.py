@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from simulation.books import Books
+from simulation.check_outages import OutageChecks
 from simulation.faults import Faults
 from simulation.health_model import MINUTE
 from simulation.mix import Mix
-from simulation.outage_watch import OutageWatch
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
+from simulation.reference import Reference
 
 CALM_MS = 150_000  # before it: no suspected outage is left from earlier troubles
 ROUND_MS = 20_000  # in which every endpoint gets something, and responds
@@ -25,13 +25,13 @@ class Cuts:
         mix: Mix,
         rng: Random,
         *,
-        books: Books,
+        reference: Reference,
         faults: Faults,
         receivers: Receivers,
         publishers: Publishers,
-        watch: OutageWatch,
+        watch: OutageChecks,
     ) -> None:
-        self._mix, self._rng, self._books, self._faults = mix, rng, books, faults
+        self._mix, self._rng, self._reference, self._faults = mix, rng, reference, faults
         self._receivers, self._publishers, self._watch = receivers, publishers, watch
         self.over = False
 
@@ -44,10 +44,10 @@ class Cuts:
             await self._cut(self._rng.choice(self._mix.cut_kinds))
 
     async def _cut(self, kind: str) -> None:
-        receivers, watch, books = self._receivers, self._watch, self._books
+        receivers, watch, reference = self._receivers, self._watch, self._reference
         receivers.calm = True
         await asyncio.sleep(CALM_MS / 1000)
-        life, round_at = books.life, books.clock()
+        life, round_at = reference.first.life, reference.clock()
         rounds = [asyncio.ensure_future(self._publishers.round())]
         await asyncio.sleep(ROUND_MS / 1000)
         if not self.over:

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from simulation.books import Books
-from simulation.faults import Faults, FaultyWorld
+from simulation.faults import Faults
+from simulation.machine import Machine
 from simulation.mix import Mix
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
+from simulation.reference import Reference
 
 CALM_MS = 150_000  # before it: no suspected outage is left from earlier troubles
 ROUND_MS = 20_000  # in which every endpoint gets something, and responds
@@ -30,13 +31,13 @@ class Deaths:
         mix: Mix,
         rng: Random,
         *,
-        world: FaultyWorld,
-        books: Books,
+        world: Machine,
+        reference: Reference,
         faults: Faults,
         receivers: Receivers,
         publishers: Publishers,
     ) -> None:
-        self._mix, self._rng, self._books = mix, rng, books
+        self._mix, self._rng, self._reference = mix, rng, reference
         self._world, self._faults = world, faults
         self._receivers, self._publishers = receivers, publishers
         self.over: Callable[[], bool]
@@ -81,27 +82,27 @@ class Deaths:
             for kind, count in fired.items()
             if not kind.startswith(("receiver_", "publish_", "person_"))
         )
-        return self._books.life, sender_faults
+        return self._reference.first.life, sender_faults
 
     def _nobody_waits(self, tenants: tuple[str, ...]) -> None:
-        books = self._books
-        since = books.clock() - WAIT_MAX_MS
-        for endpoint in books.endpoints.values():
-            known = books.known[endpoint.id]
+        reference = self._reference
+        since = reference.clock() - WAIT_MAX_MS
+        for endpoint in reference.endpoints.values():
+            known = reference.first.known[endpoint.id]
             states = {endpoint.state, known.state}
             held = max(endpoint.hold_until, known.hold_until, endpoint.enabled_since)
             if endpoint.tenant not in tenants or states != {"enabled"} or held > since:
                 continue
             late = [
                 it
-                for it in books.waiting.get(endpoint.id, {}).values()
+                for it in reference.waiting.get(endpoint.id, {}).values()
                 if it.due_latest <= since
                 and not it.moved
-                and not books.subs[it.subscription_id].deleted
-                and it.id not in books.flights
-                and it.id not in books.on_their_way
+                and not reference.subs[it.subscription_id].deleted
+                and it.id not in reference.flights
+                and it.id not in reference.first.on_their_way
             ]
-            books.must(
+            reference.must(
                 not late,
                 "L7",
                 lambda it=endpoint, of=late: f"{it.url} works, and {len(of)} wait for a minute",  # type: ignore[misc]

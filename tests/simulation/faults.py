@@ -10,22 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
-from homing.engine.engine import Engine
-from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
-from homing.ports import AdminStore, FlowStore, ViewStore
-from homing.sim.world import Crashed, Life, Watch, World
-from homing.store.admin import Admin
-from homing.store.flow import Flow
-from homing.store.sqlite import SqliteDb
-from homing.store.views import Views
+from simulation.lives import Life
 from simulation.mix import Rates
-
-T = TypeVar("T")
 
 # What people do is rare beside the flow: its replies are lost more often, to be lost at all.
 RARE_TIMES = 6
@@ -66,7 +57,7 @@ class Faults:
         self.fired: Counter[str] = Counter()
         self.healed = False
         self.store_down = False
-        self.crashes_left = rates.crashes_most
+        self.crashes_left = rates.crashes_max
         self.operations = 0
         self.died = asyncio.Event()
         self.starting = False
@@ -151,38 +142,3 @@ class Line:
 
         setattr(self, op, call)
         return call
-
-
-class FaultyWorld(World):
-    """A world in which every line to the store is faulty, and the process may be down."""
-
-    def __init__(self, db: SqliteDb, options: EngineOptions, watch: Watch) -> None:
-        super().__init__(db, options, watch)
-        self.is_up = asyncio.Event()
-        self.faults: Faults
-        self.on_life: Callable[[int], None]
-
-    def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
-        def line(store: object) -> Any:
-            return Line(store, self.faults, self.life)
-
-        self.on_life(self.life.number)
-        return (
-            cast("FlowStore", line(Flow(self.db))),
-            cast("AdminStore", line(Admin(self.db))),
-            cast("ViewStore", line(Views(self.db))),
-        )
-
-    async def ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Ask the engine for something; Crashed if it is down, or dies before it responds."""
-        if not self.up:
-            raise Crashed
-        return await self.call(what(self.engine))
-
-    @property
-    def up(self) -> bool:
-        return self.is_up.is_set()
-
-    def die(self) -> None:
-        self.is_up.clear()
-        super().die()

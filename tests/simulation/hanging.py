@@ -13,13 +13,14 @@ from random import Random
 
 from homing.errors import HomingError
 from homing.policy.admission import EventDraft, SubscriptionDraft
-from homing.sim.world import Crashed
-from simulation.books import Books
-from simulation.faults import Faults, FaultyWorld
+from simulation.faults import Faults
+from simulation.lives import Crashed
+from simulation.machine import Machine
 from simulation.mix import HUSH, HUSH_DEADLINE_MS, HUSH_URL, Mix
 from simulation.overdue import is_open, is_sender_fault
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
+from simulation.reference import Reference
 
 CALM_S = 150  # before it: what was in flight has come back
 WITHIN_MS = 10_000  # a third of the deadline: who waits for a slot to come back waits longer
@@ -33,14 +34,14 @@ class Hanging:
         mix: Mix,
         rng: Random,
         *,
-        world: FaultyWorld,
-        books: Books,
+        world: Machine,
+        reference: Reference,
         faults: Faults,
         receivers: Receivers,
         publishers: Publishers,
     ) -> None:
         self._mix, self._rng, self._world = mix, rng, world
-        self._books, self._faults = books, faults
+        self._reference, self._faults = reference, faults
         self._receivers, self._publishers = receivers, publishers
         self._count = 0
         self.over = False
@@ -94,28 +95,28 @@ class Hanging:
             return
 
     def _hung(self) -> int:
-        books = self._books
-        ids = (it.endpoint_id for it in books.flights.values() if it.lane == "fresh")
-        return sum(books.endpoints[it].tenant == HUSH for it in ids)
+        reference = self._reference
+        ids = (it.endpoint_id for it in reference.flights.values() if it.lane == "fresh")
+        return sum(reference.endpoints[it].tenant == HUSH for it in ids)
 
     def _troubles(self) -> int:
         return sum(count for kind, count in self._faults.fired.items() if is_sender_fault(kind))
 
     def _check(self) -> None:
-        books, now = self._books, self._books.clock()
-        busy = {it.endpoint_id for it in books.flights.values()}
-        for endpoint in books.endpoints.values():
+        reference, now = self._reference, self._reference.clock()
+        busy = {it.endpoint_id for it in reference.flights.values()}
+        for endpoint in reference.endpoints.values():
             if endpoint.tenant == HUSH or endpoint.id in busy:
                 continue
-            if not is_open(books, endpoint, now, since_ms=WITHIN_MS):
+            if not is_open(reference, endpoint, now, since_ms=WITHIN_MS):
                 continue
             late = [
                 it
-                for it in books.waiting.get(endpoint.id, {}).values()
+                for it in reference.waiting.get(endpoint.id, {}).values()
                 if it.attempts == 0 and it.due_latest + WITHIN_MS < now
                 if it.sender_errors == 0 and not it.moved
             ]
-            books.must(
+            reference.must(
                 not late,
                 "L5",
                 lambda it=endpoint, of=late: (  # type: ignore[misc]

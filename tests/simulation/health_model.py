@@ -94,6 +94,7 @@ class DeliveryModel:
     accepted_at: int
     table: Timetable
     replay: bool = False
+    bucket: int = 0
     due: int = 0
     due_latest: int = 0  # with jitter, a range; afterwards what was chosen of it
     expires: int = 0
@@ -103,6 +104,7 @@ class DeliveryModel:
     sender_errors: int = 0
     status: str = "pending"
     reason: str | None = None
+    arrived: bool = False  # a receiver took it, although it was cancelled
     moved: bool = False  # its subscription's URL has changed meanwhile
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from simulation.health_model import (
 )
 
 SECOND = 1_000
+PATTERNS = (("*",), ("order.*",), ("order.created", "user.made"), ("order.*", "homing.*"))
 HUSH = "hush"  # the tenant whose URLs hang
 HUSH_URL = "https://hush.example/"
 HUSH_DEADLINE_MS = 30_000
@@ -41,12 +42,13 @@ class Rates:
     refused: float  # operations that fail before they do anything
     reply_lost: float  # operations that are done, and seem to have failed
     crash: float  # operations at which the process dies
-    crashes_most: int
+    crashes_max: int
     outages_per_hour: float  # of the store, for up to some minutes
     kills_per_hour: float  # at any moment
     stops_per_hour: float  # orderly
     steps_per_hour: float  # of the wall clock
     clock_jumps: float  # of restarts, those with another time
+    pauses_per_hour: float = 0  # stopped for a while, as by SIGSTOP
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Mix:
     bursts: bool
     bad: float  # how much of the time receivers are in trouble
     troubles: tuple[str, ...]  # of receivers
-    slow_receivers: bool
+    latencies_ms: tuple[int, ...]  # of receivers
     actions_per_hour: float
     actions: tuple[str, ...]
     rates: Rates
@@ -80,11 +82,22 @@ class Mix:
     tables: dict[str, Timetable]
     policy: str
     tenant_policies: dict[str, str]
-    cuts: int  # sender outages; with them every URL has a host of its own
+    downtimes_ms: tuple[int, ...]  # until a process that died is started again
+    grace_ms: int  # that an orderly stop may take
+    cuts: int  # sender outages
     cut_kinds: tuple[str, ...]
     hangs: int = 0  # times that one tenant's URLs all hang
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
     slow_names: SlowLookUps | None = None
+    machines: int = 1  # with several, processes share the buckets of the store by leases
+    published: float = 1.0  # the part of the deliveries that is planned for publishers
+    meanwhile_max: int = 2  # publishes at the time of a person's action
+    own_hosts: bool = False  # every URL has a host of its own
+    deadlines_ms: tuple[int | None, ...] = (None, None, 1_000, 30_000)  # of subscriptions
+    patterns: tuple[tuple[str, ...], ...] = PATTERNS  # of subscriptions
+    response_within_ms: int = 15 * MINUTE  # to people and publishers, by an engine that lives
+    slack_ms: int = 5 * MINUTE  # for what is due to be done, once nothing stands in its way
+    hears_within_ms: int = HOUR  # of a change that its engine was not told of
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -135,6 +148,10 @@ ACTIONS = (
     "test_send",
 )
 
+FLEET_ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
+FLEET_TIMES = 3  # as many deliveries: most of them are notices of what people do
+_TIMES = {"enable": 4, "freeze": 3, "cancel": 2}  # as often as the others
+_FLEET_ACTIONS = tuple(it for it in FLEET_ACTIONS for _ in range(_TIMES.get(it, 1)))
 
 CUTS = (
     "unreachable",
@@ -173,7 +190,7 @@ def draw(seed: int, deliveries: int) -> Mix:
         bursts=rng.random() < 0.4,
         bad=rng.choice((0.1, 0.3, 0.5, 0.7, 0.95)),
         troubles=_some(rng, TROUBLES),
-        slow_receivers=rng.random() < 0.3,
+        latencies_ms=(0, 40, 900, 4_999) if rng.random() < 0.3 else (0, 3, 40),
         actions_per_hour=min(rng.choice((0, 4, 20, 60)), 400 * HOUR / run_for_ms),
         actions=_some(rng, ACTIONS, least=3),
         rates=_rates(rng, run_for_ms),
@@ -182,6 +199,8 @@ def draw(seed: int, deliveries: int) -> Mix:
         tables=tables,
         policy=policy,
         tenant_policies=tenant_policies,
+        downtimes_ms=(20, 5_000, 5_000, 10 * MINUTE, int(0.2 * run_for_ms)),
+        grace_ms=30_000,
         cuts=0,
         cut_kinds=(),
     )
@@ -204,6 +223,78 @@ def _accepting_failure(mix: Mix) -> Mix:
         options=msgspec.structs.replace(mix.options, tenant_policies=policies),
         tables=mix.tables | {"once": once()},
         tenant_policies=policies,
+    )
+
+
+def draw_fleet(seed: int, deliveries: int) -> Mix:
+    """The mix of a seed of a fleet: a few minutes, in which a process is in trouble all the time.
+
+    Attempts are slow, so that many are in flight when a bucket changes hands.
+    """
+    rng = Random(f"fleet {seed}")
+    delays = tuple(rng.choice((2, 5, 20)) * SECOND for _ in range(8))
+    deadline_ms = rng.choice((2, 5, 12)) * SECOND
+    table = Timetable(delays, from_first=False, window_ms=HOUR, deadline_ms=deadline_ms)
+    numbers = Numbers(
+        rate_over_attempts=200, row_disables=rng.choice((3, 6)), probe_every_ms=MINUTE
+    )
+    # An attempt soon after a change would tell a process what it has not heard of.
+    quiet = rng.choice((True, True, False))
+
+    def rate(*choices: float) -> float:
+        return rng.choice((0.0, *choices))
+
+    return Mix(
+        seed=seed,
+        deliveries=FLEET_TIMES * deliveries,
+        run_for_ms=rng.choice((4, 8)) * MINUTE,
+        tenants=("acme",),
+        urls_each=10,
+        subscriptions_each=8,
+        publishers=2,
+        bursts=False,
+        bad=rng.choice((0.0, 0.3, 0.7)),
+        troubles=("500", "503"),
+        latencies_ms=(0, 5, 400, 1_900, 1_900, 1_900),
+        actions_per_hour=450,
+        actions=_FLEET_ACTIONS,
+        rates=Rates(
+            slow=rng.choice((0.05, 0.3, 0.6)),
+            refused=rate(0.005, 0.02),
+            reply_lost=rate(0.005, 0.02),
+            crash=rate(0.0005, 0.002),
+            crashes_max=3,
+            outages_per_hour=0,
+            kills_per_hour=22,
+            stops_per_hour=22,
+            steps_per_hour=0,
+            clock_jumps=0,
+            pauses_per_hour=45,
+        ),
+        options=EngineOptions(
+            schedules={"quick": _schedule("quick", table)},
+            policy="quick",
+            tenant_health={"acme": _health(numbers)},
+            queues_max=rng.choice((2, 20_000)),
+            ready_max=rng.choice((2, 20_000)),
+        ),
+        numbers={"acme": numbers},
+        tables={"quick": table},
+        policy="quick",
+        tenant_policies={},
+        downtimes_ms=(20, 3_000, 3_000, 25_000),
+        grace_ms=8_000,
+        cuts=0,
+        cut_kinds=(),
+        machines=rng.choice((2, 3)),
+        published=0.2 if quiet else 1.0,
+        meanwhile_max=0 if quiet else 2,
+        own_hosts=True,
+        deadlines_ms=(None,),
+        patterns=(("*",), ("order", "order.*", "user.*")),
+        response_within_ms=3 * MINUTE,
+        slack_ms=2 * MINUTE,
+        hears_within_ms=5 * SECOND,  # It looks each second, with faults.
     )
 
 
@@ -243,6 +334,7 @@ def _with_cuts(mix: Mix, rng: Random) -> Mix:
     return replace(
         mix,
         cuts=rng.randint(1, 3),
+        own_hosts=True,
         cut_kinds=_some(rng, CUTS),
         deaths=Random(f"deaths {mix.seed}").randint(1, 2) if len(mix.tenants) > 1 else 0,
         urls_each=max(mix.urls_each, 6),
@@ -261,7 +353,7 @@ def _rates(rng: Random, run_for_ms: int) -> Rates:
         refused=rate(0.01, 0.05),
         reply_lost=rate(0.01, 0.05),
         crash=rate(0.002, 0.01),
-        crashes_most=rng.randint(1, 8),
+        crashes_max=rng.randint(1, 8),
         outages_per_hour=rate(2.0, 6.0) * per_hour,
         kills_per_hour=rate(2.0, 8.0) * per_hour,
         stops_per_hour=rate(2.0) * per_hour,

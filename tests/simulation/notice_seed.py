@@ -25,9 +25,10 @@ from homing.policy.presets import PRESETS
 from homing.policy.tables import PolicyTable, schedule_from
 from homing.ports import Mail, Response, SettleBatch
 from homing.sim.loop import run_virtual
-from homing.sim.world import Crashed, Hit, Reply, Watch, World
+from homing.sim.world import Hit, Reply, Watch
 from homing.store.notices import Notices
 from homing.store.sqlite import SqliteDb
+from simulation.lives import Crashed, MortalWorld
 
 HOUR, DAY = 3_600_000, 86_400_000
 TENANTS = ("a", "b")
@@ -120,11 +121,10 @@ def options() -> EngineOptions:
 async def _run(seed: int) -> list[str]:
     chance = Random(f"notices {seed}")
     model = Model()
-    world = World(await SqliteDb.open(":memory:"), options(), model)
+    world = MortalWorld(await SqliteDb.open(":memory:"), options(), model)
     world.notices = NoticeParts(
         Notices(world.db), Inbox(model, Random(f"mail {seed}")), NoticeOptions("https://h.example")
     )
-    world.install()
     await world.start()
     healed = False
     bad: set[str] = set()
@@ -164,7 +164,7 @@ async def _run(seed: int) -> list[str]:
     return await _judge(world, model, owners)
 
 
-async def _act(world: World, chance: Random) -> None:
+async def _act(world: MortalWorld, chance: Random) -> None:
     """Publish a little, let a person act, and wait."""
     try:
         for n in range(chance.randrange(12)):
@@ -178,7 +178,7 @@ async def _act(world: World, chance: Random) -> None:
     await world.wait(chance.choice((10, 300, 60_000, HOUR, 7 * HOUR)))
 
 
-async def _judge(world: World, model: Model, owners: dict[int, NoticeTarget]) -> list[str]:
+async def _judge(world: MortalWorld, model: Model, owners: dict[int, NoticeTarget]) -> list[str]:
     found, _ = await Notices(world.db).notices(
         owner=None, target_id=None, before_id=None, limit=1_000_000
     )

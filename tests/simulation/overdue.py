@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 
-from simulation.books import Books
-from simulation.faults import Faults, FaultyWorld
+from simulation.faults import Faults
 from simulation.health_model import DeliveryModel, EndpointModel
+from simulation.machine import Machine
+from simulation.reference import Reference
 
 LOOKS = 150  # in one run
 LATE_MS = 60_000
@@ -21,29 +22,31 @@ CALM_MS = 90_000  # without trouble before a look says anything
 class Overdue:
     """Looks now and then, until it is over."""
 
-    def __init__(self, world: FaultyWorld, books: Books, faults: Faults) -> None:
-        self._world, self._books, self._faults = world, books, faults
+    def __init__(self, world: Machine, reference: Reference, faults: Faults) -> None:
+        self._world, self._reference, self._faults = world, reference, faults
         self._fired, self._calm_since = 0, 0
         self.over = False
 
     async def look(self) -> None:
-        step_s = max(self._books.mix.run_for_ms / 1000 / LOOKS, CALM_MS / 3000)
+        step_s = max(self._reference.mix.run_for_ms / 1000 / LOOKS, CALM_MS / 3000)
         while not self.over:
             await asyncio.sleep(step_s)
             self._look()
 
     def _look(self) -> None:
-        books, now = self._books, self._books.clock()
+        reference, now = self._reference, self._reference.clock()
         troubles = sum(self._faults.fired[it] for it in self._faults.fired if is_sender_fault(it))
         if troubles != self._fired or not self._world.up or self._faults.store_down:
             self._fired, self._calm_since = troubles, now
         if now - self._calm_since < CALM_MS or not self._said_much():
             return
-        busy = {it.endpoint_id for it in books.flights.values()}
-        for endpoint in books.endpoints.values():
+        busy = {it.endpoint_id for it in reference.flights.values()}
+        for endpoint in reference.endpoints.values():
             if endpoint.id not in busy and self._free(endpoint) and self._open(endpoint, now):
-                late = [it for it in books.waiting.get(endpoint.id, {}).values() if _late(it, now)]
-                books.must(
+                late = [
+                    it for it in reference.waiting.get(endpoint.id, {}).values() if _late(it, now)
+                ]
+                reference.must(
                     not late,
                     "L5",
                     lambda it=endpoint, of=late: f"{it.url} is free, and {len(of)} wait",  # type: ignore[misc]
@@ -51,28 +54,28 @@ class Overdue:
 
     def _said_much(self) -> bool:
         """Slots are free, and there is room for every endpoint; there is surely no outage."""
-        books, options = self._books, self._books.mix.options
-        flying = len(books.flights)
-        room = options.queues_max > len(books.endpoints) and not books.mix.cuts
+        reference, options = self._reference, self._reference.mix.options
+        flying = len(reference.flights)
+        room = options.queues_max > len(reference.endpoints) and not reference.mix.cuts
         return room and flying < min(options.fresh_slots, options.retry_slots)
 
     def _free(self, endpoint: EndpointModel) -> bool:
         """Its tenant has less in flight than its share, whatever its endpoints are like."""
-        books, options = self._books, self._books.mix.options
+        reference, options = self._reference, self._reference.mix.options
         slots = min(options.fresh_slots, options.retry_slots)
-        tenants = [books.endpoints[it.endpoint_id].tenant for it in books.flights.values()]
+        tenants = [reference.endpoints[it.endpoint_id].tenant for it in reference.flights.values()]
         mine = tenants.count(endpoint.tenant)
         return not mine or mine < 2 * (slots - len(tenants) - max(1, slots // 16))
 
     def _open(self, endpoint: EndpointModel, now: int) -> bool:
-        return is_open(self._books, endpoint, now, since_ms=LATE_MS)
+        return is_open(self._reference, endpoint, now, since_ms=LATE_MS)
 
 
-def is_open(books: Books, endpoint: EndpointModel, now: int, *, since_ms: int) -> bool:
+def is_open(reference: Reference, endpoint: EndpointModel, now: int, *, since_ms: int) -> bool:
     """Whether nothing has stood in its way for so long, and the engine knows it."""
-    known = books.known.get(endpoint.id)
+    known = reference.first.known.get(endpoint.id)
     free = endpoint.state == "enabled" and now >= endpoint.hold_until + since_ms
-    told = known is not None and known.state == "enabled" and endpoint.id not in books.unsure
+    told = known is not None and known.state == "enabled" and endpoint.id not in reference.unsure
     return free and told and now >= endpoint.enabled_since + since_ms
 
 

@@ -1,30 +1,33 @@
-"""People: they subscribe, change their minds, and press every button in the middle of it all."""
+"""People: they subscribe, change their minds, and press every button, at any of the processes."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any, TypeVar
 
 import msgspec
 
+from homing.engine.engine import Engine
 from homing.errors import HomingError
 from homing.model import Format, Status, Subscription
 from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.ports import ReplayFilter
-from homing.sim.world import Crashed
-from simulation.accounts import ENABLES, FREEZES, Accounts
-from simulation.books import FILTERS, Sub
-from simulation.faults import FaultyWorld
+from simulation.checker import ENABLES, FREEZES, Checker
 from simulation.health_model import DeliveryModel
+from simulation.lives import Crashed
+from simulation.machine import Machine, pick
 from simulation.mix import Mix
+from simulation.reference import FILTERS, Sub
 
-PATTERNS = (("*",), ("order.*",), ("order.created", "user.made"), ("order.*", "homing.*"))
+T = TypeVar("T")
+
 MANY_MAX = 3  # bulk replays in one run
 MANY_DELIVERIES_MAX = 500  # in one of them
-RESPONSE_WITHIN_S = 900
+AGED_MS = 1_000  # of a fleet, what was published so long ago is known to the process that did it
 
 
 @dataclass(frozen=True)
@@ -42,24 +45,33 @@ class People:
 
     def __init__(
         self,
-        world: FaultyWorld,
+        machines: Sequence[Machine],
         mix: Mix,
         rng: Random,
-        accounts: Accounts,
+        checker: Checker,
         fire: Callable[[str], None],
     ) -> None:
-        self._world, self._mix, self._rng = world, mix, rng
-        self._accounts, self._books, self._fire = accounts, accounts.books, fire
+        self._machines, self._mix, self._rng = machines, mix, rng
+        self._checker, self._reference, self._fire = checker, checker.reference, fire
         self._many = 0
+        self._asked = 0
         self.jobs: list[Job] = []
         self.over = False
         self.meanwhile: Callable[[], Coroutine[None, None, None]]  # what publishers do then
+
+    async def _ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Ask one of the processes; ``_asked`` is the life that responded."""
+        machine = pick(self._machines, self._rng)
+        life = machine.life.number
+        response = await machine.ask(what)
+        self._asked = life
+        return response
 
     # --- subscriptions -----------------------------------------------------------------------
 
     async def set_up(self) -> None:
         for tenant in self._mix.tenants:
-            await self._subscribe(tenant, PATTERNS[0])
+            await self._subscribe(tenant, self._mix.patterns[0])
             for _ in range(self._mix.subscriptions_each - 1):
                 await self._subscribe(tenant)
 
@@ -67,7 +79,7 @@ class People:
         """One of few: subscriptions of a tenant share endpoints, tenants share URLs."""
         n = self._rng.randint(1, self._mix.urls_each)
         owner = tenant if self._rng.random() < 0.8 else "all"
-        host = f"{owner}-{n}" if self._mix.cuts else owner
+        host = f"{owner}-{n}" if self._mix.own_hosts else owner
         return f"https://{host}.example/{n}"
 
     async def _subscribe(self, tenant: str, types: tuple[str, ...] = ()) -> None:
@@ -75,24 +87,36 @@ class People:
         draft = SubscriptionDraft(
             tenant=tenant,
             url=self._url(tenant),
-            types=types or rng.choice(PATTERNS),
+            types=types or rng.choice(self._mix.patterns),
             format=rng.choice((Format.STANDARD, Format.STANDARD, Format.RAW, Format.CLOUDEVENTS)),
             token=rng.choice((None, "t0ken")),
             secret="whsec_" + base64.b64encode(rng.randbytes(24)).decode(),
             policy=rng.choice((None, None, None, *sorted(self._mix.tables))),
-            deadline_ms=rng.choice((None, None, 1_000, 30_000)),
+            deadline_ms=rng.choice(self._mix.deadlines_ms),
             filters=FILTERS if not types and rng.random() < 0.2 else "[]",
         )
-        await self._world.ask(lambda engine: engine.subscribe(draft))
+        await self._ask(lambda engine: engine.subscribe(draft))
         if draft.filters == FILTERS:
             self._fire("person_filters")
 
     async def _change(self, subscription: Subscription, **changes: object) -> None:
         changed = msgspec.structs.replace(draft_of(subscription), **changes)
-        await self._world.ask(lambda engine: engine.change(subscription.id, lambda _: changed))
+        await self._ask(lambda engine: engine.change(subscription.id, lambda _: changed))
+        self._known(subscription.id)
+
+    def _known(self, subscription_id: int) -> None:
+        """What was answered is acted on from then on, by all."""
+        sub = self._reference.subs[subscription_id]
+        sub.responded = True
+        told = self._reference.lives[self._asked].catalog[subscription_id]
+        self._reference.must(
+            told == sub.now,
+            "S9",
+            lambda: f"a change was answered, and is not known: {told}, not {sub.now}",
+        )
 
     def _living(self) -> Sub | None:
-        subs = [sub for sub in self._books.subs.values() if not sub.deleted]
+        subs = [sub for sub in self._reference.subs.values() if not sub.deleted]
         return self._rng.choice(subs) if subs else None
 
     # --- actions -----------------------------------------------------------------------------
@@ -107,67 +131,81 @@ class People:
 
     async def _do(self, action: str) -> None:
         do: Callable[[], Awaitable[bool]] = getattr(self, f"_{action}")
-        self._books.say(f"person: {action}")
-        others = [asyncio.ensure_future(self.meanwhile()) for _ in range(self._rng.randint(0, 2))]
+        self._reference.say(f"person: {action}")
+        others = [
+            asyncio.ensure_future(self.meanwhile())
+            for _ in range(self._rng.randint(0, self._mix.meanwhile_max))
+        ]
         try:
-            async with asyncio.timeout(RESPONSE_WITHIN_S):
+            async with asyncio.timeout(self._mix.response_within_ms / 1000):
                 if await do():
                     self._fire(f"person_{action}")
         except (HomingError, Crashed):
-            self._books.say(f"person: {action} was not answered well")
+            self._reference.say(f"person: {action} was not answered well")
         except TimeoutError:
-            self._books.violated("L6", f"a person waits for ever: {action}")
+            self._reference.violated("L6", f"a person waits for ever: {action}")
         if others:
             await asyncio.wait(others)
 
     async def _enable(self) -> bool:
-        number = self._rng.choice(list(self._books.endpoints))
-        await self._world.ask(lambda engine: engine.enable(number, by=ENABLES))
+        endpoints = self._reference.endpoints
+        frozen = [it for it, model in endpoints.items() if model.state == "frozen"]
+        if self._reference.alone:
+            frozen = []  # In a fleet a run is short: enabling what is frozen keeps traffic up.
+        number = self._rng.choice(frozen or list(endpoints))
+        await self._ask(lambda engine: engine.enable(number, by=ENABLES))
         return True
 
     async def _freeze(self) -> bool:
-        busy = sorted({it.endpoint_id for it in self._books.flights.values()})
-        number = self._rng.choice(busy or list(self._books.endpoints))
-        await self._world.ask(lambda engine: engine.freeze(number, by=FREEZES))
+        busy = sorted({it.endpoint_id for it in self._reference.flights.values()})
+        if not self._reference.alone:
+            busy = []  # Settling an attempt in flight would tell its owner of the freeze.
+        number = self._rng.choice(busy or list(self._reference.endpoints))
+        await self._ask(lambda engine: engine.freeze(number, by=FREEZES))
         return True
 
     def _some(self, status: str) -> DeliveryModel | None:
-        deliveries = list(self._books.deliveries.values())
+        deliveries = list(self._reference.deliveries.values())
         for _ in range(10):
             one = self._rng.choice(deliveries) if deliveries else None
-            if one is not None and (one.status == "pending") == (status == "pending"):
+            if one is None or not self._is_aged(one):
+                continue
+            if (one.status == "pending") == (status == "pending"):
                 return one
         return None
+
+    def _is_aged(self, delivery: DeliveryModel) -> bool:
+        return self._reference.alone or delivery.accepted_at < self._reference.clock() - AGED_MS
 
     async def _cancel(self) -> bool:
         one = self._some("pending")
         if one is None:
             return False
-        await self._world.ask(lambda engine: engine.cancel(one.id))
+        await self._ask(lambda engine: engine.cancel(one.id))
         right = one.status == "cancelled"
-        self._books.must(right, "S1", lambda: "a cancel was answered and not done")
+        self._reference.must(right, "S1", lambda: "a cancel was answered and not done")
         return True
 
     async def _cancel_in_flight(self) -> bool:
-        flights = sorted(self._books.flights)
+        flights = sorted(self._reference.flights)
         for _ in range(100):
             if flights or self.over:
                 break
             await asyncio.sleep(0.5)
-            flights = sorted(self._books.flights)
+            flights = sorted(self._reference.flights)
         if not flights:
             return False
         number = self._rng.choice(flights)
-        await self._world.ask(lambda engine: engine.cancel(number))
+        await self._ask(lambda engine: engine.cancel(number))
         return True
 
     async def _replay(self) -> bool:
         one = self._some("finished")
         if one is None:
             return False
-        new = await self._world.ask(lambda engine: engine.replay(one.id))
-        right = new.id in self._books.deliveries
-        self._books.must(right, "S4", lambda: "a replay was answered and not done")
+        new = await self._ask(lambda engine: engine.replay(one.id))
+        right = new.id in self._reference.deliveries
+        self._reference.must(right, "S4", lambda: "a replay was answered and not done")
         return True
 
     async def _replay_many(self) -> bool:
@@ -178,13 +216,13 @@ class People:
         status = self._rng.choice((Status.DROPPED, Status.DROPPED, Status.CANCELLED))
         finished = tuple(
             it
-            for it in self._books.deliveries.values()
+            for it in self._reference.deliveries.values()
             if it.status == status.value and it.tenant == tenant
         )
         if len(finished) > MANY_DELIVERIES_MAX:
             return False
         asked = ReplayFilter(tenant=tenant, status=status)
-        job = await self._world.ask(lambda engine: engine.start_replay(asked))
+        job = await self._ask(lambda engine: engine.start_replay(asked))
         self.jobs.append(Job(job.id, status.value, tenant, finished))
         return True
 
@@ -213,19 +251,23 @@ class People:
         return True
 
     async def _delete(self) -> bool:
-        busy = {self._books.deliveries[it].subscription_id for it in self._books.flights}
-        subs = [self._books.subs[it] for it in sorted(busy) if not self._books.subs[it].deleted]
+        busy = {self._reference.deliveries[it].subscription_id for it in self._reference.flights}
+        subs = [
+            self._reference.subs[it] for it in sorted(busy) if not self._reference.subs[it].deleted
+        ]
         sub = self._rng.choice(subs) if subs else self._living()
         if sub is None or "*" in sub.now.types:
             return False
-        await self._world.ask(lambda engine: engine.unsubscribe(sub.id))
-        right = sub.deleted and sub.deleted_told
-        self._books.must(right, "S1", lambda: "a delete was answered and not done")
+        await self._ask(lambda engine: engine.unsubscribe(sub.id))
+        self._reference.must(sub.deleted, "S1", lambda: "a delete was answered and not done")
+        self._known(sub.id)
         return True
 
     async def _recreate(self) -> bool:
         tenant = self._rng.choice(self._mix.tenants)
-        living = [it for it in self._books.subs.values() if it.tenant == tenant and not it.deleted]
+        living = [
+            it for it in self._reference.subs.values() if it.tenant == tenant and not it.deleted
+        ]
         if len(living) > self._mix.subscriptions_each:
             return False  # Enough: every notice goes to all of them.
         await self._subscribe(tenant)
@@ -235,5 +277,5 @@ class People:
         sub = self._living()
         if sub is None:
             return False
-        await self._world.ask(lambda engine: engine.test_send(sub.id))
+        await self._ask(lambda engine: engine.test_send(sub.id))
         return True

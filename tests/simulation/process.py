@@ -1,4 +1,4 @@
-"""What befalls the process: kills, orderly stops, an absent store, a wall clock that is set.
+"""What happens to a process: kills, stops, pauses, an absent store, a wall clock that is set.
 
 A supervisor starts it again after a while, as systemd would; a start can be interrupted, too.
 """
@@ -9,13 +9,14 @@ import asyncio
 from random import Random
 
 from homing.errors import HomingError
-from homing.sim.world import Crashed
-from simulation.books import Books
-from simulation.faults import Faults, FaultyWorld
+from simulation.checker import LEASE_MS
+from simulation.faults import Faults
 from simulation.health_model import HOUR, MINUTE
+from simulation.lives import Crashed
+from simulation.machine import FleetLoop, Machine
 from simulation.mix import Mix
+from simulation.reference import Reference
 
-GRACE_MS = 30_000
 _DAY = 24 * HOUR
 STEPS_MS = (-_DAY, -HOUR, -10 * MINUTE, -2 * MINUTE, 2 * MINUTE, 10 * MINUTE, HOUR, _DAY)
 
@@ -24,12 +25,13 @@ class Process:
     """The life of the process from outside."""
 
     def __init__(
-        self, world: FaultyWorld, faults: Faults, books: Books, mix: Mix, rng: Random
+        self, world: Machine, faults: Faults, reference: Reference, mix: Mix, rng: Random
     ) -> None:
-        self._world, self._faults, self._books = world, faults, books
+        self._world, self._faults, self._reference = world, faults, reference
         self._mix, self._rng = mix, rng
         self._offset_ms = 0
         self._steps = Random(f"steps {mix.seed}")
+        self._paused = False
         self.over = False
 
     async def start(self) -> None:
@@ -62,13 +64,12 @@ class Process:
                 self._offset_ms += self._rng.choice(
                     (-_DAY, -HOUR, -MINUTE, -1_000, 1_000, MINUTE, HOUR, _DAY)
                 )
-                self._books.clock_jumped = True
-            self._books.say("starts")
+                self._reference.clock_jumped = True
+            self._reference.say("starts")
             await self.start()
 
     def _downtime_ms(self) -> int:
-        long = int(0.2 * self._mix.run_for_ms)
-        return self._rng.choice((20, 5_000, 5_000, 10 * MINUTE, long))
+        return self._rng.choice(self._mix.downtimes_ms)
 
     async def _at_rate(self, per_hour: float) -> bool:
         """Until the next time; False: never."""
@@ -82,25 +83,27 @@ class Process:
             if self._world.up:
                 for _ in range(self._rng.randint(0, 5)):
                     await asyncio.sleep(0)
-                self._faults.fire("kill")
-                self._faults.die()
+                if not self._paused:
+                    self._faults.fire("kill")
+                    self._faults.die()
 
     async def stops(self) -> None:
         while await self._at_rate(self._mix.rates.stops_per_hour):
-            if not self._world.up:
+            if not self._world.up or self._paused:
                 continue
             self._faults.fire("stop")
-            self._books.stopping = True
-            life, began = self._world.life, self._books.clock()
+            memory = self._reference.memories[self._world.number]
+            memory.stopping = True
+            life, began = self._world.life, self._reference.clock()
             try:
-                await self._world.ask(lambda engine: engine.stop(grace_ms=GRACE_MS))
+                await self._world.ask(lambda engine: engine.stop(grace_ms=self._mix.grace_ms))
             except Crashed:
                 continue
             if self._world.life is not life or not life.alive:
                 continue
-            in_time = self._books.clock() - began < GRACE_MS
-            if in_time and self._books.flights:
-                self._books.violated("stop", "an orderly stop left attempts unsettled")
+            in_time = self._reference.clock() - began < self._mix.grace_ms
+            if in_time and any(self._reference.is_current(it) for it in memory.flights.values()):
+                self._reference.violated("stop", "an orderly stop left attempts unsettled")
             self._faults.die()
 
     async def outages(self) -> None:
@@ -115,4 +118,21 @@ class Process:
             if self._world.up:
                 self._faults.fire("clock_step")
                 self._world.clock.step(self._steps.choice(STEPS_MS))
-                self._books.stepped_at = self._books.clock()
+                self._reference.memories[self._world.number].stepped_at = self._reference.clock()
+
+    async def pauses(self) -> None:
+        """As by SIGSTOP: for a moment, or beyond its lease."""
+        while await self._at_rate(self._mix.rates.pauses_per_hour):
+            if not self._world.up:
+                continue
+            loop, life = asyncio.get_running_loop(), self._world.life
+            assert isinstance(loop, FleetLoop)
+            long = self._rng.random() < 0.7
+            self._faults.fire("long_pause" if long else "pause")
+            self._paused = True
+            loop.stop_life(life)
+            await asyncio.sleep(self._rng.uniform(1, 3) * LEASE_MS / 1000 if long else 1)
+            self._reference.say(f"machine {self._world.number} goes on")
+            self._reference.lives[life.number].resumed_at = self._reference.clock()
+            self._paused = False
+            loop.go_on(life)

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
 
 from homing.errors import EventConflict, HomingError
 from homing.policy.admission import EventDraft
-from homing.sim.world import Crashed
-from simulation.accounts import Accounts
-from simulation.books import EARLIER, LATER
-from simulation.faults import FaultyWorld
+from simulation.checker import Checker
+from simulation.lives import Crashed
+from simulation.machine import Machine, pick
 from simulation.mix import Mix
+from simulation.reference import EARLIER, LATER
 
 TYPES = ("order.created", "order.paid", "order.item.added", "user.made", "order")
-RESPONSE_WITHIN_S = 900
 
 
 class Publishers:
-    """All publishers of a run; what they are told goes to the accounts."""
+    """All publishers of a run; what they are told goes to the checker."""
 
     def __init__(
         self,
-        world: FaultyWorld,
+        machines: Sequence[Machine],
         mix: Mix,
         rng: Random,
-        accounts: Accounts,
+        checker: Checker,
         fire: Callable[[str], None],
     ) -> None:
-        self._world, self._mix, self._rng = world, mix, rng
-        self._accounts, self._fire = accounts, fire
+        self._machines, self._mix, self._rng = machines, mix, rng
+        self._checker, self._fire = checker, fire
         self._count = 0
         self.over = False
 
     async def publish_all(self, events: int) -> None:
         """Spread over most of the run, until enough deliveries were made."""
-        mix, rng, books = self._mix, self._rng, self._accounts.books
+        mix, rng, reference = self._mix, self._rng, self._checker.reference
         at_once = rng.randint(5, 15) if mix.bursts else 1
         mean_s = 0.8 * mix.run_for_ms / 1000 * at_once * mix.publishers / max(events, 1)
-        while not self.over and books.counts["deliveries"] < mix.deliveries:
+        while not self.over and reference.counts["deliveries"] < mix.deliveries:
             await asyncio.sleep(min(rng.expovariate(1 / mean_s), 5 * mean_s))
             if not self.over:
                 await asyncio.gather(*(self.publish_something() for _ in range(at_once)))
@@ -49,7 +48,7 @@ class Publishers:
     async def meanwhile(self) -> None:
         """At the very time of something else, or a little later."""
         await asyncio.sleep(self._rng.choice((0, 0, 0.001, 0.01, 0.03)))
-        if not self.over and self._accounts.books.counts["deliveries"] < self._mix.deliveries:
+        if not self.over and self._checker.reference.counts["deliveries"] < self._mix.deliveries:
             await self.publish_something()
 
     async def round(self, tenants: tuple[str, ...] = ()) -> None:
@@ -137,17 +136,18 @@ class Publishers:
 
     async def _publish(self, drafts: list[EventDraft]) -> bool:
         """Whether there was a response."""
-        self._accounts.offer(drafts)
+        self._checker.offer(drafts)
         try:
-            async with asyncio.timeout(RESPONSE_WITHIN_S):
-                receipts = await self._world.ask(lambda engine: engine.publish(drafts))
+            async with asyncio.timeout(self._mix.response_within_ms / 1000):
+                machine = pick(self._machines, self._rng)
+                receipts = await machine.ask(lambda engine: engine.publish(drafts))
         except EventConflict:
-            self._accounts.conflict(drafts)
+            self._checker.conflict(drafts)
             return True
         except (HomingError, Crashed):
             return False
         except TimeoutError:
-            self._accounts.books.violated("L6", "a publisher waits for ever")
+            self._checker.reference.violated("L6", "a publisher waits for ever")
             return True
-        self._accounts.receipts(drafts, receipts)
+        self._checker.receipts(drafts, receipts)
         return True

@@ -105,9 +105,7 @@ class Receivers:
         return self._bad(hit, trouble)
 
     def _latency(self) -> int:
-        if self._mix.slow_receivers:
-            return self._rng.choice((0, 40, 900, 4_999))
-        return self._rng.choice((0, 3, 40))
+        return self._rng.choice(self._mix.latencies_ms)
 
     def _trouble(self, url: str, now: int) -> str | None:
         diary = self._diaries.setdefault(url, [])

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from homing.net.clock import monotonic
-from simulation.fleet_seed import FLEET_KINDS, run_fleet_seed
-from simulation.mix import ACTIONS, CUTS, TROUBLES
+from simulation.mix import ACTIONS, CUTS, FLEET_ACTIONS, TROUBLES
 from simulation.seed import Verdict, run_seed
 
 KINDS = frozenset(
@@ -50,6 +49,23 @@ KINDS = frozenset(
         "publish_id_of_another_tenant",
         "person_filters",
         "publish_again_unanswered",
+    }
+)
+FLEET_KINDS = frozenset(
+    {
+        *(f"person_{action}" for action in FLEET_ACTIONS),
+        "kill",
+        "pause",
+        "long_pause",
+        "stop",
+        "messages_lost",
+        "duplicates",
+        "handed_over",
+        "probes",
+        "store_refused",
+        "reply_lost",
+        "crash_after_commit",
+        "crash_before_commit",
     }
 )
 AGAIN_EVERY = 50  # of so many seeds one is run twice: the same seed gives the same trace
@@ -104,7 +120,7 @@ def quiet() -> None:
 
 def _run(asked: tuple[int, int, bool]) -> Verdict:
     seed, deliveries, fleet = asked
-    return (run_fleet_seed if fleet else run_seed)(seed, deliveries)
+    return run_seed(seed, deliveries, fleet=fleet)
 
 
 def verdicts(

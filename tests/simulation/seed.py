@@ -1,4 +1,9 @@
-"""One seed from its beginning to its verdict: faults, then healing, then the sums."""
+"""One seed from its beginning to its verdict: faults, then healing, then the sums.
+
+A seed has one process, or a fleet of two or three that share the buckets of one store. They are
+killed, stopped for longer than their lease, ended in good order and started again; messages
+between them are lost, the store refuses, is slow, or loses replies.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +18,22 @@ from homing.model import read_id
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.world import Hit
 from homing.store.sqlite import SqliteDb
-from simulation.accounts import Accounts
-from simulation.books import Books
+from simulation.check_end import Balance, Healing
+from simulation.check_outages import OutageChecks
+from simulation.checker import Checker, MachineWitness
 from simulation.cuts import Cuts
 from simulation.deaths import Deaths
-from simulation.faults import Faults, FaultyWorld
+from simulation.faults import Faults
 from simulation.findings import Violation
 from simulation.hanging import Hanging
-from simulation.invariants import SLACK_MS, Balance, Healing
-from simulation.mix import Mix, Rates, draw
-from simulation.outage_watch import OutageWatch
+from simulation.machine import FleetLoop, Machine, Network
+from simulation.mix import Mix, Rates, draw, draw_fleet
 from simulation.overdue import Overdue
 from simulation.people import People
 from simulation.process import Process
 from simulation.publishers import Publishers
 from simulation.receivers import Receivers
+from simulation.reference import Reference
 from simulation.slow_names import ResolvingSender, SlowNames
 
 NO_FAULTS = Rates(*([0] * 10))
@@ -46,11 +52,13 @@ class Verdict:
     trace_lines: int
     fired: Counter[str]
     counts: Counter[str]
+    fleet: bool = False
 
     @property
     def replay_command(self) -> str:
         asked = f"--seed {self.seed} --deliveries {self.deliveries}"
-        return f"PYTHONPATH=src:tests python -m simulation.run {asked}"
+        command = f"PYTHONPATH=src:tests python -m simulation.run {asked}"
+        return f"{command} --fleet" if self.fleet else command
 
     def report(self) -> str:
         if self.violation is None:
@@ -66,76 +74,85 @@ class Seed:
     """All parts of one run, made from its mix."""
 
     def __init__(self, mix: Mix, db: SqliteDb) -> None:
-        self.books = books = Books(mix=mix, clock=self._now, wall_ahead=self._wall_ahead)
-        self.accounts = accounts = Accounts(books)
-
-        def rng(part: str) -> Random:
-            return Random(f"{part} {mix.seed} {mix.deliveries}")
-
-        self.mix = mix
-        self.faults = faults = Faults(mix.rates, rng("store"), accounts)
-        self.world = world = FaultyWorld(db, mix.options, accounts)
-        world.faults, world.on_life = faults, self._begin_life
-        faults.kill = world.die
+        self.mix, self._db = mix, db
+        self.fired: Counter[str] = Counter()
+        self.reference = reference = Reference(mix=mix, clock=self._now)
+        self.checker = checker = Checker(reference, self._wall_ahead)
+        self._network = Network() if mix.machines > 1 else None
+        self.machines = [self._machine(it) for it in range(1, mix.machines + 1)]
+        self.first = first = self.machines[0]
+        self.faults = faults = first.faults
+        self.outage_checks = {
+            it.number: OutageChecks(reference, faults.fire) for it in self.machines
+        }
         self.receivers = Receivers(
-            mix,
-            rng("receivers"),
-            fire=faults.fire,
-            asked=accounts.asked,
+            mix, self._rng("receivers"), fire=faults.fire, asked=checker.asked
         )
-        world.otherwise = self.receivers.reply
+        self.receivers.tenant_of = self._tenant_of
         self.names: SlowNames | None = None
         if mix.slow_names is not None:
-            self.names = SlowNames(mix, rng("names"), books=books, fire=faults.fire)
-            world.make_sender = partial(ResolvingSender, self.names, world)
-        self.process = Process(world, faults, books, mix, rng("process"))
-        self.people = People(world, mix, rng("people"), accounts, faults.fire)
-        self.publishers = Publishers(world, mix, rng("publishers"), accounts, faults.fire)
+            self.names = SlowNames(mix, self._rng("names"), reference=reference, fire=faults.fire)
+        for machine in self.machines:
+            machine.otherwise = self.receivers.reply
+            if self.names is not None:
+                machine.make_sender = partial(ResolvingSender, self.names, machine)
+        self.processes = [
+            Process(it, it.faults, reference, mix, self._rng("process", it.number))
+            for it in self.machines
+        ]
+        ask = (self.machines, mix)
+        self.people = People(*ask, self._rng("people"), checker, faults.fire)
+        self.publishers = Publishers(*ask, self._rng("publishers"), checker, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
-        self.overdue = Overdue(world, books, faults)
-        self.outage_watch = OutageWatch(books, faults.fire)
-        accounts.watch_outages(self.outage_watch)
+        self.overdue = Overdue(first, reference, faults)
         self.cuts = Cuts(
             mix,
-            rng("cuts"),
-            books=books,
+            self._rng("cuts"),
+            reference=reference,
             faults=faults,
             receivers=self.receivers,
             publishers=self.publishers,
-            watch=self.outage_watch,
+            watch=self.outage_checks[1],
         )
-        self.deaths = self._deaths(rng("deaths"))
-
+        self.deaths = Deaths(
+            mix,
+            self._rng("deaths"),
+            world=first,
+            reference=reference,
+            faults=faults,
+            receivers=self.receivers,
+            publishers=self.publishers,
+        )
+        self.deaths.over = lambda: self.cuts.over
         self.hanging = Hanging(
             mix,
-            rng("hanging"),
-            world=world,
-            books=books,
+            self._rng("hanging"),
+            world=first,
+            reference=reference,
             faults=faults,
             receivers=self.receivers,
             publishers=self.publishers,
         )
 
-    def _begin_life(self, number: int) -> None:
-        self.books.begin_life(number)
-        self.outage_watch.begin_life()
+    def _rng(self, part: str, machine: int = 1) -> Random:
+        """A stream of its own for every part, and for every machine after the first."""
+        which = part if machine == 1 else f"{part} of machine {machine}"
+        return Random(f"{which} {self.mix.seed} {self.mix.deliveries}")
 
-    def _deaths(self, rng: Random) -> Deaths:
-        self.receivers.tenant_of = self._tenant_of
-        deaths = Deaths(
-            self.mix,
-            rng,
-            world=self.world,
-            books=self.books,
-            faults=self.faults,
-            receivers=self.receivers,
-            publishers=self.publishers,
-        )
-        deaths.over = lambda: self.cuts.over
-        return deaths
+    def _machine(self, number: int) -> Machine:
+        mix, checker = self.mix, self.checker
+        machine = Machine(number, self._db, mix.options, checker, self._network)
+        faults = Faults(mix.rates, self._rng("store", number), MachineWitness(checker, number))
+        faults.fired, faults.kill = self.fired, machine.die
+        machine.faults, machine.on_life = faults, self._begin_life
+        return machine
+
+    def _begin_life(self, machine: Machine) -> None:
+        number = machine.number
+        self.reference.begin_life(number, machine.life.number, self.outage_checks[number])
 
     def _tenant_of(self, hit: Hit) -> str:
-        delivery = self.books.deliveries.get(read_id("dlv", hit.delivery) or 0)
+        delivery = self.reference.deliveries.get(read_id("dlv", hit.delivery) or 0)
         return "" if delivery is None else delivery.tenant
 
     async def _cuts_and_deaths(self) -> None:
@@ -144,95 +161,126 @@ class Seed:
         await self.deaths.act()
 
     def _now(self) -> int:
-        return self.world.clock.now()  # Of the life of now.
+        return self.first.clock.now()  # Of the life of now.
 
     def _wall_ahead(self) -> int:
-        return self.world.clock.state().ahead_ms
+        return self.first.clock.state().ahead_ms
 
     async def live(self) -> None:
         """Until the end, or the first violation."""
         story = asyncio.ensure_future(self._story())
         end_s = self.mix.run_for_ms / 1000 + ENDS_WITHIN_S
-        while not story.done() and not self.books.violations:
+        while not story.done() and not self.reference.violations:
             await asyncio.wait([story], timeout=600)
             late = asyncio.get_running_loop().time() > end_s and not story.done()
-            self.books.must(not late, "L1", lambda: "all is healed, and it does not end")
+            self.reference.must(not late, "L1", lambda: "all is healed, and it does not end")
         if story.done():
             story.result()
 
     async def _story(self) -> None:
-        rates, self.faults.rates = self.faults.rates, NO_FAULTS
-        self.world.install()
-        await self.process.start()
+        supervisors = []
+        for machine, process in zip(self.machines, self.processes, strict=True):
+            machine.faults.rates = NO_FAULTS
+            await process.start()
+            if not self.reference.alone:
+                supervisors.append(asyncio.ensure_future(process.supervise()))
         await self.people.set_up()
         await self.hanging.set_up()
-        self.faults.rates = rates
-        supervisor = asyncio.ensure_future(self.process.supervise())
+        for machine in self.machines:
+            machine.faults.rates = self.mix.rates
+        if self.reference.alone:
+            supervisors.append(asyncio.ensure_future(self.processes[0].supervise()))
         actors = [asyncio.ensure_future(it) for it in self._actors()]
         await asyncio.sleep(self.mix.run_for_ms / 1000)
         await self._heal(actors)
-        await Healing(self.world, self.books).watch()
-        await asyncio.sleep(SLACK_MS / 1000)
-        await Balance(self.world, self.accounts, self.faults).check(self.people.jobs)
-        supervisor.cancel()
+        await Healing(self.first, self.reference).watch()
+        await asyncio.sleep(self.mix.slack_ms / 1000)
+        await Balance(self.machines, self.checker).check(self.people.jobs)
+        for kind in ("duplicates", "probes"):
+            self.fired[kind] += self.reference.counts[kind]
+        self.fired["handed_over"] += self.reference.counts["given"]
+        for supervisor in supervisors:
+            supervisor.cancel()
 
     def _actors(self) -> list[asyncio.Future[None]]:
         subs = self.mix.subscriptions_each
-        events = int(self.mix.deliveries / max(0.6 * subs, 0.5))
-        each = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
-        process = self.process
-        others = [process.kills(), process.stops(), process.outages(), process.steps()]
-        others += [
-            self.people.act(),
-            self._cuts_and_deaths(),
-            self.hanging.act(),
-            self.overdue.look(),
-        ]
-        return [asyncio.ensure_future(it) for it in (*each, *others)]
+        events = int(self.mix.published * self.mix.deliveries / max(0.6 * subs, 0.5))
+        actors = [self.publishers.publish_all(events) for _ in range(self.mix.publishers)]
+        for process in self.processes:
+            actors += [process.kills(), process.stops(), process.outages(), process.steps()]
+            actors.append(process.pauses())
+        actors += [self.people.act(), self._cuts_and_deaths(), self.hanging.act()]
+        if self._network is None:
+            actors.append(self.overdue.look())
+        else:
+            actors.append(self._lose_messages(self._network, self._rng("network")))
+        return [asyncio.ensure_future(it) for it in actors]
+
+    async def _lose_messages(self, network: Network, rng: Random) -> None:
+        while not self.people.over:
+            await asyncio.sleep(rng.expovariate(1 / 30))
+            if not self.people.over and rng.random() < 0.5:
+                self.faults.fire("messages_lost")
+                network.cut = True
+                await asyncio.sleep(rng.choice((2, 20, 40)))
+                network.cut = False
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
-        self.books.say("all heals")
-        parts = (self.process, self.people, self.publishers, self.cuts, self.hanging)
-        for part in (*parts, self.overdue):
-            part.over = True
-        self.outage_watch.end()
-        self.receivers.healed = True
-        if self.names is not None:
-            self.names.healed = True
-        self.faults.heal()
-        await self.world.is_up.wait()
+        self.reference.say("all heals")
+        self._end_faults()
+        await self._all_up()
         await asyncio.wait(actors, timeout=GATHER_S)
         for actor in actors:
             actor.cancel()
         for error in await asyncio.gather(*actors, return_exceptions=True):
             if isinstance(error, Exception):
                 raise error
-        await self.world.is_up.wait()  # An orderly stop may have been under way.
+        await self._all_up()  # An orderly stop may have been under way.
+
+    def _end_faults(self) -> None:
+        for process in self.processes:
+            process.over = True
+        for part in (self.people, self.publishers, self.cuts, self.hanging, self.overdue):
+            part.over = True
+        self.outage_checks[1].end()
+        self.receivers.healed = True
+        if self.names is not None:
+            self.names.healed = True
+        if self._network is not None:
+            self._network.cut = False
+        for machine in self.machines:
+            machine.faults.heal()
+
+    async def _all_up(self) -> None:
+        for machine in self.machines:
+            await machine.is_up.wait()
 
 
-def run_seed(seed: int, deliveries: int) -> Verdict:
-    """Run it; the same seed gives the same verdict and the same trace."""
+def run_seed(seed: int, deliveries: int, *, fleet: bool = False) -> Verdict:
+    """Run a single process or a fleet; the same seed gives the same verdict and the same trace."""
+    mix = (draw_fleet if fleet else draw)(seed, deliveries)
     parts: list[Seed] = []
 
     async def main() -> None:
         db = await SqliteDb.open(":memory:")
-        parts.append(Seed(draw(seed, deliveries), db))
+        parts.append(Seed(mix, db))
         await parts[0].live()
 
     try:
-        run_virtual(main())
+        run_virtual(main(), FleetLoop() if fleet else None)
     except (SpinsForEver, WaitsForEver) as error:
-        parts[0].books.violated("S14", repr(error))
+        parts[0].reference.violated("S14", repr(error))
     except Exception:  # noqa: BLE001 - an exception that nobody took, from whatever part
-        parts[0].books.violated("exception", traceback.format_exc())
+        parts[0].reference.violated("exception", traceback.format_exc())
     run = parts[0]
-    books = run.books
+    reference = run.reference
     return Verdict(
         seed,
         deliveries,
-        books.violations[0] if books.violations else None,
-        books.trace.digest(),
-        books.trace.lines,
-        run.faults.fired,
-        books.counts,
+        reference.violations[0] if reference.violations else None,
+        reference.trace.digest(),
+        reference.trace.lines,
+        run.fired,
+        reference.counts,
+        fleet,
     )

@@ -19,9 +19,10 @@ from homing.net.flight import HELD_UP_S, Flight, Stage, deadline_failure
 from homing.net.resolver import Address, Found, Question, Resolver
 from homing.net.trouble import Trouble
 from homing.ports import Request, Response
-from homing.sim.world import Hit, Life, ScriptedSender, World
-from simulation.books import Books
+from homing.sim.world import Hit, World
+from simulation.lives import Life, LifeSender
 from simulation.mix import Mix
+from simulation.reference import Reference
 
 QUICK_S = 0.002
 NEVER_S = 15.0  # The C library gives up then.
@@ -34,9 +35,11 @@ _SILENT = Trouble(Failure.SENDER_DNS, "the name servers gave no response")
 class SlowNames:
     """Which look-ups take how long; ``healed`` ends all trouble."""
 
-    def __init__(self, mix: Mix, rng: Random, *, books: Books, fire: Callable[[str], None]) -> None:
+    def __init__(
+        self, mix: Mix, rng: Random, *, reference: Reference, fire: Callable[[str], None]
+    ) -> None:
         assert mix.slow_names is not None
-        self.mix, self.books, self._rng, self._fire = mix, books, rng, fire
+        self.mix, self.reference, self._rng, self._fire = mix, reference, rng, fire
         self.tenant, self.threads = mix.tenants[0], mix.slow_names.threads
         self._never = mix.slow_names.never
         self.healed = False
@@ -66,7 +69,7 @@ class _Resolver(Resolver):
         asyncio.get_running_loop().call_later(takes_s, done, found)
 
 
-class ResolvingSender(ScriptedSender):
+class ResolvingSender(LifeSender):
     """A sender that looks names up first; each URL has a name of its own."""
 
     def __init__(self, names: SlowNames, world: World, life: Life) -> None:
@@ -77,7 +80,7 @@ class ResolvingSender(ScriptedSender):
     def send(self, request: Request, done: Callable[[Response], None]) -> None:
         if not self._life.alive:
             return
-        hit = self._hit(request)
+        hit = self.begin(request)
         loop = asyncio.get_running_loop()
         now = loop.time()
         flight = Flight(request, done, now, now + request.deadline_ms / 1000, now, Stage.QUEUE)
@@ -117,7 +120,7 @@ class ResolvingSender(ScriptedSender):
     def _why_late(self, flight: Flight) -> Failure:
         failure = deadline_failure(flight).failure
         queued = flight.stage is Stage.QUEUE or flight.queued_s > HELD_UP_S
-        self._names.books.must(
+        self._names.reference.must(
             not queued or failure.value.startswith("sender_"),
             "S10",
             lambda: f"{failure.value} after {flight.queued_s:.3f} s in our own queue of look-ups",
@@ -127,7 +130,7 @@ class ResolvingSender(ScriptedSender):
     def _check_wait(self, tenant: str, ahead: int, queued_s: float) -> None:
         """Of a tenant whose names resolve at once, only its own look-ups may be waited for."""
         names = self._names
-        names.books.must(
+        names.reference.must(
             tenant == names.tenant or queued_s <= (ahead + 1) * QUICK_S + SLACK_S,
             "L5",
             lambda: f"{tenant} waited {queued_s:.3f} s for a look-up behind {names.tenant}",

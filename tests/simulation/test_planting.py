@@ -8,9 +8,8 @@ from types import CodeType
 
 import pytest
 
-from homing.sim.world import World
-from simulation.books import name
 from simulation.bugs import BUGS, Bug
+from simulation.lives import MortalWorld
 from simulation.planting import (
     CannotPlant,
     CodeChange,
@@ -20,6 +19,7 @@ from simulation.planting import (
     replace_in,
     replace_sql,
 )
+from simulation.reference import name
 
 HEALTH = "homing.policy.health"
 FUNCTION = """
@@ -87,9 +87,9 @@ def test_three_dots_stand_for_any_code_and_are_kept() -> None:
 
 
 def test_a_method_that_is_inherited_or_imported_is_changed_where_it_is_written() -> None:
-    inherited = CodeChange("simulation.faults", "FaultyWorld.wait", "ms / 1000", "ms")
-    imported = CodeChange("simulation.accounts", "name", "'dlv'", "'evt'")
-    assert inherited.target() is World.wait
+    inherited = CodeChange("simulation.machine", "Machine.wait", "ms / 1000", "ms")
+    imported = CodeChange("simulation.checker", "name", "'dlv'", "'evt'")
+    assert inherited.target() is MortalWorld.wait
     with planted((inherited, imported)):
         assert name(1).startswith("evt_")
     assert name(1).startswith("dlv_")

@@ -12,8 +12,9 @@ from standardwebhooks import Webhook
 from homing.model import Failure, Status
 from homing.ports import Response
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
-from homing.sim.world import Crashed, Hit, Reply, Watch, World
-from simulation.requests import signature_of
+from homing.sim.world import Hit, Reply, Watch
+from simulation.check_requests import signature_of
+from simulation.lives import Crashed, MortalWorld
 
 URL = "https://a.example/"
 
@@ -30,16 +31,16 @@ class Hits(Watch):
         self.responses.append(response)
 
 
-def live(story: Callable[[World, Hits], Awaitable[None]]) -> None:
+def live(story: Callable[[MortalWorld, Hits], Awaitable[None]]) -> None:
     async def run() -> None:
         hits = Hits()
-        await story(await World.make(watch=hits), hits)
+        await story(await MortalWorld.make(watch=hits), hits)
 
     run_virtual(run())
 
 
 def test_a_crash_drops_what_is_in_flight_and_keeps_what_was_accepted() -> None:
-    async def story(world: World, hits: Hits) -> None:
+    async def story(world: MortalWorld, hits: Hits) -> None:
         world.scripts[URL] = lambda _: Reply(latency_ms=1_000)
         await world.subscribe(URL)
         await world.publish()
@@ -57,7 +58,7 @@ def test_a_crash_drops_what_is_in_flight_and_keeps_what_was_accepted() -> None:
 
 
 def test_nothing_of_a_life_that_ended_does_anything_any_more() -> None:
-    async def story(world: World, hits: Hits) -> None:
+    async def story(world: MortalWorld, hits: Hits) -> None:
         world.scripts[URL] = lambda _: Reply(code=503)
         await world.subscribe(URL)
         await world.publish()
@@ -73,7 +74,7 @@ def test_nothing_of_a_life_that_ended_does_anything_any_more() -> None:
 
 
 def test_a_clock_may_differ_from_life_to_life() -> None:
-    async def story(world: World, hits: Hits) -> None:
+    async def story(world: MortalWorld, hits: Hits) -> None:
         before = world.clock.now()
         await world.crash(clock_offset_ms=-3_600_000)
 
@@ -83,7 +84,7 @@ def test_a_clock_may_differ_from_life_to_life() -> None:
 
 
 def test_a_response_beyond_the_deadline_is_a_timeout() -> None:
-    async def story(world: World, hits: Hits) -> None:
+    async def story(world: MortalWorld, hits: Hits) -> None:
         world.scripts[URL] = lambda _: Reply(latency_ms=5_001)
         await world.subscribe(URL)
         await world.publish()
@@ -95,7 +96,7 @@ def test_a_response_beyond_the_deadline_is_a_timeout() -> None:
 
 
 def test_the_signature_that_is_expected_is_the_one_of_the_standard_library_of_webhooks() -> None:
-    async def story(world: World, hits: Hits) -> None:
+    async def story(world: MortalWorld, hits: Hits) -> None:
         subscription = await world.subscribe(URL)
         await world.publish()
         await world.wait(10)

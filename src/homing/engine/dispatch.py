@@ -83,6 +83,7 @@ class Dispatcher:
             on_start=self.add_endpoint,
             reschedule=self.reschedule,
         )
+        self._buckets_in_read: frozenset[int] = frozenset()
         self.reload_endpoint = self._loader.endpoint  # reads the row, for the first time or again
         self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
         self.paused = False  # the store cannot settle: nothing new starts
@@ -243,6 +244,10 @@ class Dispatcher:
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
+    def read_buckets(self, buckets: Iterable[int]) -> None:
+        """Forget no endpoint of these buckets until the next call: they are being read."""
+        self._buckets_in_read = frozenset(buckets)
+
     def in_buckets(self, buckets: Iterable[int]) -> list[EndpointQueue]:
         wanted = set(buckets)
         return [it for it in self.queues.values() if it.endpoint.bucket in wanted]
@@ -299,8 +304,12 @@ class Dispatcher:
                 heapq.heappush(self._heap, (at, self._tick, queue))
                 self._set_timer()
         crowded = len(self.queues) > self._options.queues_max
-        if crowded and queue.idle and queue.endpoint.id not in self._loader.reading:
-            self._forget(queue.endpoint.id)  # Not while it is being read: that row may be older.
+        if crowded and queue.idle and not self._is_being_read(queue.endpoint):
+            self._forget(queue.endpoint.id)
+
+    def _is_being_read(self, endpoint: Endpoint) -> bool:
+        """Whether a read is under way that may return an older row than the one in memory."""
+        return endpoint.id in self._loader.reading or endpoint.bucket in self._buckets_in_read
 
     def _pump_soon(self) -> None:
         if self._soon is None:

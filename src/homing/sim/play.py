@@ -53,7 +53,6 @@ async def _play(scenario: Scenario, on_progress: Callable[[float], None]) -> Pla
     recorder = Recorder(START_MS)
     world = await _RecordedWorld.make(_options(scenario), watch=recorder)
     recorder.outage = world.engine.outage
-    asyncio.get_running_loop().set_task_factory(None)  # No process crashes here.
     subscribed = [
         await _subscribe(world, recorder, scenario, one) for one in range(len(scenario.receivers))
     ]
@@ -174,7 +173,7 @@ async def _run_actions(world: World, scenario: Scenario, subscribed: Sequence[_S
             else:
                 drafts.append(EventDraft(subscribed[one.to].tenant, one.type, _DATA))
         if drafts:
-            await world.call(world.engine.publish(drafts))
+            await world.engine.publish(drafts)
 
 
 def _actions(scenario: Scenario) -> Iterator[tuple[int, int, Action | Traffic]]:
@@ -191,9 +190,9 @@ async def _act(world: World, action: Action, one: _Subscribed) -> None:
     engine = world.engine
     match action.do:
         case Do.ENABLE:
-            await world.call(engine.enable(one.endpoint_id, by=PERSON))
+            await engine.enable(one.endpoint_id, by=PERSON)
         case Do.FREEZE:
-            await world.call(engine.freeze(one.endpoint_id, by=PERSON))
+            await engine.freeze(one.endpoint_id, by=PERSON)
         case Do.REPLAY_DROPPED:
             wanted = ReplayFilter(status=Status.DROPPED, endpoint_id=one.endpoint_id)
-            await world.call(engine.start_replay(wanted))
+            await engine.start_replay(wanted)

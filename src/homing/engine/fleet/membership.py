@@ -286,9 +286,15 @@ class Fleet:
         after = {bucket: id_ for bucket, id_ in after.items() if self._ownership.mine[bucket]}
         if not after:
             return {}
-        starts, on = await self._flow.bucket_page(after, limit=PAGE)
+        epochs = {bucket: self._ownership.epochs[bucket] for bucket in after}
+        self._dispatcher.read_buckets(after)
+        try:
+            starts, on = await self._flow.bucket_page(after, limit=PAGE)
+        finally:
+            self._dispatcher.read_buckets(())
         for start in starts:
-            if self._ownership.mine[start.endpoint.bucket]:
+            bucket = start.endpoint.bucket  # One that was lost and taken again is read again.
+            if self._ownership.mine[bucket] and self._ownership.epochs[bucket] == epochs[bucket]:
                 self._dispatcher.add_endpoint(start)
         return on
 

@@ -1,25 +1,26 @@
-"""Invariants at the end of a run: all work is done, and every sum in the books balances."""
+"""What must hold at the end: all healed, all work done, every bucket owned, every sum balanced."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from operator import sub
 
 from homing.errors import HomingError
 from homing.model import Endpoint, Outcome, Status
+from homing.policy.shares import BUCKETS
 from homing.ports import DeliveryRow
-from homing.sim.world import Crashed
 from homing.store.admin import Admin
 from homing.store.migrate import Execute
-from simulation.accounts import ENABLES, Accounts
-from simulation.books import Books, name
-from simulation.faults import Faults, FaultyWorld
+from simulation.check_settles import compare_delivery, compare_endpoint, recorded_change
+from simulation.checker import ENABLES, Checker
 from simulation.health_model import HOUR
+from simulation.lives import Crashed
+from simulation.machine import Machine
 from simulation.people import Job
-from simulation.settlements import compare_delivery, compare_endpoint, recorded_change
+from simulation.reference import Reference, name
 
-SLACK_MS = 300_000  # for what is due to be done, once nothing stands in its way
 ROUNDS = 4
 # Attempts of one delivery in a long sender outage.
 SENDER_ERRORS_MAX, SENDER_ERRORS_WITHIN_MS = 36, 600_000
@@ -28,50 +29,51 @@ SENDER_ERRORS_MAX, SENDER_ERRORS_WITHIN_MS = 36, 600_000
 class Healing:
     """After the faults: all that can be delivered is, in bounded time and without a restart."""
 
-    def __init__(self, world: FaultyWorld, books: Books) -> None:
-        self._world, self._books = world, books
+    def __init__(self, world: Machine, reference: Reference) -> None:
+        self._world, self._reference = world, reference
+        self._slack_ms = reference.mix.slack_ms
 
     async def watch(self) -> None:
-        books = self._books
+        reference = self._reference
         await self._enable_frozen()
-        longest = max(it.probe_every_ms for it in books.mix.numbers.values())
-        await self._wait(longest + SLACK_MS)
+        longest = max(it.probe_every_ms for it in reference.mix.numbers.values())
+        await self._wait(longest + self._slack_ms)
         for endpoint in await self._world.endpoints():
             waiting = await self._world.views.waiting(endpoint.id, limit=1)
-            books.must(
+            reference.must(
                 not waiting or endpoint.health.state.value == "enabled",
                 "L3",
                 lambda it=endpoint: f"{it.url} is healed and still {it.health.state}",  # type: ignore[misc]
             )
         for _ in range(ROUNDS):
             rows = await self._world.deliveries(status=Status.PENDING)
-            if not rows or books.violations:
+            if not rows or reference.violations:
                 break
             holds = {it.id: it.hold_until for it in await self._world.endpoints()}
             times = [max(it.delivery.due_at, holds[it.delivery.endpoint_id]) for it in rows]
             await self._overdue(rows, times)
-            await self._wait(max(max(times) - books.clock(), 0) + SLACK_MS)
+            await self._wait(max(max(times) - reference.clock(), 0) + self._slack_ms)
         rows = await self._world.deliveries(status=Status.PENDING)
         if rows:
-            books.violated("L1", f"{len(rows)} wait for ever, first {rows[0].delivery}")
+            reference.violated("L1", f"{len(rows)} wait for ever, first {rows[0].delivery}")
 
     async def _wait(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
 
     async def _enable_frozen(self) -> None:
-        for endpoint_id, model in list(self._books.endpoints.items()):
+        for endpoint_id, model in list(self._reference.endpoints.items()):
             if model.state == "frozen":
                 try:
                     number = endpoint_id
                     await self._world.ask(lambda engine, it=number: engine.enable(it, by=ENABLES))  # type: ignore[misc]
                 except (HomingError, Crashed) as error:
-                    self._books.violated("L4", f"all is well, and enable says {error!r}")
+                    self._reference.violated("L4", f"all is well, and enable says {error!r}")
 
     async def _overdue(self, rows: list[DeliveryRow], times: list[int]) -> None:
-        now = self._books.clock()
+        now = self._reference.clock()
         for row, due in zip(rows, times, strict=True):
-            self._books.must(
-                now - due <= SLACK_MS,
+            self._reference.must(
+                now - due <= self._slack_ms,
                 "L2",
                 lambda it=row.delivery: f"{name(it.id)} waits at {now}: {it}",  # type: ignore[misc]
             )
@@ -80,9 +82,9 @@ class Healing:
 class Balance:
     """After the healing: what is stored is what was told, and what was seen."""
 
-    def __init__(self, world: FaultyWorld, accounts: Accounts, faults: Faults) -> None:
-        self._world, self._accounts, self._faults = world, accounts, faults
-        self._books = accounts.books
+    def __init__(self, machines: Sequence[Machine], checker: Checker) -> None:
+        self._machines, self._world = machines, machines[0]
+        self._checker, self._reference = checker, checker.reference
 
     async def check(self, jobs: list[Job]) -> None:
         rows = await self._world.deliveries()
@@ -94,33 +96,36 @@ class Balance:
         await self._cleanup_jobs()
         for job in jobs:
             self._job(job)
-        self._at_rest()
+        for machine in self._machines:
+            self._at_rest(machine)
+        if self._reference.alone:
+            self._few_operations()
+        else:
+            self._shares()
         await self._sound()
 
     async def _deliveries(self, rows: list[DeliveryRow]) -> None:
-        books = self._books
-        stored = {row.delivery.id for row in rows}
-        lost = [it for it in books.deliveries if it not in stored]
-        books.must(not lost, "S1", lambda: f"{len(lost)} deliveries are lost: {name(lost[0])}")
+        reference = self._reference
+        there = {row.delivery.id for row in rows}
+        lost = [it for it in reference.deliveries if it not in there]
+        reference.must(not lost, "S1", lambda: f"{len(lost)} deliveries are lost: {name(lost[0])}")
         for row in rows:
-            delivery = books.deliveries.get(row.delivery.id)
+            delivery = reference.deliveries.get(row.delivery.id)
             if delivery is None:
-                books.violated("S1", f"{name(row.delivery.id)} was never accepted")
+                reference.violated("S1", f"{name(row.delivery.id)} was never accepted")
                 return
             reason = row.reason.value if row.reason is not None else None
-            if delivery.status == "pending" and reason == "subscription_deleted":
-                deleted = books.subs[delivery.subscription_id].deleted
-                if books.must(deleted, "S1", lambda: "cancelled, and not deleted"):
-                    books.finish(delivery, "cancelled", reason)
-            books.must(
-                (row.status.value, reason) == (delivery.status, delivery.reason),
+            stored = (row.status.value, reason, row.delivery.attempts, row.arrived)
+            seen = (delivery.status, delivery.reason, delivery.attempts, delivery.arrived)
+            reference.must(
+                stored == seen,
                 "S7",
-                lambda it=row, model=delivery: (  # type: ignore[misc]
-                    f"{name(model.id)} is {it.status}, and was {model.status}"
+                lambda it=row.delivery, is_=stored, was=seen: (  # type: ignore[misc]
+                    f"{name(it.id)} is {is_}, and was {was}"
                 ),
             )
             if row.status is Status.PENDING:
-                compare_delivery(books, row.delivery, delivery)
+                compare_delivery(reference, row.delivery, delivery)
             await self._attempts(row)
 
     async def _attempts(self, row: DeliveryRow) -> None:
@@ -130,14 +135,14 @@ class Balance:
         right = numbers == list(range(1, len(numbers) + 1))
         # What was cancelled in flight has one more in the log than its row knew of.
         right = right and len(numbers) - made in ({0, 1} if row.status == "cancelled" else {0})
-        self._books.must(
+        self._reference.must(
             right, "S7", lambda: f"{name(row.delivery.id)}: {made} attempts, logged {len(numbers)}"
         )
         errors = sorted(it.started_at for it in attempts if it.outcome is Outcome.SENDER_ERROR)
         spans = map(sub, errors[SENDER_ERRORS_MAX:], errors)
         soonest = min(spans, default=SENDER_ERRORS_WITHIN_MS)
-        self._books.must(
-            soonest >= SENDER_ERRORS_WITHIN_MS or self._books.clock_jumped,
+        self._reference.must(
+            soonest >= SENDER_ERRORS_WITHIN_MS or self._reference.clock_jumped,
             "S14",
             lambda: (
                 f"{name(row.delivery.id)}: {SENDER_ERRORS_MAX + 1} sender errors in {soonest} ms"
@@ -153,23 +158,26 @@ class Balance:
             kept = (ledger.delivered, ledger.pending, ledger.dropped, ledger.cancelled)
             words = ("delivered", "pending", "dropped", "cancelled")
             right = kept == tuple(counts[it] for it in words) and sum(kept) == ledger.accepted
-            self._books.must(right, "ledger", lambda it=ledger, n=counts: f"{it}, counted {n}")  # type: ignore[misc]
-        self._books.must(not counted, "ledger", lambda: f"no ledger for {sorted(counted)}")
+            self._reference.must(right, "ledger", lambda it=ledger, n=counts: f"{it}, counted {n}")  # type: ignore[misc]
+        self._reference.must(not counted, "ledger", lambda: f"no ledger for {sorted(counted)}")
 
     async def _endpoint(self, endpoint: Endpoint) -> None:
-        books = self._books
-        compare_endpoint(books, endpoint)
+        reference = self._reference
+        compare_endpoint(reference, endpoint, reference.first)
         kept, _ = await self._world.views.transitions(endpoint.id, before_id=None, limit=10_000)
         recorded = [recorded_change(it) for it in kept[::-1]]
-        changes = books.endpoints[endpoint.id].changes
-        books.must(
-            recorded == changes,
+        changes = reference.endpoints[endpoint.id].changes
+        right = recorded == changes
+        if not reference.alone:  # Ids of two processes are in no order.
+            right = sorted(recorded, key=repr) == sorted(changes, key=repr)
+        reference.must(
+            right,
             "S11",
             lambda: f"{endpoint.url}: recorded {recorded}, and it was {changes}",
         )
-        told = books.drops_reported[endpoint.id] + endpoint.dropped_unreported
-        drops, undone = books.drops[endpoint.id], books.drops_undone[endpoint.id]
-        books.must(
+        told = reference.drops_reported[endpoint.id] + endpoint.dropped_unreported
+        drops, undone = reference.drops[endpoint.id], reference.drops_undone[endpoint.id]
+        reference.must(
             drops <= told <= drops + undone,
             "notices",
             lambda: f"{endpoint.url}: {drops} drops, told of {told}",
@@ -178,54 +186,76 @@ class Balance:
     async def _cleanup_jobs(self) -> None:
         admin = Admin(self._world.db)
         cleanup_jobs, jobs = await admin.cleanup_jobs(), await admin.running_replay_jobs()
-        self._books.must(not cleanup_jobs, "L2", lambda: f"cleanup jobs are left: {cleanup_jobs}")
-        self._books.must(not jobs, "L2", lambda: f"replays are left: {jobs}")
+        self._reference.must(
+            not cleanup_jobs, "L2", lambda: f"cleanup jobs are left: {cleanup_jobs}"
+        )
+        self._reference.must(not jobs, "L2", lambda: f"replays are left: {jobs}")
 
     def _job(self, job: Job) -> None:
         """Each finished delivery it was asked for comes again, and only once."""
-        books = self._books
-        made = self._accounts.replayed.get(job.id, [])
+        reference = self._reference
+        made = self._checker.replayed.get(job.id, [])
         again = Counter((it.event_id, it.subscription_id) for it in made)
         asked = Counter((it.event_id, it.subscription_id) for it in job.finished)
         before = Counter(
             (it.event_id, it.subscription_id)
-            for it in books.deliveries.values()
+            for it in reference.deliveries.values()
             if it.id < job.id and it.tenant == job.tenant
         )
         for pair, times in asked.items():
-            books.must(
-                again[pair] >= times or books.subs[pair[1]].deleted,
+            reference.must(
+                again[pair] >= times or reference.subs[pair[1]].deleted,
                 "replay",
                 lambda: f"replay {job.id} left out what it was asked for",
             )
         for pair, times in again.items():
-            books.must(
+            reference.must(
                 times <= before[pair],
                 "replay",
                 lambda it=pair: f"replay {job.id} took {it} more than once",  # type: ignore[misc]
             )
 
-    def _at_rest(self) -> None:
-        books, pulse = self._books, self._world.engine.pulse()
+    def _at_rest(self, machine: Machine) -> None:
+        reference, pulse = self._reference, machine.engine.pulse()
         busy = sum(pulse.in_flight.values()) + sum(pulse.ready.values()) + pulse.unsettled
-        books.must(busy == 0, "S13", lambda: f"nothing to do, and yet {pulse}")
-        books.must(pulse.memory_bytes == 0, "S13", lambda: f"{pulse.memory_bytes} bytes are held")
-        books.must(pulse.store_ok, "L6", lambda: "the store is well, and the engine says not")
-        work = books.counts["requests"] + books.counts["events"] + books.counts["deliveries"]
-        hours = 1 + hours_of(asyncio.get_running_loop().time())
-        most = 3_000 + 40 * work + 30 * hours * (len(books.endpoints) + 2)
-        books.must(
-            self._faults.operations <= most,
-            "S14",
-            lambda: f"{self._faults.operations} store operations; {most} would be much",
+        reference.must(busy == 0, "S13", lambda: f"nothing to do, and yet {pulse}")
+        reference.must(
+            pulse.memory_bytes == 0, "S13", lambda: f"{pulse.memory_bytes} bytes are held"
         )
+        reference.must(pulse.store_ok, "L6", lambda: "the store is well, and the engine says not")
+
+    def _few_operations(self) -> None:
+        reference, faults = self._reference, self._world.faults
+        work = (
+            reference.counts["requests"]
+            + reference.counts["events"]
+            + reference.counts["deliveries"]
+        )
+        hours = 1 + hours_of(asyncio.get_running_loop().time())
+        most = 3_000 + 40 * work + 30 * hours * (len(reference.endpoints) + 2)
+        reference.must(
+            faults.operations <= most,
+            "S14",
+            lambda: f"{faults.operations} store operations; {most} would be much",
+        )
+
+    def _shares(self) -> None:
+        """Every bucket has a living owner, and all processes own as many."""
+        reference = self._reference
+        alive = {it.member_id for it in reference.memories.values()}
+        owned = Counter(reference.owner_of(it)[0] for it in range(BUCKETS))
+        reference.must(
+            set(owned) == alive, "L2", lambda: f"buckets are owned by {owned}, not {alive}"
+        )
+        fair = max(owned.values()) - min(owned.values()) <= 1
+        reference.must(fair, "L5", lambda: f"unfair shares: {owned}")
 
     async def _sound(self) -> None:
         async def look(execute: Execute) -> object:
             return await execute("PRAGMA integrity_check")
 
         response = await self._world.db.raw(look)
-        self._books.must(response == [("ok",)], "S15", lambda: f"the store says {response}")
+        self._reference.must(response == [("ok",)], "S15", lambda: f"the store says {response}")
 
 
 def hours_of(loop_s: float) -> int:

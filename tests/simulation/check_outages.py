@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from homing.policy.outage import OutageRules, canaries
-from simulation.books import Books, Flight
 from simulation.health_model import EndpointModel
+from simulation.reference import Flight, Memory, Reference
 
 HOST_ALONE_MS = 600_000
 LONG_AGO_MS = 3 * 3_600_000
@@ -48,12 +48,13 @@ class _Trouble:
     others: bool = False  # something was answered elsewhere meanwhile
 
 
-class OutageWatch:
+class OutageChecks:
     """Hears of every response; marks flights that may, or must, be called sender errors."""
 
-    def __init__(self, books: Books, fire: Callable[[str], None]) -> None:
-        self._books, self._fire = books, fire
-        self._rules: OutageRules = books.mix.options.outage
+    def __init__(self, reference: Reference, fire: Callable[[str], None]) -> None:
+        self._reference, self._fire = reference, fire
+        self._memory: Memory
+        self._rules: OutageRules = reference.mix.options.outage
         self._suspects: dict[int, tuple[str, int]] = {}
         self._noted: set[int] = set()  # of those: the engine surely knows that they fell
         self._down: set[int] = set()  # they fell, something got through, and no success since
@@ -70,35 +71,36 @@ class OutageWatch:
 
     def begin(self, round_at: int, life: int) -> None:
         """Nothing gets through from now on; who succeeded since the round is healthy."""
-        books, now = self._books, self._books.clock()
-        known = books.endpoints.values()
+        reference, now = self._reference, self._reference.clock()
+        known = reference.endpoints.values()
         recent = self._recent(now)
         healthy = {
             it.id
             for it in known
-            if it.state == books.known[it.id].state == "enabled"
+            if it.state == self._memory.known[it.id].state == "enabled"
             and (it.last_success_at or 0) >= round_at
             and it.hold_until <= now
         }
-        hosts = {host_of(books.endpoints[it].url) for it in healthy}
+        hosts = {host_of(reference.endpoints[it].url) for it in healthy}
         rules = self._rules
         enough = len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
         self.cut, self._canaries = None, 0
-        if enough and books.life == life and not self._suspects:
+        if enough and self._memory.life == life and not self._suspects:
             tenants = {it.tenant for it in recent}
             self.cut = Cut(life, healthy, len(recent) // 2 + 1, len(tenants) // 2 + 1)
 
     def _recent(self, now: int) -> list[EndpointModel]:
         """All that the engine may call healthy, with whatever time it has been paused."""
-        known = self._books.endpoints.values()
+        known = self._reference.endpoints.values()
         return [it for it in known if (it.last_success_at or 0) >= now - LONG_AGO_MS]
 
     def end(self) -> None:
         if self.cut is not None:
             self.cut.over = True
 
-    def begin_life(self) -> None:
+    def begin_life(self, memory: Memory) -> None:
         """Memory is gone, and with it what waited for a verdict."""
+        self._memory = memory
         self._suspects.clear()
         self._noted.clear()
         self._down.clear()
@@ -111,9 +113,9 @@ class OutageWatch:
     def surely_closed(self) -> bool:
         """A sender outage was proven, and no request that began after it got a response."""
         cut = self.cut
-        if cut is None or cut.proven_at is None or cut.life != self._books.life:
+        if cut is None or cut.proven_at is None or cut.life != self._memory.life:
             return False
-        return self._books.clock() >= cut.proven_at + 3 * self._rules.quiet_ms
+        return self._reference.clock() >= cut.proven_at + 3 * self._rules.quiet_ms
 
     @property
     def maybe_closed(self) -> bool:
@@ -125,15 +127,15 @@ class OutageWatch:
         """During an outage a few canaries are sent, and nothing else."""
         if not self.surely_closed:
             return
-        books, rules = self._books, self._rules
+        reference, rules = self._reference, self._rules
         assert self.cut is not None
         assert self.cut.proven_at is not None
         self._canaries += 1
-        closed_ms = books.clock() - self.cut.proven_at
-        hosts = {(it.tenant, host_of(it.url)) for it in books.endpoints.values()}
+        closed_ms = reference.clock() - self.cut.proven_at
+        hosts = {(it.tenant, host_of(it.url)) for it in reference.endpoints.values()}
         most = canaries(len(hosts), rules) * (1 + closed_ms // rules.canary_every_ms)
-        books.must(not probe, "S10", lambda: "a probe in a sender outage")
-        books.must(
+        reference.must(not probe, "S10", lambda: "a probe in a sender outage")
+        reference.must(
             self._canaries <= most,
             "S10",
             lambda: f"{self._canaries} attempts in {closed_ms} ms of a sender outage",
@@ -141,7 +143,7 @@ class OutageWatch:
 
     def responded(self, flight: Flight, host: str, *, dialled: bool) -> None:
         """An attempt has its code, or has failed without one."""
-        now = self._books.clock()
+        now = self._reference.clock()
         self._fade(now)
         if flight.code is not None:
             self._code(flight, host, now, dialled=dialled)
@@ -166,7 +168,7 @@ class OutageWatch:
 
     def _crowded(self, flight: Flight, now: int) -> bool:
         """So many may wait for the verdict in this lane that one more is a sender error at once."""
-        options = self._books.mix.options
+        options = self._reference.mix.options
         slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
         wait = sum(it.lane == flight.lane for it in self._failed) - 1
         return wait >= slots // 2 and len(self._recent(now)) >= self._rules.endpoints_min
@@ -210,15 +212,15 @@ class OutageWatch:
 
     def _closed_since(self, responded_at: int, flight: Flight) -> bool:
         """Whether an outage may have begun while it was in flight, as nothing else got through."""
-        quiet_ms, now = self._rules.quiet_ms, self._books.clock()
+        quiet_ms, now = self._rules.quiet_ms, self._reference.clock()
         return flight.at < responded_at + 2 * quiet_ms and now >= responded_at + quiet_ms
 
     def _opens(self, now: int) -> None:
         """A canary got through: all resumes, with slow start."""
         self._fire("outage_ended")
-        self._books.paused_until = now
-        self._books.slots.clear()
-        self._books.say("the outage ends")
+        self._memory.paused_until = now
+        self._memory.slots.clear()
+        self._reference.say("the outage ends")
         self.cut, self._canaries = None, 0
 
     def _fade(self, now: int) -> None:
@@ -226,7 +228,7 @@ class OutageWatch:
             self._evidence_at = self._fades_at = None
             self._suspects.clear()
         if self._evidence_at is not None:
-            self._books.maybe_paused_at = now
+            self._memory.maybe_paused_at = now
 
     def _look(self, now: int) -> None:
         """So many without a response in so short a time that it may be us."""
@@ -245,18 +247,20 @@ class OutageWatch:
                 for flight in self._failed:  # They have waited for it.
                     flight.maybe_sender_error = True
             self._fades_at = None
-            self._books.maybe_paused_at = now
+            self._memory.maybe_paused_at = now
 
     def _enough_tenants(self, now: int) -> bool:
         """Where several tenants surely have healthy endpoints, one alone proves nothing."""
-        books = self._books
-        since = max(now - self._rules.healthy_ms + SLACK_MS, books.life_at)
+        reference = self._reference
+        since = max(now - self._rules.healthy_ms + SLACK_MS, self._memory.started_at)
         healthy = {
             it.tenant
-            for it in books.endpoints.values()
+            for it in reference.endpoints.values()
             if (it.last_success_at or 0) >= since and it.id not in self._down
         }
-        return len({books.endpoints[it].tenant for it in self._suspects}) >= min(len(healthy), 2)
+        return len({reference.endpoints[it].tenant for it in self._suspects}) >= min(
+            len(healthy), 2
+        )
 
     def _in_cut(self, flight: Flight, now: int) -> None:
         cut = self.cut
@@ -271,7 +275,7 @@ class OutageWatch:
             flight.surely_sender_error = True
             return
         cut.waiting.append(flight)
-        failing = [self._books.endpoints[it] for it in cut.failing]
+        failing = [self._reference.endpoints[it] for it in cut.failing]
         hosts, tenants = {host_of(it.url) for it in failing}, {it.tenant for it in failing}
         most = len(failing) >= cut.need and len(tenants) >= cut.need_tenants
         if now - cut.first_at >= self._rules.judge_ms:
@@ -279,6 +283,6 @@ class OutageWatch:
         elif most and len(hosts) >= self._rules.hosts_min:
             cut.proven_at = now
             self._fire("outage_began")
-            self._books.say("the sender outage is proven")
+            self._reference.say("the sender outage is proven")
             for one in cut.waiting:
                 one.surely_sender_error = True

@@ -1,4 +1,4 @@
-"""Checks every settle: each outcome goes through the model, and the written rows must agree."""
+"""Checks every settle: by the owner of the bucket, and each outcome as the model has it."""
 
 from __future__ import annotations
 
@@ -7,67 +7,97 @@ from collections.abc import Sequence
 
 from homing.model import Attempt, Delivery, Endpoint, Finished, Transition
 from homing.ports import NewEvent, SettleBatch
-from simulation.books import SETTLED_WITHIN_MS, Books, Flight, Slots, name
-from simulation.health_model import HOLD_MAX_MS, HOUR, Change, DeliveryModel, EndpointModel
-from simulation.outage_watch import OutageWatch
+from simulation.health_model import HOLD_MAX_MS, HOUR, DeliveryModel, EndpointModel
+from simulation.health_model import Change as StateChange
+from simulation.reference import SETTLED_WITHIN_MS, Change, Flight, Memory, Reference, Slots, name
 
 _CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns"}
 SENDER_ERROR_FIRST_MS = 5_000
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 
 
-class Settlements:
-    """Every batch of outcomes, once when it is committed and once when the engine knows."""
+class SettleChecks:
+    """Every batch of outcomes, once when it is committed and once when its engine knows."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
         self._done: dict[tuple[int, int], frozenset[int]] = {}  # whose rows were gone
-        self.outage_watch: OutageWatch
 
-    def committed(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        books = self._books
-        mark = (books.life, batch.number)
+    def committed(self, memory: Memory, batch: SettleBatch, gone: frozenset[int]) -> bool:
+        """False: it was committed before, and its reply was lost."""
+        reference = self._reference
+        mark = (memory.life, batch.number)
         before = self._done.get(mark)
         if before is not None:
-            books.must(before == gone, "S7", lambda: f"batch {batch.number} was settled twice")
-            return
+            reference.must(before == gone, "S7", lambda: f"batch {batch.number} was settled twice")
+            return False
         self._done[mark] = gone
+        self._fenced(memory, batch)
         touched = {it.endpoint_id for it in batch.attempts} | {it.id for it in batch.endpoints}
-        marks = {it: len(books.endpoints[it].changes) for it in sorted(touched)}
+        marks = {it: len(reference.endpoints[it].changes) for it in sorted(touched)}
         exhausted: set[int] = set()
         for attempt in batch.attempts:
-            self._attempt(attempt, exhausted, gone)
+            self._attempt(memory, attempt, exhausted, gone)
         self._each_has_its_row(batch)
         for ended in batch.finished:
             if ended.delivery.id in gone:
-                self._gone(ended.delivery.id)
-                books.drops_undone[ended.delivery.endpoint_id] += ended.status.value == "dropped"
+                self._gone(ended.delivery)
+                reference.drops_undone[ended.delivery.endpoint_id] += (
+                    ended.status.value == "dropped"
+                )
             else:
-                self._finished(ended, batch, exhausted)
+                self._finished(memory, ended, batch, exhausted)
         for row in batch.waiting:
             if row.id in gone:
-                self._gone(row.id)
+                self._gone(row)
             else:
                 self._waiting(row)
         for endpoint in batch.endpoints:
-            compare_endpoint(books, endpoint)
-        compare_changes(books, marks, batch.transitions, batch.notices)
+            compare_endpoint(reference, endpoint, memory)
+        change = Change(memory.life, reference.clock(), by_person=False)
+        compare_changes(reference, marks, batch.transitions, batch.notices, change)
+        return True
 
-    def told(self, batch: SettleBatch) -> None:
+    def told(self, memory: Memory, batch: SettleBatch) -> None:
         """Slots are free again, and what was decided is known."""
-        books = self._books
+        reference = self._reference
         for attempt in batch.attempts:
-            books.flights.pop(attempt.delivery_id, None)
-            slots = books.slots.setdefault(attempt.endpoint_id, Slots())
+            memory.flights.pop(attempt.delivery_id, None)
+            slots = memory.slots.setdefault(attempt.endpoint_id, Slots())
             self._ramp(slots, attempt)
         enabled = {it.endpoint_id for it in batch.transitions if it.after.value == "enabled"}
         for endpoint in batch.endpoints:
-            books.learn(endpoint.id)
+            reference.learn(memory, endpoint.id)
             if endpoint.id in enabled:
-                books.slots[endpoint.id] = Slots()
+                memory.slots[endpoint.id] = Slots()
+
+    def _fenced(self, memory: Memory, batch: SettleBatch) -> None:
+        """In a fleet: by where things are stored, not by where they go."""
+        reference, fences = self._reference, dict(batch.fences)
+        if reference.alone:
+            return
+        rows = [it.delivery.id for it in batch.finished]
+        rows += [it.id for it in batch.waiting if not self._was_moved(it)]
+        known = (reference.deliveries[it] for it in rows)
+        buckets = {it.bucket for it in known if it.status == "pending"}
+        for bucket in sorted(buckets | {it.bucket for it in batch.endpoints}):
+            owner, epoch = reference.owner_of(bucket)
+            reference.must(
+                (owner, epoch) == (memory.member_id, fences.get(bucket)),
+                "S6",
+                lambda it=bucket, who=owner: (  # type: ignore[misc]
+                    f"process {memory.member_id} settles in {it}, which {who} owns"
+                ),
+            )
+
+    def _was_moved(self, row: Delivery) -> bool:
+        """A cleanup job was there first: it is written as it is, or not at all."""
+        delivery = self._reference.deliveries[row.id]
+        place = (delivery.endpoint_id, delivery.due) == (row.endpoint_id, row.due_at)
+        return place and row.attempts == delivery.attempts
 
     def _ramp(self, slots: Slots, attempt: Attempt) -> None:
-        most = self._books.mix.options.endpoint_slots
+        most = self._reference.mix.options.endpoint_slots
         failure = attempt.failure.value if attempt.failure is not None else None
         if attempt.code is not None and 200 <= attempt.code < 300:
             slots.streak += 1
@@ -80,30 +110,39 @@ class Settlements:
 
     # --- attempts ----------------------------------------------------------------------------
 
-    def _attempt(self, attempt: Attempt, exhausted: set[int], gone: frozenset[int]) -> None:
-        books = self._books
-        books.counts["attempts"] += 1
-        flight = books.flights.get(attempt.delivery_id)
+    def _attempt(
+        self, memory: Memory, attempt: Attempt, exhausted: set[int], gone: frozenset[int]
+    ) -> None:
+        reference = self._reference
+        reference.counts["attempts"] += 1
+        flight = memory.flights.get(attempt.delivery_id)
         if flight is None or flight.finished_at is None:
-            books.violated("S7", f"{name(attempt.delivery_id)} is settled without an attempt")
+            reference.violated("S7", f"{name(attempt.delivery_id)} is settled without an attempt")
             return
         self._as_it_was(attempt, flight)
-        books.say(
+        reference.say(
             f"settled {name(attempt.delivery_id)} #{attempt.number} {attempt.lane.value} "
             f"{attempt.outcome.value} {attempt.decided.value} {attempt.due_at}"
         )
-        delivery = books.deliveries[attempt.delivery_id]
-        endpoint = books.endpoints[flight.endpoint_id]
-        outcome = attempt.outcome.value
-        books.must(
-            outcome in self._outcomes(flight),
+        delivery = reference.deliveries[attempt.delivery_id]
+        endpoint = reference.endpoints[flight.endpoint_id]
+        right = attempt.number == delivery.attempts + 1
+        reference.must(
+            right,
+            "S7",
+            lambda: f"{name(delivery.id)}: #{attempt.number} after {delivery.attempts}",
+        )
+        outcome, may_be = attempt.outcome.value, self._outcomes(memory, flight)
+        reference.must(
+            outcome in may_be,
             "S10",
-            lambda: f"{flight.code or flight.failure} is {outcome}: {self._outcomes(flight)}",
+            lambda: f"{flight.code or flight.failure} is {outcome}: {may_be}",
         )
         pending = delivery.status == "pending" and delivery.id not in gone
         match outcome:
             case "delivered":
                 delivery.attempts += pending
+                delivery.arrived = delivery.arrived or not pending
                 endpoint.succeeded(flight.finished_at)
             case "sender_error":
                 if pending:
@@ -112,7 +151,7 @@ class Settlements:
             case _:
                 self._failed(flight, delivery, endpoint, exhausted, pending=pending)
 
-    def _outcomes(self, flight: Flight) -> set[str]:
+    def _outcomes(self, memory: Memory, flight: Flight) -> set[str]:
         """What it may be called."""
         if flight.code is not None:
             return {"delivered" if 200 <= flight.code < 300 else "failed"}
@@ -123,7 +162,7 @@ class Settlements:
         # What waits for a verdict when the process stops has spent nothing.
         return (
             {"sender_error", "failed"}
-            if flight.maybe_sender_error or self._books.stopping
+            if flight.maybe_sender_error or memory.stopping
             else {"failed"}
         )
 
@@ -146,7 +185,7 @@ class Settlements:
             attempt.finished_at,
             attempt.code,
             failure,
-            attempt.lane.value,
+            self._lane(attempt.lane.value),
         )
         seen = (
             flight.number,
@@ -155,13 +194,17 @@ class Settlements:
             flight.finished_at,
             flight.code,
             flight.failure,
-            flight.lane,
+            self._lane(flight.lane),
         )
-        self._books.must(
+        self._reference.must(
             logged == seen,
             "S7",
             lambda: f"{name(flight.delivery_id)}: logged {logged}, and it was {seen}",
         )
+
+    def _lane(self, lane: str) -> str:
+        """In a fleet it is not seen when a process hears of an enable: a retry may be fresh."""
+        return lane if self._reference.alone or lane == "probe" else "fresh or retry"
 
     def _failed(
         self,
@@ -177,7 +220,7 @@ class Settlements:
         asked = None
         if not flight.probe and flight.code in {429, 503} and (flight.asked or 0) > at:
             asked = min(flight.asked or 0, at + HOLD_MAX_MS)
-            self._books.counts["retry_after"] += 1
+            self._reference.counts["retry_after"] += 1
         if flight.probe:
             if pending:
                 delivery.probe_failed(at)
@@ -189,109 +232,107 @@ class Settlements:
 
     def _each_has_its_row(self, batch: SettleBatch) -> None:
         rows = [it.delivery.id for it in batch.finished] + [it.id for it in batch.waiting]
-        self._books.must(len(rows) == len(set(rows)), "S7", lambda: "two rows of one delivery")
+        self._reference.must(len(rows) == len(set(rows)), "S7", lambda: "two rows of one delivery")
         delivered = {it.delivery.id for it in batch.finished if it.status.value == "delivered"}
         for attempt in batch.attempts:
             right = attempt.delivery_id in rows
             if attempt.outcome.value == "delivered":
                 right = attempt.delivery_id in delivered
-            self._books.must(
+            self._reference.must(
                 right,
                 "S1",
                 lambda it=attempt: f"{name(it.delivery_id)} was {it.outcome}, and has no such row",  # type: ignore[misc]
             )
 
-    def _gone(self, delivery_id: int) -> None:
-        delivery = self._books.deliveries[delivery_id]
-        deleted = self._books.subs[delivery.subscription_id].deleted
-        self._books.must(
-            delivery.status != "pending" or deleted,  # A sweep may come too late, and does no harm.
+    def _gone(self, row: Delivery) -> None:
+        delivery = self._reference.deliveries[row.id]
+        self._reference.must(
+            delivery.status != "pending" or row.attempts < delivery.attempts,
             "S1",
-            lambda: f"{name(delivery_id)} is gone, and nothing has finished it",
+            lambda: f"{name(row.id)} is gone, and nothing has finished it",
         )
-        if delivery.status == "pending":
-            self._books.finish(delivery, "cancelled", "subscription_deleted")
 
-    def _finished(self, ended: Finished, batch: SettleBatch, exhausted: set[int]) -> None:
-        books = self._books
-        delivery = books.deliveries[ended.delivery.id]
-        sub = books.subs[delivery.subscription_id]
+    def _finished(
+        self, memory: Memory, ended: Finished, batch: SettleBatch, exhausted: set[int]
+    ) -> None:
+        reference = self._reference
+        delivery = reference.deliveries[ended.delivery.id]
+        sub = reference.subs[delivery.subscription_id]
         reason = ended.reason.value if ended.reason is not None else None
-        books.say(f"finished {name(delivery.id)} {ended.status.value} {reason or ''}")
+        reference.say(f"finished {name(delivery.id)} {ended.status.value} {reason or ''}")
         match ended.status.value, reason:
             case "delivered", None:
                 right = any(
                     it.delivery_id == delivery.id and it.outcome.value == "delivered"
                     for it in batch.attempts
                 )
-                books.must(right, "S1", lambda: f"{name(delivery.id)} was not delivered")
-                self._at_its_response(ended)
+                reference.must(right, "S1", lambda: f"{name(delivery.id)} was not delivered")
+                self._at_its_response(memory, ended)
             case "dropped", "exhausted":
                 right = delivery.id in exhausted or sub.deleted
-                books.must(right, "S1", lambda: f"{name(delivery.id)} has a retry ahead")
-                self._at_its_response(ended)
+                reference.must(right, "S1", lambda: f"{name(delivery.id)} has a retry ahead")
+                self._at_its_response(memory, ended)
             case "dropped", "expired":
-                self._expired(ended, delivery)
+                self._expired(memory, ended, delivery)
             case "cancelled", "subscription_deleted":
-                books.must(sub.deleted, "S1", lambda: f"{name(delivery.id)} was not cancelled")
+                reference.must(sub.deleted, "S1", lambda: f"{name(delivery.id)} was not cancelled")
             case other:
-                books.violated("S1", f"{name(delivery.id)} finished as {other}")
+                reference.violated("S1", f"{name(delivery.id)} finished as {other}")
         right = delivery.id not in exhausted or ended.status.value != "delivered"
-        books.must(right, "S1", lambda: f"{name(delivery.id)} is exhausted")
-        books.finish(delivery, ended.status.value, reason)
-        books.drops[ended.delivery.endpoint_id] += ended.status.value == "dropped"
-        books.counts[f"{ended.status.value}_{reason}"] += 1
+        reference.must(right, "S1", lambda: f"{name(delivery.id)} is exhausted")
+        reference.finish(delivery, ended.status.value, reason)
+        reference.drops[ended.delivery.endpoint_id] += ended.status.value == "dropped"
+        reference.counts[f"{ended.status.value}_{reason}"] += 1
 
-    def _at_its_response(self, ended: Finished) -> None:
-        flight = self._books.flights.get(ended.delivery.id)
-        self._books.must(
+    def _at_its_response(self, memory: Memory, ended: Finished) -> None:
+        flight = memory.flights.get(ended.delivery.id)
+        self._reference.must(
             flight is None or ended.finished_at == flight.finished_at,
             "S7",
             lambda: f"{name(ended.delivery.id)} ended at another time than its last attempt",
         )
 
-    def _expired(self, ended: Finished, delivery: DeliveryModel) -> None:
-        books, at = self._books, ended.finished_at
-        books.on_time(at, f"{name(delivery.id)} expired", slack_ms=SETTLED_WITHIN_MS)
-        endpoint = books.endpoints[ended.delivery.endpoint_id]
-        books.must(
+    def _expired(self, memory: Memory, ended: Finished, delivery: DeliveryModel) -> None:
+        reference, at = self._reference, ended.finished_at
+        reference.on_time(at, f"{name(delivery.id)} expired", slack_ms=SETTLED_WITHIN_MS)
+        endpoint = reference.endpoints[ended.delivery.endpoint_id]
+        reference.must(
             at >= delivery.expires,
             "S8",
             lambda: f"{name(delivery.id)} expires {delivery.expires - at} ms early",
         )
         held = endpoint.state != "enabled" or delivery.expires <= endpoint.enabled_since
-        held = held or books.known[endpoint.id].state != "enabled"
-        books.must(held, "S8", lambda: f"{name(delivery.id)} expired, and nothing held it back")
-        quiet = max(books.life_at, books.paused_until) + HOUR
-        right = not self.outage_watch.surely_closed
-        books.must(right, "S14", lambda: f"{name(delivery.id)} expired in a sender outage")
-        if books.stepped_at + STEP_SLACK_MS < at:
-            quiet = max(quiet, books.stepped_at + HOUR)
-        books.must(
+        held = held or memory.known[endpoint.id].state != "enabled"
+        reference.must(held, "S8", lambda: f"{name(delivery.id)} expired, and nothing held it back")
+        quiet = max(memory.started_at, memory.paused_until) + HOUR
+        right = not memory.outage_checks.surely_closed
+        reference.must(right, "S14", lambda: f"{name(delivery.id)} expired in a sender outage")
+        if memory.stepped_at + STEP_SLACK_MS < at:
+            quiet = max(quiet, memory.stepped_at + HOUR)
+        reference.must(
             at >= quiet,
             "S14",
             lambda: f"{name(delivery.id)} expired {quiet - at} ms before the quiet hour was over",
         )
 
     def _waiting(self, row: Delivery) -> None:
-        books = self._books
-        delivery = books.deliveries[row.id]
-        sub = books.subs[delivery.subscription_id]
-        if not compare_delivery(books, row, delivery):
+        reference = self._reference
+        delivery = reference.deliveries[row.id]
+        sub = reference.subs[delivery.subscription_id]
+        if not compare_delivery(reference, row, delivery):
             return
         delivery.due = delivery.due_latest = row.due_at
-        books.must(
+        reference.must(
             row.endpoint_id in {sub.now.endpoint_id, *sub.left},  # Cleanup jobs will follow.
             "S1",
             lambda: f"{name(row.id)} waits where its subscription is not",
         )
-        if row.endpoint_id != delivery.endpoint_id:
-            books.waiting.get(delivery.endpoint_id, {}).pop(row.id, None)
-            delivery.endpoint_id = row.endpoint_id
-            books.waiting.setdefault(row.endpoint_id, {})[row.id] = delivery
+        reference.move(delivery, row.endpoint_id)
+        right = row.bucket == delivery.bucket
+        reference.must(right, "S6", lambda: f"{name(row.id)} waits in bucket {row.bucket}")
 
 
-def compare_delivery(books: Books, row: Delivery, delivery: DeliveryModel) -> bool:
+def compare_delivery(reference: Reference, row: Delivery, delivery: DeliveryModel) -> bool:
     """A pending row against the model."""
     stored = (row.t0, row.retry, row.attempts, row.sender_errors, row.expires_at, row.accepted_at)
     model = (
@@ -302,12 +343,12 @@ def compare_delivery(books: Books, row: Delivery, delivery: DeliveryModel) -> bo
         delivery.expires,
         delivery.accepted_at,
     )
-    books.counts["model_steps"] += 1
+    reference.counts["model_steps"] += 1
     in_time = delivery.due <= row.due_at <= delivery.due_latest
     late = row.t0 is not None and row.sender_errors == 0 and row.due_at > row.expires_at
-    books.counts["past_window"] += late
-    books.must(not late, "S8", lambda: f"{name(row.id)} is due after its window")
-    return books.must(
+    reference.counts["past_window"] += late
+    reference.must(not late, "S8", lambda: f"{name(row.id)} is due after its window")
+    return reference.must(
         stored == model and in_time,
         "schedule",
         lambda: (
@@ -317,13 +358,14 @@ def compare_delivery(books: Books, row: Delivery, delivery: DeliveryModel) -> bo
     )
 
 
-def compare_endpoint(books: Books, row: Endpoint) -> None:
-    """An endpoint's row against the model."""
-    model, health = books.endpoints[row.id], row.health
-    books.counts["model_steps"] += 1
-    if row.id in books.untold and row.next_probe_at == books.untold[row.id][0]:
+def compare_endpoint(reference: Reference, row: Endpoint, memory: Memory | None = None) -> None:
+    """An endpoint's row against the model; ``memory``: of the process that wrote it."""
+    model, health = reference.endpoints[row.id], row.health
+    reference.counts["model_steps"] += 1
+    untold = memory.untold.get(row.id) if memory is not None else None
+    if untold is not None and row.next_probe_at == untold[0]:
         model.probe_at = row.next_probe_at  # A take that nobody was told of is not known.
-    if books.clock_jumped:  # Times that a clock set too far ahead are brought within reach.
+    if reference.clock_jumped:  # Times that a clock set too far ahead are brought within reach.
         if model.probe_at is not None and row.next_probe_at is not None:
             model.probe_at = min(model.probe_at, row.next_probe_at)
         model.hold_until = min(model.hold_until, row.hold_until)
@@ -353,7 +395,7 @@ def compare_endpoint(books: Books, row: Endpoint) -> None:
         model.probe_at,
         model.hold_until,
     )
-    books.must(
+    reference.must(
         stored == expected,
         "health",
         lambda: f"{row.url}: stored {stored}, the model has {expected}",
@@ -361,26 +403,30 @@ def compare_endpoint(books: Books, row: Endpoint) -> None:
 
 
 def compare_changes(
-    books: Books,
+    reference: Reference,
     marks: dict[int, int],
     transitions: Sequence[Transition],
     notices: Sequence[NewEvent],
+    change: Change,
 ) -> None:
     """Every change of state of the model since ``marks`` is recorded and told; no other is."""
     expected = [
-        (it, change) for it, mark in marks.items() for change in books.endpoints[it].changes[mark:]
+        (it, changed)
+        for it, mark in marks.items()
+        for changed in reference.endpoints[it].changes[mark:]
     ]
     recorded = [(it.endpoint_id, recorded_change(it)) for it in transitions]
-    books.must(
+    reference.must(
         sorted(expected, key=repr) == sorted(recorded, key=repr),
         "S11",
         lambda: f"recorded {recorded}, and what happened is {expected}",
     )
     for number, (before, after, rule, at, numbers, by) in recorded:
-        url = books.endpoints[number].url
-        books.say(f"state {url} {before} to {after}: {rule}")
+        url = reference.endpoints[number].url
+        reference.changed[number] = change
+        reference.say(f"state {url} {before} to {after}: {rule}")
         told = {"url": url, "at": at, "before": before, "state": after, "rule": rule, "by": by}
-        books.must(
+        reference.must(
             any(
                 new.event.type == f"homing.endpoint.{after}"
                 and {"numbers": numbers, **told}.items() <= json.loads(new.event.data).items()
@@ -391,5 +437,5 @@ def compare_changes(
         )
 
 
-def recorded_change(it: Transition) -> Change:
+def recorded_change(it: Transition) -> StateChange:
     return (it.before.value, it.after.value, it.rule, it.at, it.numbers, it.by)

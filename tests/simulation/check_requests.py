@@ -1,0 +1,296 @@
+"""Checks every request that starts: who sends it, what it says, and whether it may go now.
+
+The body is put together here from what the publisher offered, and the signature is computed from
+the subscription's secret, so neither shares code with what made them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+
+from homing.model import Subscription, read_id
+from homing.ports import Response
+from homing.sim.world import Hit
+from simulation.check_outages import host_of
+from simulation.health_model import HOLD_MAX_MS, DeliveryModel, EndpointModel
+from simulation.reference import Fact, Flight, Memory, Reference, Slots, Sub, name
+
+
+def body_of(fact: Fact, sub: Subscription) -> bytes | None:
+    """The bytes that must go out; None where the time was not the publisher's."""
+    match sub.format.value:
+        case "raw":
+            return fact.data
+        case "standard":
+            if fact.time is None or fact.key is None:
+                return None
+            head = f'{{"id":{json.dumps(fact.key)},"type":{json.dumps(fact.type)}'
+            return f'{head},"timestamp":{json.dumps(fact.time)},"data":'.encode() + fact.data + b"}"
+        case _:
+            return None
+
+
+def signature_of(secret: str, hit: Hit) -> str:
+    """As the Standard Webhooks specification says."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    head = f"{hit.headers['webhook-id']}.{hit.headers['webhook-timestamp']}.".encode()
+    digest = hmac.new(key, head + hit.body, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(digest).decode()
+
+
+class RequestChecks:
+    """Every request that starts, and every response."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._order: dict[tuple[int, int, int], DeliveryModel] = {}  # the last first attempt
+
+    def sent(self, memory: Memory, hit: Hit) -> None:
+        reference = self._reference
+        reference.counts["requests"] += 1
+        if hit.headers["homing-event-type"] == "homing.test":
+            reference.say(f"test to {hit.url}")
+            return
+        number = read_id("dlv", hit.delivery)
+        delivery = reference.deliveries.get(number or 0)
+        if delivery is None:
+            reference.violated("S2", f"{hit.delivery} was never accepted")
+            return
+        reference.say(f"machine {memory.machine} sends {hit.delivery} #{hit.number} to {hit.url}")
+        sub = reference.subs[delivery.subscription_id]
+        known = memory.catalog.get(sub.id)
+        if known is None or known.deleted_at is not None or known.url != hit.url:
+            reference.violated("S2", f"{hit.delivery} goes to {hit.url}; its process knew {known}")
+            return
+        self._content(hit, delivery, known)
+        self._subscribed(memory, hit, sub, known)
+        endpoint = reference.endpoints[reference.endpoint_ids[sub.tenant, hit.url]]
+        probe = self._is_probe(memory, hit, delivery, endpoint)
+        lane = self._lane(memory, delivery, endpoint, probe)
+        epoch = self._owned(memory, hit, delivery, endpoint)
+        self._standing(memory, hit, delivery)
+        if probe:
+            self._probe(memory, hit, endpoint)
+        else:
+            self._ordinary(memory, hit, delivery, endpoint)
+            self._slots(memory, endpoint, lane)
+        memory.outage_checks.sent(probe=probe)
+        if lane == "fresh" and reference.alone:  # Processes do not wait for each other.
+            self._in_order(memory, delivery, endpoint)
+        bucket = reference.buckets[endpoint.id]
+        flight = Flight(hit, delivery.id, endpoint.id, bucket, epoch, probe, lane)
+        self._once(flight)
+        memory.flights[delivery.id] = reference.sent[delivery.id, hit.number] = flight
+
+    def _is_probe(
+        self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel
+    ) -> bool:
+        """It was taken to probe this endpoint, at this moment."""
+        taken_for, at = memory.taken.pop(delivery.id, (0, 0))
+        return taken_for == endpoint.id and (self._reference.alone or at == hit.at)
+
+    def _lane(
+        self, memory: Memory, delivery: DeliveryModel, endpoint: EndpointModel, probe: bool
+    ) -> str:
+        if probe:
+            return "probe"
+        first = delivery.attempts == 0 and not delivery.replay
+        known = memory.known[endpoint.id]
+        return "fresh" if first and delivery.accepted_at >= known.enabled_since else "retry"
+
+    def _subscribed(self, memory: Memory, hit: Hit, sub: Sub, known: Subscription) -> None:
+        same = (known.url, known.deleted_at) == (sub.now.url, sub.now.deleted_at)
+        self._reference.must(
+            same or (not sub.responded and memory.may_not_know(sub.changed, at=hit.at)),
+            "S9",
+            lambda: f"{hit.delivery} goes to {hit.url}; long since its subscription is {sub.now}",
+        )
+
+    def _owned(
+        self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel
+    ) -> int:
+        """The bucket is owned by the process that sends, and the delivery is in it; its epoch."""
+        reference, bucket = self._reference, self._reference.buckets[endpoint.id]
+        owner, epoch = reference.owner_of(bucket)
+        reference.must(
+            owner == memory.member_id,
+            "S6",
+            lambda: f"process {memory.member_id} sends, and {owner} owns the bucket",
+        )
+        reference.must(
+            delivery.bucket == bucket or delivery.status != "pending",
+            "S6",
+            lambda: f"{hit.delivery} is in {delivery.bucket}, and sent from {bucket}",
+        )
+        return epoch
+
+    def _once(self, flight: Flight) -> None:
+        """The same attempt goes twice only when its bucket has changed hands, or its process."""
+        reference = self._reference
+        before = reference.sent.get((flight.delivery_id, flight.number))
+        if before is None:
+            return
+        reference.counts["duplicates"] += 1
+        reference.must(
+            reference.owner_of(before.bucket)[1] > before.epoch,
+            "S3",
+            lambda: f"{name(flight.delivery_id)} #{flight.number} goes twice by one owner",
+        )
+
+    def _content(self, hit: Hit, delivery: DeliveryModel, sub: Subscription) -> None:
+        must, headers = self._reference.must, hit.headers
+        fact = self._reference.facts[delivery.event_id]
+        must(fact.tenant == sub.tenant, "S12", lambda: f"{hit.delivery} left its tenant")
+        expected = body_of(fact, sub)
+        right = hit.body == expected if expected is not None else fact.data in hit.body
+        must(right, "S2", lambda: f"{hit.delivery} has other bytes: {hit.body!r}")
+        must(headers["homing-event-type"] == fact.type, "S2", lambda: "another event type")
+        root = name(delivery.root_id)
+        must(headers["webhook-id"] == root, "S2", lambda: f"webhook-id is not {root}")
+        stamp = str(hit.wall // 1000)
+        must(
+            headers["webhook-timestamp"] == stamp,
+            "S2",
+            lambda: f"webhook-timestamp is {headers['webhook-timestamp']}, and the time {stamp}",
+        )
+        signed = signature_of(sub.secrets[0].value, hit)
+        must(
+            headers["webhook-signature"] == signed,
+            "S2",
+            lambda: f"{hit.delivery} is not signed with its subscription's secret",
+        )
+        table = self._reference.mix.table_of(sub.policy, sub.tenant)
+        deadline_ms = sub.deadline_ms or table.deadline_ms
+        must(
+            hit.deadline_ms == deadline_ms,
+            "deadline",
+            lambda: f"{hit.delivery} has {hit.deadline_ms} ms, and should {deadline_ms}",
+        )
+        token = f"Bearer {sub.token}" if sub.token else None
+        must(headers.get("authorization") == token, "S2", lambda: f"{hit.delivery}: another token")
+
+    def _standing(self, memory: Memory, hit: Hit, delivery: DeliveryModel) -> None:
+        reference = self._reference
+        flight = memory.flights.get(delivery.id)
+        reference.must(
+            flight is None or not reference.is_current(flight),
+            "S3",
+            lambda: f"{hit.delivery} is in flight twice",
+        )
+        reference.must(
+            hit.number == delivery.attempts + 1,
+            "S7",
+            lambda: f"{hit.delivery} has {delivery.attempts} attempts, and now #{hit.number}",
+        )
+        if delivery.status == "pending":
+            return
+        cancelled = reference.cancels.get(delivery.id)
+        reference.must(
+            cancelled is not None and memory.may_not_know(cancelled, at=hit.at),
+            "S7",
+            lambda: f"{hit.delivery} is {delivery.status}, and is attempted again: {cancelled}",
+        )
+
+    def _is(
+        self, memory: Memory, endpoint: EndpointModel, state: str, hit: Hit, *, held: bool
+    ) -> bool:
+        """The endpoint is in this state and not held, now or as far as its process may know."""
+        known = memory.known[endpoint.id]
+        if endpoint.state == state and (not held or self._after(memory, hit, endpoint.hold_until)):
+            return True
+        if known.state != state or (held and not self._after(memory, hit, known.hold_until)):
+            return False
+        change = self._reference.changed[endpoint.id]
+        return endpoint.state == state or memory.may_not_know(change, at=hit.at)
+
+    def _ordinary(
+        self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel
+    ) -> None:
+        reference, known = self._reference, memory.known[endpoint.id]
+        reference.must(
+            self._is(memory, endpoint, "enabled", hit, held=True),
+            "S9",
+            lambda: (
+                f"{hit.delivery} goes to an endpoint that is {endpoint.state} since "
+                f"{endpoint.since}, held until {endpoint.hold_until}"
+            ),
+        )
+        reference.must(
+            hit.at >= delivery.due or (delivery.attempts == 0 and hit.at < delivery.accepted_at),
+            "S8",
+            lambda: f"{hit.delivery} #{hit.number} is {delivery.due - hit.at} ms early",
+        )
+        late = delivery.expires <= min(known.enabled_since, endpoint.enabled_since, hit.at)
+        reference.must(
+            not late or hit.at < memory.maybe_quiet_until,
+            "S8",
+            lambda: f"{hit.delivery} was held back beyond its window and is attempted",
+        )
+
+    def _after(self, memory: Memory, hit: Hit, hold_until: int) -> bool:
+        """Past a hold; one by a clock that was ahead is no longer than any other."""
+        if self._reference.clock_jumped:
+            hold_until = min(hold_until, memory.started_at + HOLD_MAX_MS)
+        return hit.at >= hold_until
+
+    def _flying(self, memory: Memory) -> list[Flight]:
+        return [it for it in memory.flights.values() if self._reference.is_current(it)]
+
+    def _probe(self, memory: Memory, hit: Hit, endpoint: EndpointModel) -> None:
+        reference = self._reference
+        reference.counts["probes"] += 1
+        others = [it for it in self._flying(memory) if it.probe and it.endpoint_id == endpoint.id]
+        reference.must(not others, "S9", lambda: f"two probes at {endpoint.url}")
+        reference.must(
+            self._is(memory, endpoint, "disabled", hit, held=False),
+            "S9",
+            lambda: f"a probe at an endpoint that is {endpoint.state}",
+        )
+
+    def _slots(self, memory: Memory, endpoint: EndpointModel, lane: str) -> None:
+        reference, options = self._reference, self._reference.mix.options
+        flying = [it for it in self._flying(memory) if it.lane == lane and it.holds_slot]
+        most = options.fresh_slots if lane == "fresh" else options.retry_slots
+        reference.must(
+            len(flying) < most, "S13", lambda: f"{len(flying) + 1} {lane} attempts at once"
+        )
+        here = sum(it.endpoint_id == endpoint.id for it in flying)
+        slots = memory.slots.setdefault(endpoint.id, Slots()).slots
+        reference.must(
+            here < slots,
+            "S13",
+            lambda: f"{here + 1} {lane} attempts at {endpoint.url}, which has {slots} slots",
+        )
+
+    def _in_order(self, memory: Memory, delivery: DeliveryModel, endpoint: EndpointModel) -> None:
+        reference = self._reference
+        if delivery.moved or reference.facts[delivery.event_id].type.startswith("homing."):
+            return
+        # By a clock that was ahead, an enable makes fresh what was held back before it.
+        since = endpoint.enabled_since if reference.clock_jumped else 0
+        last = self._order.get((memory.life, endpoint.id, since))
+        self._order[memory.life, endpoint.id, since] = delivery
+        if last is None or last.accepted_at < delivery.accepted_at:
+            return
+        reference.must(
+            last.id < delivery.id,  # Else a clock was set back between the two.
+            "order",
+            lambda: f"{name(delivery.id)} goes after {name(last.id)}, accepted before it",
+        )
+
+    def responded(self, memory: Memory, hit: Hit, response: Response, asked: int | None) -> None:
+        reference = self._reference
+        word = response.code if response.code is not None else response.failure
+        reference.say(f"response {hit.delivery} #{hit.number} {word}")
+        flight = memory.flights.get(read_id("dlv", hit.delivery) or 0)
+        if flight is None or flight.hit is not hit:
+            return
+        flight.finished_at = reference.clock()
+        flight.code = response.code
+        flight.failure = response.failure.value if response.failure is not None else None
+        flight.asked = asked
+        dialled = response.phases.connect_us is not None
+        memory.outage_checks.responded(flight, host_of(hit.url), dialled=dialled)

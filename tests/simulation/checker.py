@@ -1,0 +1,583 @@
+"""The checker: enters what the store has done, and what people and publishers are told.
+
+Each operation of a store is entered twice: when it is committed, because from then on it is
+true, and when the engine that asked is told, because from then on it must act on it.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from homing.model import Delivery, Endpoint, Subscription, Work
+from homing.policy.admission import EventDraft
+from homing.ports import (
+    CleanupJob,
+    CleanupStep,
+    EndpointStart,
+    NewEvent,
+    Receipt,
+    ReplayJob,
+    Response,
+)
+from homing.sim.world import Hit, Watch
+from simulation.check_requests import RequestChecks
+from simulation.check_settles import SettleChecks, compare_changes, compare_endpoint
+from simulation.health_model import DeliveryModel
+from simulation.reference import (
+    SETTLED_WITHIN_MS,
+    WRITTEN_WITHIN_MS,
+    Change,
+    Fact,
+    Memory,
+    Reference,
+    Slots,
+    Sub,
+    name,
+)
+
+REPORT_EVERY_MS = 60_000
+ENABLES, FREEZES = "ann", "bob"  # who does what
+START_SLACK_MS = 1_000  # between a start as seen from outside and from inside
+LEASE_MS = 9_000
+
+
+class MachineWitness:
+    """The witness of one machine: the checker hears which process it was."""
+
+    def __init__(self, checker: Checker, machine: int) -> None:
+        self._checker, self._machine = checker, machine
+
+    def committed(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
+        self._enter(f"_done_{op}", args, more, result)
+
+    def told(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
+        self._enter(f"_told_{op}", args, more, result)
+
+    def _enter(self, entry: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
+        enter = getattr(self._checker, entry, None)
+        if enter is None:
+            return
+        reference = self._checker.reference
+        try:
+            enter(reference.memories[self._machine], *args, result=result, **more)
+        except Exception:  # noqa: BLE001 - it would end in the engine, which takes it for its own
+            reference.violated("checker", traceback.format_exc())
+
+    def fault(self, kind: str) -> None:
+        self._checker.reference.say(f"machine {self._machine}: fault {kind}")
+
+
+class Checker(Watch):
+    """The witness of a run."""
+
+    def __init__(self, reference: Reference, wall_ahead: Callable[[], int]) -> None:
+        self.reference, self._wall_ahead = reference, wall_ahead
+        self._request_checks = RequestChecks(reference)
+        self._settle_checks = SettleChecks(reference)
+        self._asked: dict[tuple[str, int], tuple[int, bool]] = {}  # by Retry-After
+        self._cleanup_jobs: dict[int, int] = {}  # how far each has come
+        self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def sent(self, hit: Hit) -> None:
+        try:
+            self._request_checks.sent(self.reference.lives[hit.life], hit)
+        except Exception:  # noqa: BLE001 - as above
+            self.reference.violated("checker", traceback.format_exc())
+
+    def asked(self, hit: Hit, at: int, *, by_wall: bool = False) -> None:
+        """A receiver asks for this time; by_wall: on its own clock, when the response arrives."""
+        self._asked[hit.delivery, hit.number] = at, by_wall
+
+    def responded(self, hit: Hit, response: Response) -> None:
+        at, by_wall = self._asked.pop((hit.delivery, hit.number), (None, False))
+        if at is not None and by_wall:
+            at -= self._wall_ahead()
+        asked = at if response.retry_after is not None else None
+        self._request_checks.responded(self.reference.lives[hit.life], hit, response, asked)
+
+    # --- leases ------------------------------------------------------------------------------
+
+    def _told_join(self, memory: Memory, *, result: Any, **_: Any) -> None:
+        self.reference.say(f"machine {memory.machine} is process {result.id}")
+        memory.member_id = result.id
+        self.reference.expires[result.id] = result.expires_at
+
+    def _done_renew(self, _: Memory, member_id: int, *, result: Any, **more: Any) -> None:
+        del more
+        if result is not None:
+            self.reference.expires[member_id] = result.now + LEASE_MS
+
+    def _done_take(self, _: Memory, member_id: int, wanted: Any, *, result: dict[int, int]) -> None:
+        del wanted
+        reference = self.reference
+        if result:
+            reference.counts["taken"] += len(result)
+            reference.say(f"process {member_id} takes {len(result)} buckets")
+        for bucket, epoch in result.items():
+            owner, before = reference.owner_of(bucket)
+            alive = owner is not None and reference.expires.get(owner, 0) > reference.clock()
+            reference.must(
+                not alive,
+                "S6",
+                lambda it=owner: f"process {it} lives, and loses a bucket",  # type: ignore[misc]
+            )
+            reference.must(epoch > before, "S6", lambda it=bucket: f"an epoch of {it} comes again")  # type: ignore[misc]
+            reference.owners[bucket] = (member_id, epoch)
+
+    def _done_give(
+        self, memory: Memory, member_id: int, buckets: Sequence[int], *, result: None
+    ) -> None:
+        del result
+        reference, now = self.reference, self.reference.clock()
+        given = {it for it in buckets if reference.owner_of(it)[0] == member_id}
+        for flight in memory.flights.values():
+            delivery = reference.deliveries[flight.delivery_id]
+            open_ = delivery.attempts < flight.number and delivery.status == "pending"
+            reference.must(
+                not (open_ and now - flight.at < LEASE_MS and delivery.bucket in given),
+                "S3",
+                lambda it=delivery: f"{name(it.id)} is in flight, and its bucket is handed over",  # type: ignore[misc]
+            )
+        reference.counts["given"] += len(given)
+        self._free(given)
+
+    def _done_leave(self, _: Memory, member_id: int, *, result: None) -> None:
+        del result
+        self._free({it for it, (owner, _) in self.reference.owners.items() if owner == member_id})
+        self.reference.expires[member_id] = 0
+
+    def _free(self, buckets: set[int]) -> None:
+        for bucket in buckets:
+            self.reference.owners[bucket] = (None, self.reference.owners[bucket][1])
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def offer(self, drafts: Sequence[EventDraft]) -> None:
+        """A publisher is about to publish these."""
+        for draft in drafts:
+            fact = Fact(draft.tenant, draft.type, draft.data, draft.key, draft.time)
+            self.reference.offered.setdefault(draft.data, []).append(fact)
+
+    def _done_publish(
+        self,
+        memory: Memory,
+        requests: Sequence[Sequence[NewEvent]],
+        *,
+        result: list[Any],
+        catalog_version: int,
+        number: int,
+    ) -> None:
+        del catalog_version, number
+        for request, response in zip(requests, result, strict=True):
+            if not isinstance(response, list):
+                continue
+            for new, receipt in zip(request, response, strict=True):
+                if receipt.new:
+                    self._event(memory, new, exact=True)
+                    memory.on_their_way.update(it.id for it in new.deliveries)
+
+    def _told_publish(
+        self, memory: Memory, requests: Sequence[Sequence[NewEvent]], **_: Any
+    ) -> None:
+        told = (it.id for request in requests for new in request for it in new.deliveries)
+        memory.on_their_way.difference_update(told)
+
+    def _event(
+        self, memory: Memory, new: NewEvent, *, exact: bool, about: int | None = None
+    ) -> None:
+        """An event and its deliveries are stored."""
+        reference, event = self.reference, new.event
+        reference.must(
+            (event.tenant, event.key) not in reference.keys,
+            "S5",
+            lambda: f"a second event {event.key} of {event.tenant}",
+        )
+        reference.counts["events"] += 1
+        reference.say(f"event {event.key} {event.type} of {event.tenant}: {len(new.deliveries)}")
+        fact = Fact(event.tenant, event.type, event.data, event.key, event.time)
+        if about is None:
+            offered = reference.offered.get(event.data, [])
+            given = next((it for it in offered if it.became(event)), None)
+            if given is None:
+                reference.violated("S2", f"{event.key} is not what was published")
+                return
+            reference.asked[event.id] = given
+        reference.keys[event.tenant, event.key] = event.id
+        reference.facts[event.id] = fact
+        reference.fan_out[event.id] = len(new.deliveries)
+        wanted = {it.id for it in reference.subs.values() if it.matches(*fact.for_whom)}
+        if about is not None:
+            wanted = {it for it in wanted if reference.subs[it].now.endpoint_id != about}
+        found = {it.subscription_id for it in new.deliveries}
+        reference.must(
+            found == wanted or not exact,
+            "S1",
+            lambda: f"{event.key} goes to {sorted(found)}, and should to {sorted(wanted)}",
+        )
+        for row in new.deliveries:
+            self._delivery(memory, row, about)
+
+    def _delivery(self, memory: Memory, row: Delivery, about: int | None = None) -> DeliveryModel:
+        reference = self.reference
+        sub = reference.subs[row.subscription_id]
+        right = row.tenant == sub.tenant == reference.facts[row.event_id].tenant
+        reference.must(right, "S12", lambda: f"{name(row.id)} left its tenant")
+        right = about is None or row.endpoint_id != about
+        reference.must(right, "notices", lambda: f"{name(row.id)} tells an endpoint of itself")
+        model = DeliveryModel(
+            row.id,
+            row.tenant,
+            row.event_id,
+            row.subscription_id,
+            row.endpoint_id,
+            row.root_id,
+            row.accepted_at,
+            reference.mix.table_of(sub.now.policy, sub.tenant),
+            replay=row.replay,
+            bucket=row.bucket,
+        )
+        stored = (row.due_at, row.expires_at, row.t0, row.retry, row.attempts)
+        wanted = (model.due, model.expires, None, 0, 0)
+        known = memory.catalog.get(sub.id, sub.now)
+        there = {sub.now.endpoint_id, known.endpoint_id}
+        if not reference.alone and memory.may_not_know(sub.changed, at=reference.clock()):
+            there |= sub.left  # A notice was made before its process read the change.
+        right = row.endpoint_id in there and row.bucket == reference.buckets[row.endpoint_id]
+        reference.must(
+            stored == wanted and right,
+            "schedule",
+            lambda: f"{name(row.id)} begins as {stored}, and should as {wanted}",
+        )
+        slack_ms = WRITTEN_WITHIN_MS if about is None else SETTLED_WITHIN_MS
+        reference.on_time(row.accepted_at, f"{name(row.id)} is accepted", slack_ms=slack_ms)
+        reference.add(model)
+        return model
+
+    def receipts(self, drafts: Sequence[EventDraft], receipts: Sequence[Receipt]) -> None:
+        """A publisher was told 202."""
+        reference = self.reference
+        for draft, receipt in zip(drafts, receipts, strict=True):
+            event_id = reference.keys.get((draft.tenant, receipt.key))
+            fact = reference.facts.get(event_id) if event_id is not None else None
+            if fact is None or event_id is None:
+                reference.violated("S4", f"202 for {receipt.key}, which is not stored")
+                return
+            right = reference.asked[event_id].content == _content(draft)
+            reference.must(right, "S5", lambda it=receipt: f"202 for {it.key} with another content")  # type: ignore[misc]
+            right = receipt.deliveries == reference.fan_out[event_id]
+            reference.must(
+                right,
+                "S4",
+                lambda it=receipt: f"{it.key}: not {it.deliveries} deliveries",  # type: ignore[misc]
+            )
+
+    def conflict(self, drafts: Sequence[EventDraft]) -> None:
+        """A publisher was told 409."""
+        reference = self.reference
+        seen: dict[str | None, EventDraft] = {}
+        for draft in drafts:
+            event_id = reference.keys.get((draft.tenant, draft.key or ""))
+            twin = seen.setdefault(draft.key, draft)
+            differs = draft.key is not None and _content(twin) != _content(draft)
+            if differs or (event_id and reference.asked[event_id].content != _content(draft)):
+                return
+        reference.violated("S5", "409, and no id of the request was in use for another content")
+
+    # --- settling and probing ----------------------------------------------------------------
+
+    def _done_settle(self, memory: Memory, batch: Any, *, result: frozenset[int]) -> None:
+        if self._settle_checks.committed(memory, batch, result):
+            for new in batch.notices:
+                self._notice(memory, new)
+
+    def _told_settle(self, memory: Memory, batch: Any, *, result: frozenset[int]) -> None:
+        del result
+        self._settle_checks.told(memory, batch)
+
+    def _notice(self, memory: Memory, new: NewEvent) -> None:
+        """Homing's own events: one about an endpoint never goes to that endpoint."""
+        reference = self.reference
+        said = json.loads(new.event.data)
+        about = reference.endpoint_ids[new.event.tenant, said["url"]]
+        settled = all(
+            it.now == memory.catalog.get(it.id)
+            and (reference.alone or not memory.may_not_know(it.changed, at=reference.clock()))
+            for it in reference.subs.values()
+        )
+        self._event(memory, new, exact=settled, about=about)
+        reference.counts[new.event.type] += 1
+        if new.event.type == "homing.delivery.dropped":
+            last = reference.drop_notice_at.get(about)
+            reference.drop_notice_at[about] = said["at"]
+            reference.drops_reported[about] += said["count"]
+            told = reference.drops_reported[about]
+            drops = reference.drops[about] + reference.drops_undone[about]
+            reference.must(
+                told <= drops,
+                "notices",
+                lambda: f"{told} drops at {said['url']} are told, and there were {drops}",
+            )
+            reference.must(
+                last is None or said["at"] >= last + REPORT_EVERY_MS or said["at"] < last,
+                "notices",
+                lambda: f"two notices of drops within a minute about {said['url']}",
+            )
+
+    def _done_take_probe(
+        self,
+        memory: Memory,
+        endpoint: Endpoint,
+        *,
+        result: Work | None,
+        next_probe_at: int,
+        now: int,
+        **more: Any,
+    ) -> None:
+        if result is None:
+            return
+        reference, model = self.reference, self.reference.endpoints[endpoint.id]
+        owner, _ = reference.owner_of(endpoint.bucket)
+        mine = owner == memory.member_id
+        reference.must(mine, "S6", lambda: f"a probe is taken, and {owner} owns the bucket")
+        chosen = result.delivery.id
+        reference.say(f"probe {name(chosen)} for {model.url}")
+        reference.must(model.state == "disabled", "S9", lambda: f"{model.url} is {model.state}")
+        # A take whose reply was lost sent nothing: it may be taken again.
+        before = memory.untold.setdefault(endpoint.id, (model.probe_at, model.probed_last))
+        due = before[0]
+        reference.must(
+            due is not None and (now >= due or reference.clock_jumped),
+            "S9",
+            lambda: f"a probe of {model.url} at {now}, due {due}",
+        )
+        reference.must(
+            next_probe_at == now + model.numbers.probe_every_ms,
+            "S9",
+            lambda: f"the next probe of {model.url} is at {next_probe_at}",
+        )
+        reference.must(
+            more["skip_expired"] == (now >= memory.quiet_until)
+            or abs(now - memory.quiet_until) < START_SLACK_MS
+            or (not more["skip_expired"] and now < memory.maybe_quiet_until),
+            "S14",
+            lambda: f"a probe of {model.url} is wrong about the quiet hour",
+        )
+        if endpoint.id not in reference.unsure and not reference.clock_jumped:
+            waiting = reference.waiting.get(endpoint.id, {})
+            skip = now if more["skip_expired"] else -1
+            alive = [it for it in sorted(waiting) if waiting[it].expires > skip]
+            never = [it for it in alive if not waiting[it].attempts]
+            later = [it for it in alive if it > before[1]]
+            right = (never or later or alive or [0])[0]
+            oldest = min(never, key=lambda it: (waiting[it].accepted_at, it), default=right)
+            reference.must(
+                chosen in {right, oldest},
+                "probe",
+                lambda: f"{model.url} is probed with {name(chosen)}, not with {name(right)}",
+            )
+        model.probe_at, model.probed_last = next_probe_at, chosen
+
+    def _told_take_probe(
+        self, memory: Memory, endpoint: Endpoint, *, result: Work | None, **_: Any
+    ) -> None:
+        if result is not None:
+            memory.untold.pop(endpoint.id, None)
+            memory.taken[result.delivery.id] = (endpoint.id, self.reference.clock())
+
+    # --- what people change ------------------------------------------------------------------
+
+    def _change(self, memory: Memory) -> Change:
+        return Change(memory.life, self.reference.clock(), by_person=True)
+
+    def _done_create_subscription(
+        self, memory: Memory, _: Any, *, result: Subscription, endpoint: Endpoint
+    ) -> None:
+        self.reference.subs[result.id] = Sub(result, self._change(memory))
+        self._at(memory, result, endpoint)
+        self.reference.say(f"subscribed {result.id} of {result.tenant} to {result.url}")
+
+    def _at(self, memory: Memory, subscription: Subscription, endpoint: Endpoint) -> None:
+        reference, place = self.reference, (subscription.tenant, subscription.url)
+        there = reference.endpoint_ids.get(place)
+        right = there is None or there == subscription.endpoint_id
+        reference.must(right, "S11", lambda: f"a second endpoint for {subscription.url}")
+        reference.endpoint(
+            subscription.endpoint_id,
+            tenant=subscription.tenant,
+            url=subscription.url,
+            bucket=endpoint.bucket,
+            changed=self._change(memory),
+            at=endpoint.health.enabled_since,
+        )
+
+    def _done_change_subscription(
+        self,
+        memory: Memory,
+        _: Any,
+        *,
+        result: Subscription,
+        endpoint: Endpoint,
+        cleanup_job_id: int,
+    ) -> None:
+        del cleanup_job_id
+        reference, sub = self.reference, self.reference.subs[result.id]
+        if sub.now.endpoint_id != result.endpoint_id:
+            reference.unsure |= {sub.now.endpoint_id, result.endpoint_id}
+            sub.left.add(sub.now.endpoint_id)
+            for delivery in reference.deliveries.values():
+                if delivery.subscription_id == sub.id and delivery.status == "pending":
+                    delivery.moved = True
+        sub.now, sub.changed, sub.responded = result, self._change(memory), False
+        self._at(memory, result, endpoint)
+        reference.say(f"changed {result.id} to {result.url}, active {result.active}")
+
+    def _done_delete_subscription(
+        self, memory: Memory, subscription_id: int, *, result: Subscription, **_: Any
+    ) -> None:
+        sub = self.reference.subs[subscription_id]
+        sub.now, sub.changed, sub.responded = result, self._change(memory), False
+        self.reference.unsure.add(result.endpoint_id)
+        self.reference.say(f"deleted {subscription_id}")
+
+    def _told_subscriptions_since(
+        self, memory: Memory, _: int, *, result: list[Subscription]
+    ) -> None:
+        memory.catalog.update((it.id, it) for it in result)
+
+    def _done_run_cleanup_job(
+        self,
+        memory: Memory,
+        cleanup_job: CleanupJob,
+        *,
+        result: CleanupStep,
+        target: Endpoint | None,
+        except_ids: frozenset[int],
+        limit: int,
+        **more: Any,
+    ) -> None:
+        del more
+        reference, sub, after = (
+            self.reference,
+            self.reference.subs[cleanup_job.subscription_id],
+            self._cleanup_jobs,
+        )
+        waiting = reference.waiting.get(cleanup_job.endpoint_id, {})
+        there = sorted(it for it in waiting if it > after.get(cleanup_job.id, 0))[:limit]
+        if there and not result.done:
+            after[cleanup_job.id] = there[-1]
+        if not result.touched:
+            return
+        owner, _ = reference.owner_of(cleanup_job.bucket)
+        right = owner == memory.member_id
+        reference.must(right, "S6", lambda: f"a cleanup job is done, and {owner} owns the bucket")
+        mine = [waiting[it] for it in there if it not in except_ids]
+        mine = [it for it in mine if it.subscription_id == cleanup_job.subscription_id]
+        reference.must(
+            len(mine) == result.touched, "S1", lambda: f"{cleanup_job}: {result}, not {len(mine)}"
+        )
+        reference.say(f"cleanup job at {cleanup_job.endpoint_id}: {result.touched}")
+        for delivery in mine:
+            if sub.deleted:
+                reference.finish(delivery, "cancelled", "subscription_deleted")
+                reference.cancels[delivery.id] = sub.changed
+            elif target is not None:
+                reference.move(delivery, target.id)
+
+    # --- endpoints and deliveries ------------------------------------------------------------
+
+    def _read(self, memory: Memory, starts: Sequence[EndpointStart]) -> None:
+        for start in starts:
+            number, state = start.endpoint.id, start.endpoint.health.state.value
+            if (
+                state == self.reference.endpoints[number].state
+            ):  # Else it was read before it changed.
+                self.reference.learn(memory, number)
+
+    def _told_endpoints(self, memory: Memory, _: Any, *, result: list[EndpointStart]) -> None:
+        self._read(memory, result)
+
+    def _told_bucket_page(self, memory: Memory, *_: Any, result: Any, **more: Any) -> None:
+        del more
+        self._read(memory, result[0])
+
+    def _done_set_endpoint(
+        self, memory: Memory, endpoint: Endpoint, *, result: Endpoint, **more: Any
+    ) -> None:
+        reference, transition = self.reference, more["transition"]
+        model = reference.endpoints[endpoint.id]
+        marks = {endpoint.id: len(model.changes)}
+        if endpoint.health.state.value == "enabled":
+            at = endpoint.health.manual_enable_at or 0
+            model.enabled_by_person(at, ENABLES)
+        else:
+            at = endpoint.health.since if model.state != "frozen" else reference.clock()
+            model.frozen_by_person(at, FREEZES)
+        reference.on_time(at, f"{model.url} is made {endpoint.health.state.value}")
+        compare_endpoint(reference, result, memory)
+        recorded = [transition] if transition is not None else []
+        compare_changes(reference, marks, recorded, more["notices"], self._change(memory))
+        for new in more["notices"]:
+            self._notice(memory, new)
+
+    def _told_set_endpoint(
+        self, memory: Memory, endpoint: Endpoint, *, result: Endpoint, **_: Any
+    ) -> None:
+        self.reference.learn(memory, endpoint.id)
+        if result.health.state.value == "enabled":
+            memory.slots[endpoint.id] = Slots()
+
+    def _done_cancel_delivery(
+        self, memory: Memory, delivery_id: int, *, result: Delivery, now: int
+    ) -> None:
+        del result, now
+        self.reference.finish(self.reference.deliveries[delivery_id], "cancelled", "by_person")
+        self.reference.cancels[delivery_id] = self._change(memory)
+        self.reference.say(f"cancelled {name(delivery_id)}")
+
+    def _told_cancel_delivery(self, memory: Memory, delivery_id: int, **_: Any) -> None:
+        if delivery_id not in memory.on_their_way:  # Else the engine cannot know it yet.
+            self.reference.cancels[delivery_id].told = True
+
+    def _done_replay(
+        self, memory: Memory, delivery_id: int, *, result: Delivery, new: Delivery
+    ) -> None:
+        del new
+        old = self.reference.deliveries[delivery_id]
+        self._replayed(memory, result, old)
+        right = old.status != "pending"
+        self.reference.must(right, "replay", lambda: f"{name(old.id)} is pending, and was replayed")
+
+    def _replayed(self, memory: Memory, row: Delivery, old: DeliveryModel) -> DeliveryModel:
+        model = self._delivery(memory, row)
+        right = row.replay and (old.event_id, old.root_id) == (row.event_id, row.root_id)
+        self.reference.must(
+            right, "replay", lambda: f"{name(row.id)} is no replay of {name(old.id)}"
+        )
+        self.reference.say(f"replayed {name(old.id)} as {name(row.id)}")
+        return model
+
+    def _done_replay_step(
+        self,
+        memory: Memory,
+        job: ReplayJob,
+        *,
+        result: bool,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+    ) -> None:
+        del after
+        made = self.replayed.setdefault(job.id, [])
+        for row in new if result else ():
+            sub = self.reference.subs[row.subscription_id]
+            if not sub.deleted:
+                old = self.reference.deliveries[row.root_id]
+                made.append(self._replayed(memory, row, old))
+
+
+def _content(draft: EventDraft) -> tuple[str, str | None, bytes]:
+    return draft.type, draft.time, draft.data

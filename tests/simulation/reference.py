@@ -1,0 +1,332 @@
+"""The reference model of a run: what was stored, what was answered, what receivers saw.
+
+It is kept beside the engines and never asks them anything. A single process is a fleet of one:
+for every start of every process there is a ``Memory`` of all that its engine has been told, and
+for every bucket its owner. A check that finds two facts that do not fit calls ``violated`` with
+the name of the invariant (``findings``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from homing.model import Event, Subscription, show_id
+from homing.sim.world import Hit
+from simulation.findings import Findings
+from simulation.health_model import DeliveryModel, EndpointModel
+from simulation.mix import Mix
+
+if TYPE_CHECKING:
+    from simulation.check_outages import OutageChecks
+
+EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
+QUIET_MS = 3_600_000
+WRITTEN_WITHIN_MS = 60_000  # from a decision to its commit
+SETTLED_WITHIN_MS = 3_600_000  # a settle waits until the store is there again
+
+
+@dataclass
+class Change:
+    """Something was changed: by which life of which process, and when."""
+
+    life: int
+    at: int
+    by_person: bool
+    told: bool = False  # the process knows that it was written
+
+
+@dataclass
+class Sub:
+    """A subscription as it is stored."""
+
+    now: Subscription
+    changed: Change
+    responded: bool = False  # a person was told of the last change: all processes act on it
+    left: set[int] = field(default_factory=set)  # endpoints that it was at
+
+    @property
+    def id(self) -> int:
+        return self.now.id
+
+    @property
+    def tenant(self) -> str:
+        return self.now.tenant
+
+    @property
+    def deleted(self) -> bool:
+        return self.now.deleted_at is not None
+
+    def matches(self, tenant: str, event_type: str, data: bytes) -> bool:
+        if self.deleted or not self.now.active or tenant != self.tenant:
+            return False
+        if self.now.filters != "[]" and not has_number(data):
+            return False
+        return any(_fits(pattern, event_type) for pattern in self.now.types)
+
+
+# The one filter there is here: the data is an object with a number n.
+FILTERS = '[{"field":"data.n","op":"exists"}]'
+
+
+def has_number(data: bytes) -> bool:
+    return data.startswith(b"{") and b'"n":' in data
+
+
+def _fits(pattern: str, event_type: str) -> bool:
+    if pattern in {"*", event_type}:
+        return True
+    head, star, rest = pattern.partition("*")
+    return star == "*" and not rest and head.endswith(".") and event_type.startswith(head)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """An event as its publisher offered it (or as Homing published it itself)."""
+
+    tenant: str
+    type: str
+    data: bytes
+    key: str | None
+    time: str | None
+
+    @property
+    def content(self) -> tuple[str, str | None, bytes]:
+        """What makes an id mean the same."""
+        return self.type, self.time, self.data
+
+    def became(self, event: Event) -> bool:
+        """Whether this is the event; an id or a time that was not given is the server's."""
+        same = (self.tenant, self.type) == (event.tenant, event.type)
+        key = (self.key or event.key) == event.key
+        others = {EARLIER, LATER} if self.time is None else set[str]()
+        return same and key and event.time not in others and (self.time or event.time) == event.time
+
+    @property
+    def for_whom(self) -> tuple[str, str, bytes]:
+        """What subscriptions are matched by."""
+        return self.tenant, self.type, self.data
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an engine has been told of an endpoint."""
+
+    state: str
+    hold_until: int
+    enabled_since: int
+
+
+@dataclass
+class Flight:
+    """An attempt that has started and is not settled yet, as far as its engine knows."""
+
+    hit: Hit
+    delivery_id: int
+    endpoint_id: int
+    bucket: int
+    epoch: int
+    probe: bool
+    lane: str
+    finished_at: int | None = None
+    code: int | None = None
+    failure: str | None = None
+    asked: int | None = None  # the time that Retry-After asked for
+    maybe_sender_error: bool = False  # so many failed then that it may be called a sender outage
+    maybe_closed: bool = False  # there may have been a confirmed outage then
+    surely_sender_error: bool = False  # it was a sender outage
+    maybe_theirs: bool = False  # a sender error for so long that it may be the host's after all
+
+    @property
+    def number(self) -> int:
+        return self.hit.number
+
+    @property
+    def life(self) -> int:
+        return self.hit.life
+
+    @property
+    def at(self) -> int:
+        return self.hit.at
+
+    @property
+    def holds_slot(self) -> bool:
+        """A success gives its slot back when it is answered, all else when it is settled."""
+        return self.code is None or not 200 <= self.code <= 299
+
+
+@dataclass
+class Slots:
+    """Slow start at one endpoint, as the contract has it."""
+
+    slots: int = 1
+    streak: int = 0
+
+
+@dataclass
+class Memory:
+    """What the engine of one life has been told; it is gone when the process dies."""
+
+    machine: int
+    life: int
+    started_at: int
+    outage_checks: OutageChecks
+    hears_within_ms: int
+    member_id: int = 0  # of the fleet
+    resumed_at: int = 0  # it was stopped until then, as by SIGSTOP
+    stepped_at: int = 0  # its wall clock was set
+    stopping: bool = False  # in good order
+    paused_until: int = 0  # the end of a sender outage
+    maybe_paused_at: int = 0  # there may have been a confirmed outage at this time
+    known: dict[int, Known] = field(default_factory=dict)  # endpoints
+    catalog: dict[int, Subscription] = field(default_factory=dict)
+    slots: dict[int, Slots] = field(default_factory=dict)  # by endpoint
+    flights: dict[int, Flight] = field(default_factory=dict)  # by delivery id
+    taken: dict[int, tuple[int, int]] = field(default_factory=dict)  # to probe: endpoint, when told
+    untold: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # before a take
+    on_their_way: set[int] = field(default_factory=set)  # stored, and it was not told yet
+
+    @property
+    def quiet_until(self) -> int:
+        """Nothing expires before this time."""
+        return max(self.started_at, self.stepped_at, self.paused_until) + QUIET_MS
+
+    @property
+    def maybe_quiet_until(self) -> int:
+        """Nothing need expire before this time."""
+        return max(self.quiet_until, self.maybe_paused_at + QUIET_MS)
+
+    def may_not_know(self, change: Change, *, at: int) -> bool:
+        """Whether its engine may still act as if this change had not been made."""
+        if change.at < self.started_at:
+            return False
+        if change.told if change.life == self.life else not change.by_person:
+            return False  # Another's change that was settled is read with the bucket.
+        return at < max(change.at, self.resumed_at) + self.hears_within_ms
+
+
+@dataclass(kw_only=True)
+class Reference(Findings):
+    """All that is known of a run."""
+
+    mix: Mix
+    clock_jumped: bool = False  # between two lives
+    memories: dict[int, Memory] = field(default_factory=dict)  # by machine: of its last life
+    lives: dict[int, Memory] = field(default_factory=dict)  # by life
+    owners: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # by bucket: epoch
+    expires: dict[int, int] = field(default_factory=dict)  # by member of the fleet
+    subs: dict[int, Sub] = field(default_factory=dict)
+    endpoints: dict[int, EndpointModel] = field(default_factory=dict)
+    endpoint_ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    buckets: dict[int, int] = field(default_factory=dict)  # by endpoint
+    changed: dict[int, Change] = field(default_factory=dict)  # the last change of its state
+    unsure: set[int] = field(default_factory=set)  # endpoints that deliveries have left
+    offered: dict[bytes, list[Fact]] = field(default_factory=dict)  # by their data
+    asked: dict[int, Fact] = field(default_factory=dict)  # by event id: as it was offered
+    facts: dict[int, Fact] = field(default_factory=dict)  # by event id, once stored
+    keys: dict[tuple[str, str], int] = field(default_factory=dict)  # event id
+    fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
+    deliveries: dict[int, DeliveryModel] = field(default_factory=dict)
+    waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
+    sent: dict[tuple[int, int], Flight] = field(default_factory=dict)  # by delivery and number
+    cancels: dict[int, Change] = field(default_factory=dict)  # by delivery id
+    drops: Counter[int] = field(default_factory=Counter)  # by endpoint
+    drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
+    drops_reported: Counter[int] = field(default_factory=Counter)
+    drop_notice_at: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def alone(self) -> bool:
+        """One process, which needs no leases."""
+        return self.mix.machines == 1
+
+    @property
+    def first(self) -> Memory:
+        """Of the first process; in a fleet of one there is no other."""
+        return self.memories[1]
+
+    @property
+    def flights(self) -> dict[int, Flight]:
+        """All attempts in flight, by delivery id."""
+        if self.alone:
+            return self.first.flights
+        return {
+            number: flight
+            for memory in self.memories.values()
+            for number, flight in memory.flights.items()
+            if self.is_current(flight)
+        }
+
+    def owner_of(self, bucket: int) -> tuple[int | None, int]:
+        """The member that owns a bucket, and since which epoch; alone, every life is an epoch."""
+        if self.alone:
+            return self.first.member_id, self.first.life
+        return self.owners.get(bucket, (None, 0))
+
+    def is_current(self, flight: Flight) -> bool:
+        """Whether its bucket has the same owner as when it started."""
+        return self.owner_of(flight.bucket)[1] == flight.epoch
+
+    def on_time(self, at: int, what: str, *, slack_ms: int = WRITTEN_WITHIN_MS) -> None:
+        """A time that the engine wrote is that of its clock, a moment ago."""
+        self.must(
+            at <= self.clock() <= at + slack_ms,
+            "times",
+            lambda: f"{what} at {at}, and the clock shows {self.clock()}",
+        )
+
+    def endpoint(
+        self, endpoint_id: int, *, tenant: str, url: str, bucket: int, changed: Change, at: int
+    ) -> None:
+        """The endpoint with this id; a new one is enabled."""
+        if endpoint_id in self.endpoints:
+            return
+        numbers = self.mix.numbers[tenant]
+        model = EndpointModel(endpoint_id, tenant, url, numbers, enabled_since=at)
+        self.endpoints[endpoint_id] = model
+        self.endpoint_ids[tenant, url] = endpoint_id
+        self.buckets[endpoint_id], self.changed[endpoint_id] = bucket, changed
+        for memory in self.memories.values():
+            self.learn(memory, endpoint_id)
+
+    def learn(self, memory: Memory, endpoint_id: int) -> None:
+        """An engine knows this endpoint as it is now."""
+        model = self.endpoints[endpoint_id]
+        memory.known[endpoint_id] = Known(model.state, model.hold_until, model.enabled_since)
+
+    def add(self, delivery: DeliveryModel) -> None:
+        self.deliveries[delivery.id] = delivery
+        self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
+        self.counts["deliveries"] += 1
+
+    def move(self, delivery: DeliveryModel, endpoint_id: int) -> None:
+        """It waits at another endpoint from now on."""
+        if endpoint_id != delivery.endpoint_id:
+            self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
+            delivery.endpoint_id = endpoint_id
+            self.waiting.setdefault(endpoint_id, {})[delivery.id] = delivery
+        delivery.bucket = self.buckets[endpoint_id]
+
+    def finish(self, delivery: DeliveryModel, status: str, reason: str | None) -> None:
+        self.must(
+            delivery.status == "pending",
+            "S7",
+            lambda: f"{name(delivery.id)} is {delivery.status}, and now {status}",
+        )
+        delivery.status, delivery.reason = status, reason
+        self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
+
+    def begin_life(self, machine: int, life: int, outage_checks: OutageChecks) -> None:
+        """A process starts without any memory: its engine knows what is stored."""
+        now = self.clock()
+        memory = Memory(machine, life, now, outage_checks, self.mix.hears_within_ms)
+        memory.stepped_at = now  # A new clock has seen no step.
+        self.memories[machine] = self.lives[life] = memory
+        outage_checks.begin_life(memory)
+        for endpoint_id in self.endpoints:
+            self.learn(memory, endpoint_id)
+
+
+def name(delivery_id: int) -> str:
+    return show_id("dlv", delivery_id)
