@@ -107,7 +107,7 @@ def test_what_fails_is_said_in_words(key: CauseKey, words: str) -> None:
     assert what_fails(key) == words
 
 
-@pytest.mark.parametrize("failure", set(Failure) - SENDER_FAILURES)
+@pytest.mark.parametrize("failure", sorted(set(Failure) - SENDER_FAILURES))
 def test_every_failure_of_a_receiver_has_words(failure: Failure) -> None:
     words = what_fails(CauseKey(failure.value))
     assert words.startswith(("the ", "no "))
