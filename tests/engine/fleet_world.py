@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from engine.world import SECOND, ScriptedSender, World
-from homing.engine.engine import Engine
+from homing.engine.engine import Engine, NoticeParts
 from homing.engine.fleet.membership import FleetParts
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
@@ -17,6 +17,7 @@ from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.leases import Leases
+from homing.store.notices import Notices
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
 from simulation.machine import LocalBus, Network
@@ -86,6 +87,7 @@ class FleetWorld(World):
             clock=self.clock,
             options=self.options,
             fleet=FleetParts(store=beats, bus=bus, me=me, lease_ms=LEASE_MS),
+            notices=NoticeParts(Notices(self.db, node=me.node)),
         )
         machine = Machine(engine, me, sender, beats, bus)
         self.machines.append(machine)

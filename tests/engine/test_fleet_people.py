@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from engine.fleet_world import LEASE_MS, URL, FleetWorld, Machine, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced, changed
 from homing.errors import StoreUnavailable
+from homing.policy.notices import TargetDraft, TargetKind
 
 OTHER = "https://other.example/"
 
@@ -170,3 +173,37 @@ def test_a_process_that_comes_back_after_its_lease_knows_what_was_deleted_meanwh
         await balanced(world)
 
     fleet(story)
+
+
+def test_one_process_of_a_fleet_sends_the_notices_of_all_and_another_takes_over() -> None:
+    hook = "https://people.example/notices"
+
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        endpoints = []
+        for n in range(6):
+            await world.subscribe(f"https://{n}.example/")
+            endpoints.append(await world.endpoint(f"https://{n}.example/"))
+        draft = TargetDraft(kind=TargetKind.WEBHOOK, address=hook, tenant="default")
+        world.air.cut = True
+        await other.engine.notice_targets.create(draft)  # Both know of it when this returns.
+        for number, endpoint in enumerate(endpoints):
+            machine = (one, other)[number % 2]
+            await machine.engine.freeze(endpoint.id, by="ada")
+        await world.wait(30 * SECOND)
+        leader = world.owner_of(0)
+        follower = world.other_than(leader)
+        assert _told(follower, hook) == []
+        assert sorted(_told(leader, hook)) == sorted(it.url for it in endpoints)
+        await leader.engine.stop(grace_ms=0)
+        await follower.engine.enable(endpoints[0].id, by="ada")
+        await world.wait(30 * SECOND)
+        assert _told(follower, hook) == [endpoints[0].url]
+
+    fleet(story)
+
+
+def _told(machine: Machine, hook: str) -> list[str]:
+    """The URLs that a process has sent notices about."""
+    bodies = [msgspec.json.decode(hit.body) for hit in machine.sender.hits if hit.url == hook]
+    return [it["url"] for body in bodies for it in body["notices"]]

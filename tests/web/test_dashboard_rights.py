@@ -33,6 +33,9 @@ SAME_AS = {
     "/subscriptions/{id}/delete": "deleteSubscription",
     "/subscriptions/{id}/rotate": "rotateSecret",
     "/subscriptions/{id}/test": "testSubscription",
+    "/notices/targets": "createNoticeTarget",
+    "/notices/targets/{id}/test": "testNoticeTarget",
+    "/notices/targets/{id}/delete": "deleteNoticeTarget",
 }
 FORM = {"url": URL, "types": "*", "format": "standard", "active": "on"}
 
