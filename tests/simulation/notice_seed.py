@@ -214,12 +214,13 @@ def _judge_messages(model: Model, sent: Counter[str]) -> list[str]:
     """Each notice is in one message, and a message is the same each time."""
     said = [f"{key} changed" for key, bodies in model.messages.items() if len(set(bodies)) > 1]
     carried: Counter[tuple[str, str]] = Counter()
+    received: Counter[str] = Counter()
     for (url, name), bodies in model.messages.items():
-        if (url, name) in model.arrived:
+        if url.startswith("https://"):
             notices = msgspec.json.decode(bodies[0])["notices"]
             carried.update((url, it["id"]) for it in notices)
+            received[url] += len(notices) * ((url, name) in model.arrived)
     said += [f"{key} is in {count} messages" for key, count in carried.items() if count > 1]
-    received = Counter(url for url, _ in carried)
     for url in (HOOK.format("a"), HOOK.format("all")):
         if received[url] != sent[url]:
             said.append(f"{url} received {received[url]} of {sent[url]} notices")
