@@ -13,8 +13,11 @@ from simulation.seed import Verdict, run_seed
 
 DELIVERIES = 100
 
+ADMIN = "homing.store.admin"
 ATTEMPT = "homing.engine.attempt"
 CANARIES = "homing.engine.outage.canaries"
+CAUSES = "homing.policy.causes"
+CAUSES_STORE = "homing.store.causes"
 DECIDE = "homing.engine.decide"
 DISPATCH = "homing.engine.dispatch"
 FAN_OUT = "homing.engine.fan_out"
@@ -31,6 +34,7 @@ PUBLISH = "homing.engine.publish"
 QUEUE = "homing.engine.queue"
 REPLAY = "homing.engine.replay"
 RETRY = "homing.policy.retry"
+ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
 
 
@@ -70,6 +74,58 @@ def fleet_bug(name: str, *changes: Change) -> Bug:
 
 
 BUGS = [
+    # --- why an endpoint fails, and since when
+    bug(
+        "a success leaves the causes open",
+        replace(DECIDE, "Decision._attempt", "endpoint.failing", "False"),
+    ),
+    bug(
+        "a cause that returns within an hour starts anew",
+        replace(CAUSES, "continues", "at <= cause.closed_at + RETURN_MS", "False"),
+    ),
+    bug(
+        "a cause that returns late continues",
+        replace(CAUSES, "continues", "at <= cause.closed_at + RETURN_MS", "True"),
+        replace(CAUSES_STORE, "settle", "it.first_seen - RETURN_MS", "0"),
+    ),
+    bug(
+        "a batch that was written already counts its causes again",
+        replace(
+            FLOW,
+            "Flow.settle",
+            "self._settled[1]",
+            "(await self._db.run(lambda tx: causes.settle(tx, batch)), self._settled[1])[1]",
+        ),
+    ),
+    bug(
+        "outcomes are committed without their causes",
+        remove(CAUSES_STORE, "settle", "await _write(tx, ..., changed)"),
+    ),
+    bug(
+        "a cause keeps only the attempts of its last batch",
+        replace(CAUSES, "_grown", "0 if cause is None else cause.attempts", "0"),
+    ),
+    bug(
+        "the causes of a URL that no subscription uses stay open",
+        remove(ADMIN, "_delete", "await causes.leave(tx, gone.endpoint_id, now=now)"),
+    ),
+    bug(
+        "a cause that an attempt in flight opens at an unused URL stays open",
+        replace(CAUSES_STORE, "_closed_again", "it.endpoint_id in unused", "False"),
+    ),
+    bug(
+        "after a start no endpoint is known to fail",
+        replace(ROWS, "endpoint", "row[22] != 0", "False"),
+    ),
+    bug(
+        "a sender-side failure belongs to a cause",
+        replace(
+            DECIDE,
+            "Decision._attempt",
+            "self._log(attempt, Decided.WAIT, row)",
+            "self._log(attempt, Decided.WAIT, row) or self._count_failure(attempt)",
+        ),
+    ),
     # --- the wall clock is set: receivers would notice
     bug(
         "signatures carry the time of schedules",

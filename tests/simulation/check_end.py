@@ -13,6 +13,7 @@ from homing.policy.shares import BUCKETS
 from homing.ports import DeliveryRow
 from homing.store.admin import Admin
 from homing.store.migrate import Execute
+from simulation.causes_model import facts_of
 from simulation.check_settles import compare_delivery, compare_endpoint, recorded_change
 from simulation.checker import ENABLES, Checker
 from simulation.health_model import HOUR
@@ -22,6 +23,7 @@ from simulation.people import Job
 from simulation.reference import Reference, name
 
 ROUNDS = 4
+CAUSES_MAX = 10_000  # that are read at once
 # Attempts of one delivery in a long sender outage.
 SENDER_ERRORS_MAX, SENDER_ERRORS_WITHIN_MS = 36, 600_000
 
@@ -93,6 +95,7 @@ class Balance:
         endpoints = await self._world.endpoints()
         for endpoint in endpoints:
             await self._endpoint(endpoint)
+        await self._causes(endpoints)
         await self._cleanup_jobs()
         for job in jobs:
             self._job(job)
@@ -182,6 +185,28 @@ class Balance:
             "notices",
             lambda: f"{endpoint.url}: {drops} drops, told of {told}",
         )
+
+    async def _causes(self, endpoints: list[Endpoint]) -> None:
+        """Each cause has counted its attempts, and was closed and continued at the right times."""
+        reference, model = self._reference, self._reference.causes
+        rows, after = await self._world.views.causes(
+            tenant=None, endpoint_id=None, is_open=None, before_id=None, limit=CAUSES_MAX
+        )
+        assert after is None
+        stored = Counter(facts_of(row.cause) for row in rows)
+        seen = Counter(cause.facts for cause in model.all)
+        reference.must(
+            stored == seen,
+            "causes",
+            lambda: f"stored {[*(stored - seen)][:3]}, and it was {[*(seen - stored)][:3]}",
+        )
+        failing = {it.id for it in endpoints if it.failing}
+        reference.must(
+            failing == model.failing,
+            "causes",
+            lambda: f"{failing} are said to fail, and it was {model.failing}",
+        )
+        reference.counts["causes"] += len(model.all)
 
     async def _cleanup_jobs(self) -> None:
         admin = Admin(self._world.db)

@@ -38,6 +38,10 @@ class SettleChecks:
         exhausted: set[int] = set()
         for attempt in batch.attempts:
             self._attempt(memory, attempt, exhausted, gone)
+            self._cause(attempt, batch)
+        for endpoint_id in sorted({it.endpoint_id for it in batch.attempts}):
+            if not reference.is_used(endpoint_id):
+                reference.causes.left(endpoint_id, 0, opened_in=batch.number)
         self._each_has_its_row(batch)
         for ended in batch.finished:
             if ended.delivery.id in gone:
@@ -150,6 +154,13 @@ class SettleChecks:
                     delivery.had_sender_error(flight.finished_at, probe=flight.probe)
             case _:
                 self._failed(flight, delivery, endpoint, exhausted, pending=pending)
+
+    def _cause(self, attempt: Attempt, batch: SettleBatch) -> None:
+        causes = self._reference.causes
+        if attempt.outcome.value == "failed":
+            causes.failed(attempt, batch.number)
+        elif attempt.outcome.value == "delivered":
+            causes.succeeded(attempt.endpoint_id, attempt.finished_at)
 
     def _outcomes(self, memory: Memory, flight: Flight) -> set[str]:
         """What it may be called."""

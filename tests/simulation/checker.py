@@ -432,7 +432,10 @@ class Checker(Watch):
             for delivery in reference.deliveries.values():
                 if delivery.subscription_id == sub.id and delivery.status == "pending":
                     delivery.moved = True
+        before = sub.now.endpoint_id
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
+        if before != result.endpoint_id and not reference.is_used(before):
+            reference.causes.left(before, result.updated_at)
         self._at(memory, result, endpoint)
         reference.say(f"changed {result.id} to {result.url}, active {result.active}")
 
@@ -442,6 +445,8 @@ class Checker(Watch):
         sub = self.reference.subs[subscription_id]
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
         self.reference.unsure.add(result.endpoint_id)
+        if not self.reference.is_used(result.endpoint_id):
+            self.reference.causes.left(result.endpoint_id, result.updated_at)
         self.reference.say(f"deleted {subscription_id}")
 
     def _told_subscriptions_since(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from homing.model import Event, Subscription, show_id
 from homing.sim.world import Hit
+from simulation.causes_model import CausesModel
 from simulation.findings import Findings
 from simulation.health_model import DeliveryModel, EndpointModel
 from simulation.mix import Mix
@@ -235,6 +236,7 @@ class Reference(Findings):
     drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
     drops_reported: Counter[int] = field(default_factory=Counter)
     drop_notice_at: dict[int, int] = field(default_factory=dict)
+    causes: CausesModel = field(default_factory=CausesModel)
 
     @property
     def alone(self) -> bool:
@@ -289,6 +291,12 @@ class Reference(Findings):
         self.buckets[endpoint_id], self.changed[endpoint_id] = bucket, changed
         for memory in self.memories.values():
             self.learn(memory, endpoint_id)
+
+    def is_used(self, endpoint_id: int) -> bool:
+        """Whether a subscription has this endpoint."""
+        return any(
+            it.now.endpoint_id == endpoint_id and not it.deleted for it in self.subs.values()
+        )
 
     def learn(self, memory: Memory, endpoint_id: int) -> None:
         """An engine knows this endpoint as it is now."""

@@ -14,7 +14,7 @@ from homing.model import Cause
 from homing.policy.causes import RETURN_MS, EndpointCauses, Failures
 from homing.ports import SettleBatch
 from homing.store import rows
-from homing.store.tx import Tx
+from homing.store.tx import Row, Tx
 
 _NEVER = 1 << 62  # later than every time: only open causes are read
 
@@ -46,8 +46,22 @@ async def settle(tx: Tx, batch: SettleBatch) -> dict[int, int]:
         cause_of.update(after.cause_of)
     if opened:
         changed.update((it.id, it) for it in await _closed_again(tx, opened))
-    await tx.many("causes_write", [rows.cause_row(changed[it]) for it in sorted(changed)])
+    await _write(tx, {it.id: it for found in known.values() for it in found}, changed)
     return cause_of
+
+
+async def _write(tx: Tx, known: dict[int, Cause], changed: dict[int, Cause]) -> None:
+    """Write causes in order of id; the counts of one that stays open change no index."""
+    counted: list[Row] = []
+    written: list[Row] = []
+    for number in sorted(changed):
+        cause, before = changed[number], known.get(number)
+        if before is not None and before.closed_at == cause.closed_at:
+            counted.append((*rows.cause_row(cause)[7:12], number))
+        else:
+            written.append(rows.cause_row(cause))
+    await tx.many("causes_count", counted)
+    await tx.many("causes_write", written)
 
 
 async def _closed_again(tx: Tx, opened: list[Cause]) -> list[Cause]:

@@ -34,6 +34,23 @@ ON CONFLICT (id) DO UPDATE SET
     example_id = excluded.example_id, example_number = excluded.example_number,
     closed_at = excluded.closed_at;
 
+-- name: causes_count [sqlite]
+-- The columns that change while a cause is open: none of them is in an index.
+UPDATE cause SET
+    last_seen = :last_seen, attempts = :attempts, deliveries = :deliveries,
+    example_id = :example_id, example_number = :example_number
+WHERE id = :id;
+
+-- name: causes_count [postgres]
+UPDATE cause SET
+    last_seen = it.last_seen, attempts = it.attempts, deliveries = it.deliveries,
+    example_id = it.example_id, example_number = it.example_number
+FROM unnest(
+    :last_seen::bigint[], :attempts::bigint[], :deliveries::bigint[], :example_id::bigint[],
+    :example_number::integer[], :id::bigint[]
+) AS it (last_seen, attempts, deliveries, example_id, example_number, id)
+WHERE cause.id = it.id;
+
 -- name: endpoints_unused [sqlite]
 -- Which of these endpoints no subscription uses any more.
 SELECT e.value FROM json_each(:endpoint_ids) e WHERE NOT EXISTS (
