@@ -40,6 +40,7 @@ READ = {ADMIN, MANAGER, VIEWER}
 MANAGE = {ADMIN, MANAGER}
 SUBSCRIPTION = {"url": "https://new.example/", "types": ["*"], "tenant": OWN}
 WORKFRONT = {"objCode": "TASK", "eventType": "CREATE", "url": "https://new.example/"}
+TARGET = {"kind": "webhook", "address": "https://people.example/"}
 ROWS: dict[str, Row] = {
     "publishEvents": Row(
         {ADMIN, PUBLISHER}, "/v1/events", {"type": "a", "data": 1, "tenant": OWN}, 202, "refused"
@@ -58,6 +59,18 @@ ROWS: dict[str, Row] = {
     "getEndpoint": Row(READ, "/v1/endpoints/{endpoint}"),
     "enableEndpoint": Row(MANAGE, "/v1/endpoints/{endpoint}/enable"),
     "freezeEndpoint": Row(MANAGE, "/v1/endpoints/{endpoint}/freeze"),
+    "listEndpointAttempts": Row(READ, "/v1/endpoints/{endpoint}/attempts"),
+    "listCauses": Row(READ, "/v1/causes", other="empty"),
+    "search": Row(READ, "/v1/search?q={subscription}", other="empty"),
+    "createNoticeTarget": Row(
+        MANAGE, "/v1/notice-targets", {**TARGET, "tenant": OWN}, 201, "refused"
+    ),
+    "listNoticeTargets": Row(READ, "/v1/notice-targets", other="empty"),
+    "getNoticeTarget": Row(READ, "/v1/notice-targets/{target}"),
+    "changeNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}", {"name": "x"}),
+    "deleteNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}", None, 204),
+    "testNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}/test"),
+    "listNotices": Row(READ, "/v1/notices", other="empty"),
     "listDeliveries": Row(READ, "/v1/deliveries", other="empty"),
     "getDelivery": Row(READ, "/v1/deliveries/{delivery}"),
     "replayDelivery": Row(MANAGE, "/v1/deliveries/{delivery}/replay", None, 201),
@@ -96,6 +109,7 @@ ABSENT = {
     "pending": "dlv_0000000000001",
     "replay": "rpl_0000000000001",
     "key": "key_0000000000001",
+    "target": "tgt_0000000000001",
     "door": "sub_0000000000001",
 }
 BY_ID = {operation.id: operation for operation in OPERATIONS}
@@ -121,8 +135,10 @@ class Scene:
         job = await house.client.post(
             "/v1/replays", {"filter": {"tenant": OWN, "status": "dropped"}}
         )
+        target = await house.client.post("/v1/notice-targets", {**TARGET, "tenant": OWN})
         self.ids = {
             "event": event,
+            "target": target.json["id"],
             "subscription": made["id"],
             "endpoint": made["endpoint"],
             "delivery": delivery["id"],
@@ -242,7 +258,8 @@ def test_what_is_of_another_tenant_is_not_there(operation: Operation, role: Role
             assert (got.status, got.json["items"]) == (200, [])
             for tenant in (OWN, "nobody"):
                 client = Client(scene.house.app, key=key)
-                named = await client.get(f"{row.path}?tenant={tenant}")
+                path = row.path.format(**scene.ids)
+                named = await client.get(f"{path}{'&' if '?' in path else '?'}tenant={tenant}")
                 assert named.json["items"] == []
                 assert named.json.get("next_cursor") == got.json.get("next_cursor")
         else:

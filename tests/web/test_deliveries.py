@@ -43,7 +43,8 @@ def test_a_pending_delivery_shows_the_retries_ahead_and_why_it_waits() -> None:
         parts = got["explanation_parts"]
         assert "".join(part["text"] for part in parts) == got["explanation"]
         times = [part["time"] for part in parts if part["time"] is not None]
-        assert times == [got["due_at"], got["expires_at"]]
+        assert times == [got["due_at"], got["expires_at"], got["attempts"][0]["started_at"]]
+        assert "404 Not Found" in got["explanation"]
         assert got["attempts"][0]["decided"] == "retry"
 
     live(story)

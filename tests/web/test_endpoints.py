@@ -56,7 +56,7 @@ def test_a_disabled_endpoint_says_since_when_by_which_rule_and_when_it_is_probed
         assert endpoint["sentence"].startswith("The endpoint has been disabled since")
         assert "70 %" in endpoint["sentence"]
         times = [part["time"] for part in endpoint["sentence_parts"] if part["time"] is not None]
-        assert times == [endpoint["since"], endpoint["next_probe_at"]]
+        assert times[:2] == [endpoint["since"], endpoint["next_probe_at"]]
         assert "".join(part["text"] for part in endpoint["sentence_parts"]) == endpoint["sentence"]
         assert endpoint["next_probe_at"] is not None
         assert endpoint["waiting"] == 4
