@@ -80,7 +80,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--large",
         action="store_true",
-        help="only the dashboard with ten million attempts (part l): 5 GB on disk, about ten minutes",
+        help="the dashboard with ten million attempts (part l) and nothing else: 5 GB, ten minutes",
     )
     parser.add_argument("--rounds", type=int, help="how often each ratio is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="sizes times this")
