@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from engine.world import HOUR, MINUTE, World, always, live
+from engine.world import HOUR, MINUTE, Reply, World, always, live
 from homing.engine import overdue
 from homing.engine.engine import Engine
 from homing.engine.options import EngineOptions
@@ -88,6 +88,28 @@ def test_what_is_stuck_is_found_among_many_after_one_round() -> None:
         assert engine.pulse().due_since is None
 
     live(story)
+
+
+def test_the_oldest_due_delivery_is_found_although_no_slot_is_free() -> None:
+    async def story(world: World) -> None:
+        url = "https://receiver.example/hook"
+        await world.subscribe(url, "a.*")
+        world.sender.scripts[url] = lambda _: Reply(latency_ms=4_000)
+        assert world.engine.pulse().oldest_due is None
+        since = world.clock.now()
+        for _ in range(3):
+            await world.publish()
+        await world.wait(2_000)
+        pulse = world.engine.pulse()
+        assert pulse.due_since is None
+        assert pulse.oldest_due is not None
+        assert since <= pulse.oldest_due < since + 1_000
+        queue = next(iter(world.engine._dispatcher.queues.values()))
+        await world.engine.freeze(queue.endpoint.id, by="test")
+        await world.wait(1_000)
+        assert world.engine.pulse().oldest_due is None
+
+    live(story, EngineOptions(endpoint_slots=1))
 
 
 def test_a_pulse_costs_the_same_with_four_times_the_endpoints() -> None:

@@ -35,7 +35,10 @@ def test_what_was_settled_is_counted() -> None:
         await world.settled()
         pulse = world.engine.pulse()
         assert pulse.finished["delivered"] == 2
-        assert pulse.attempts == {("fresh", "failed"): 1, ("fresh", "delivered"): 2}
+        assert pulse.attempts == {
+            ("fresh", "failed", "http_status"): 1,
+            ("fresh", "delivered", ""): 2,
+        }
         assert pulse.commits["settle"] >= 1
 
     live(story)

@@ -75,6 +75,7 @@ def test_another_address_stops_the_start(listen: str) -> None:
 
 GIVEN = {  # Every key that there is, with a value that is not its default. No key may go away.
     "allow_networks": ("10.0.0.0/8", ("10.0.0.0/8",), "reach.allow_networks"),
+    "metrics_networks": ("10.0.0.0/8", ("10.0.0.0/8",), "telemetry.metrics_networks"),
     "allow_hosts": ("hooks.internal", ("hooks.internal",), "reach.allow_hosts"),
     "allow_loopback": ("true", True, "reach.allow_loopback"),
     "allow_metadata": ("true", True, "reach.allow_metadata"),
@@ -323,6 +324,8 @@ def test_where_it_may_connect_is_a_list_in_the_file_and_commas_elsewhere() -> No
     [
         ("ALLOW_NETWORKS", "10.0.0.1/8", "has host bits set"),
         ("ALLOW_NETWORKS", "private", "a list of networks"),
+        ("METRICS_NETWORKS", "10.0.0.1/8", "has host bits set"),
+        ("METRICS_NETWORKS", "localhost", "a list of networks"),
         ("ALLOW_HOSTS", "a b", "whitespace"),
         ("ALLOW_HOSTS", "a.example:80/x", "without port and path"),
         ("ALLOW_HOSTS", "http://a.example", "a list of names"),

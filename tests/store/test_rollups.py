@@ -151,6 +151,9 @@ async def test_endpoints_are_found_counted_and_sorted(db: Db) -> None:
     assert (counts.enabled, counts.disabled, counts.frozen) == (1, 1, 0)
     assert (counts.waiting, counts.failing) == (2, 0)
     assert await views.counts(tenant=good.tenant, limit=100) == counts
+    figures = await views.figures(limit=100)
+    assert (figures.pending, figures.disabled, figures.frozen) == (2, 1, 0)
+    assert (await views.figures(limit=0)).disabled == 0
     assert await views.waiting_of([good.id, bad.id], limit=100) == {good.id: 2, bad.id: 0}
     assert await views.waiting_of([good.id], limit=1) == {good.id: 1}
     expiring = await views.expiring(tenant=None, before=1 << 62, limit=10)

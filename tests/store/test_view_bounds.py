@@ -208,6 +208,14 @@ def _cause(number: int, endpoint: Endpoint, *, code: int, closed_at: int | None 
     return Cause(number, endpoint.tenant, endpoint.id, key, NOW, NOW, 1, 1, 1, 1, closed_at)
 
 
+async def test_the_figures_of_metrics_are_sums_and_not_a_scan(large: Large) -> None:
+    large.steps = 0
+    figures = await large.views.figures(limit=1_000)
+    assert figures.pending > EVENTS
+    assert (figures.disabled, figures.frozen) == (0, 1)
+    assert 0 < large.steps < 200
+
+
 async def test_a_step_of_a_cleanup_job_is_bounded(large: Large) -> None:
     subscription = large.subscriptions[3]
     await large.admin.delete_subscription(subscription.id, now=1, cleanup_job_id=large.make.id())

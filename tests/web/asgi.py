@@ -47,8 +47,9 @@ class Got:
 class Client:
     """Calls the app, with the key unless told otherwise."""
 
-    def __init__(self, app: ASGIApp, *, key: str | None = KEY) -> None:
+    def __init__(self, app: ASGIApp, *, key: str | None = KEY, address: str | None = None) -> None:
         self.app, self.key = app, key
+        self.client = None if address is None else (address, 1)
 
     async def get(self, path: str, **more: Any) -> Got:
         return await self.call("GET", path, **more)
@@ -87,6 +88,7 @@ class Client:
             "path": unquote(asked),
             "query_string": query.encode(),
             "headers": lines,
+            "client": self.client,
         }
         sent: list[Message] = []
 

@@ -127,7 +127,14 @@ def test_metrics_count_what_happened_and_name_no_url() -> None:
         assert found["homing_events_published_total"] == 1
         assert found["homing_deliveries_accepted_total"] == 2
         assert found['homing_deliveries_finished_total{status="delivered"}'] == 1
-        assert found['homing_attempts_total{lane="fresh",outcome="failed"}'] == 1
+        failed = 'homing_attempts_total{lane="fresh",outcome="failed",reason="http_status"}'
+        assert found[failed] == 1
+        assert found['homing_attempts_total{lane="fresh",outcome="delivered",reason=""}'] == 1
+        assert found["homing_pending"] == 1
+        assert found["homing_frozen_endpoints"] == found["homing_disabled_endpoints"] == 0
+        assert found["homing_publish_seconds_count"] == 1
+        assert found["homing_attempt_seconds_count"] == 2
+        assert found['homing_delivery_seconds_bucket{le="+Inf"}'] == 1
         assert found['homing_slots{lane="fresh"}'] == 512
         assert found["homing_store_ok"] == 1
 

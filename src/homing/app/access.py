@@ -15,6 +15,7 @@ from homing.policy.keys import Role
 ADMINS = frozenset({Role.ADMIN})
 PUBLISHERS = frozenset({Role.ADMIN, Role.PUBLISHER})
 MANAGERS = frozenset({Role.ADMIN, Role.MANAGER})
+METRICS = frozenset({Role.ADMIN, Role.METRICS})
 READERS = frozenset({Role.ADMIN, Role.MANAGER, Role.VIEWER})
 
 NO_TENANT = " "  # a name that no tenant can have

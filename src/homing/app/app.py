@@ -33,7 +33,9 @@ class App:
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
-        self.authenticator = Authenticator(options.admin_key, api_keys, options.now)
+        self.authenticator = Authenticator(
+            options.admin_key, api_keys, options.now, options.metrics_networks
+        )
         self.sessions = Sessions(self.authenticator, api_keys, options.admin_key, options.now)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)

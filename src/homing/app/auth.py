@@ -17,7 +17,10 @@ from homing.app.throttle import Throttle
 from homing.engine.keys import ApiKeys
 from homing.errors import NotAuthorized
 from homing.policy.keys import Role, read_key
+from homing.policy.networks import Network
+from homing.policy.reach import read_address
 
+METRICS_CALLER = Caller("an address in metrics_networks", Role.METRICS, None)
 ADMIN_CALLER = Caller("the admin key", Role.ADMIN, None)
 _SCHEME = b"bearer "
 _CANONICAL = b"Bearer "
@@ -43,11 +46,18 @@ class _Known:
 class Authenticator:
     """Finds the caller of a key, and slows down clients that try wrong keys."""
 
-    def __init__(self, admin_key: str, api_keys: ApiKeys, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        admin_key: str,
+        api_keys: ApiKeys,
+        now: Callable[[], int],
+        metrics_networks: tuple[Network, ...] = (),
+    ) -> None:
         assert admin_key, "an empty admin key would admit everyone"
         self._admin = admin_key.encode()
         self._api_keys, self._now = api_keys, now
         self._throttle = Throttle(now)
+        self._metrics_networks = metrics_networks
         self._known: dict[bytes | None, _Known] = {}
         api_keys.on_change = self._forget
         self._forget()
@@ -69,6 +79,22 @@ class Authenticator:
             found.noted = True
             self._api_keys.used(found.key_id)
         return found.caller
+
+    def caller_at(self, address: str) -> Caller | None:
+        """The caller without a key who may read metrics, by the address of its connection.
+
+        No header counts: behind a proxy it is the address of the proxy.
+        """
+        found = read_address(address) if self._metrics_networks else None
+        if found is None:
+            return None
+        inner = getattr(found, "ipv4_mapped", None) or found
+        listed = any(
+            inner in network
+            for network in self._metrics_networks
+            if network.version == inner.version
+        )
+        return METRICS_CALLER if listed else None
 
     async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
         """The caller of a header; raises NotAuthorized, or TooMany after too many wrong keys."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homing.app.access import ADMINS, Caller, use_case
+from homing.app.access import ADMINS, METRICS, Caller, use_case
 from homing.engine.keys import ApiKeys
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
@@ -26,8 +26,8 @@ class Keys:
             reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
             problems.append(FieldProblem("name", reason))
         if tenant is not None:
-            if role is Role.ADMIN:
-                reason = "must not be given: an admin key is for all tenants"
+            if role in METRICS:
+                reason = f"must not be given: a key with the role {role} has no tenant"
                 problems.append(FieldProblem("tenant", reason))
             problems.extend(tenant_problem(tenant))
         expires_at = None
@@ -38,7 +38,7 @@ class Keys:
                 problems.append(FieldProblem("expires", reason))
         if problems:
             raise Invalid(problems=tuple(problems))
-        owner = None if role is Role.ADMIN else tenant or DEFAULT_TENANT
+        owner = None if role in METRICS else tenant or DEFAULT_TENANT
         return await self._api_keys.create(name, role, owner, expires_at)
 
     def _expiry(self, text: str) -> int | None:

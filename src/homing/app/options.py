@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from homing.app.simulation import Simulate
 from homing.model import Target
+from homing.policy.networks import Network
 from homing.policy.quota import Quota
 
 
@@ -30,6 +31,7 @@ class AppOptions(Struct, frozen=True):
     refuses: Callable[[Target], str]  # why sending to this target is forbidden, or ""
     quota: Quota = Quota()  # of a tenant without its own quota
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
+    metrics_networks: tuple[Network, ...] = ()  # where metrics are read without a key
     settings: tuple[SettingShown, ...] = ()  # for the system page
     mail_problem: str = "must not be email: this installation sends none"  # empty: it does
     simulate: Simulate | None = None  # None: this process has no simulator

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct
 
-from homing.app.access import ADMINS, READERS, Caller, use_case
+from homing.app.access import ADMINS, METRICS, READERS, Caller, use_case
 from homing.app.options import AppOptions, SettingShown
 from homing.engine.engine import Engine, Pulse
 from homing.engine.fleet.membership import FleetPulse
@@ -15,11 +16,23 @@ from homing.engine.relay import RelayPulse
 from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
 from homing.policy.explain import span_text
 from homing.ports import ClockState, FleetState, Ledger, ViewStore
+from homing.ports.views import StoreFigures
 
-__all__ = ["FleetPulse", "Notices", "OutageView", "Pulse", "RelayPulse", "Status", "SystemView"]
+__all__ = [
+    "FleetPulse",
+    "Notices",
+    "OutageView",
+    "Pulse",
+    "RelayPulse",
+    "Status",
+    "StoreFigures",
+    "SystemView",
+]
 
 STUCK_AFTER_MS = 60_000
 PING_WITHIN_S = 5.0
+FIGURES_EVERY_MS = 10_000
+ENDPOINTS_COUNTED_MAX = 100_000
 LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
 
@@ -50,11 +63,17 @@ class Status:
         self._engine, self._views, self._now = engine, views, options.now
         self._settings, self._started_at = options.settings, options.now()
         self._ping = _StorePing(views)
+        self._figures = _Figures(views, options.now)
 
     @use_case(ADMINS)
     def pulse(self, _caller: Caller) -> Pulse:
         """All numbers of the engine at this moment."""
         return self._engine.pulse()
+
+    @use_case(METRICS)
+    async def metrics(self, _caller: Caller) -> tuple[Pulse, StoreFigures | None]:
+        """The numbers of the engine and of the database; None: the database does not respond."""
+        return self._engine.pulse(), await self._figures()
 
     @use_case(READERS)
     def notices(self, _caller: Caller) -> Notices:
@@ -119,6 +138,28 @@ class Status:
                 pulse.clock.steps,
             )
         )
+
+
+class _Figures:
+    """The figures of the database: one bounded query for all scrapes within some seconds."""
+
+    def __init__(self, views: ViewStore, now: Callable[[], int]) -> None:
+        self._views, self._now = views, now
+        self._asking: asyncio.Task[StoreFigures | None] | None = None
+        self._asked_at = 0
+
+    async def __call__(self) -> StoreFigures | None:
+        now = self._now()
+        if self._asking is None or not 0 <= now - self._asked_at < FIGURES_EVERY_MS:
+            self._asked_at, self._asking = now, asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> StoreFigures | None:
+        try:
+            async with asyncio.timeout(PING_WITHIN_S):
+                return await self._views.figures(limit=ENDPOINTS_COUNTED_MAX)
+        except (TimeoutError, HomingError):
+            return None
 
 
 class _StorePing:

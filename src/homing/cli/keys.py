@@ -26,6 +26,7 @@ class Role(StrEnum):
     PUBLISHER = "publisher"
     MANAGER = "manager"
     VIEWER = "viewer"
+    METRICS = "metrics"
 
 
 @app.callback(invoke_without_command=True)
@@ -46,11 +47,12 @@ def keys(
 @remote_command
 def create(
     name: Annotated[str, typer.Argument(help="What it is for.")],
-    role: Annotated[Role, typer.Argument(help="admin, publisher, manager or viewer.")],
+    role: Annotated[Role, typer.Argument(help="admin, publisher, manager, viewer or metrics.")],
     *,
     remote: Remote,
     tenant: Annotated[
-        str | None, typer.Option(help="Its tenant; default: default. An admin key has none.")
+        str | None,
+        typer.Option(help="Its tenant; default: default. Admin and metrics keys have none."),
     ] = None,
     expires: Annotated[
         str | None, typer.Option(help="RFC 3339, or a duration from now like 90d; default: never.")

@@ -25,6 +25,7 @@ from homing.policy.health import Change, HalfWay, HealthRules
 from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
 from homing.policy.tables import HEALTH_RANGES, PolicyTable
+from homing.ports.views import StoreFigures
 from homing.server.settings import ENV_CONFIG, settings_table
 from homing.web import problems
 from homing.web.fleet_metrics import fleet_metrics
@@ -336,7 +337,8 @@ def metrics_page() -> str:
         _NOTICE,
         "# Metrics",
         "",
-        "`GET /metrics` returns the text format of Prometheus; it needs an API key. No label has a "
+        "`GET /metrics` returns the text format of Prometheus. It needs a key with the role "
+        "`metrics` or `admin`, or a client whose address is in `metrics_networks`. No label has a "
         "URL, a tenant or an id. Each server process has its own metrics. Those of buckets and "
         "heartbeats exist on PostgreSQL only, those of the outbox only where an outbox is relayed "
         "(`homing relay --metrics PORT` serves only these). The usual `process_…` metrics are "
@@ -347,7 +349,7 @@ def metrics_page() -> str:
     ]
     relay = relay_metrics(RelayPulse(), now=_AT)  # Only where an outbox is relayed.
     fleet = fleet_metrics(FleetPulse())  # Only on PostgreSQL.
-    for family in (*metric_families(_pulse(), now=_AT), *fleet, *relay):
+    for family in (*metric_families(_pulse(), StoreFigures(0, 0, 0), now=_AT), *fleet, *relay):
         end = "_total" if family.type == "counter" else ""
         labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
         lines.append(
@@ -367,12 +369,13 @@ def _pulse() -> Pulse:
         in_flight=one,
         ready=one,
         due_since=None,
+        oldest_due=None,
         unsettled=0,
         endpoints=one,
         published=0,
         accepted=0,
         finished=one,
-        attempts={("fresh", "delivered"): 1},
+        attempts={("fresh", "delivered", ""): 1},
         commits=one,
         memory_bytes=0,
     )

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 Status = Literal["pending", "delivered", "dropped", "cancelled"]
 State = Literal["enabled", "disabled", "frozen"]
-Role = Literal["admin", "publisher", "manager", "viewer"]
+Role = Literal["admin", "publisher", "manager", "viewer", "metrics"]
 
 
 class Page(Struct, Generic[T], frozen=True):

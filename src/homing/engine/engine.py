@@ -20,6 +20,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
+from homing.engine.latency import Latencies
 from homing.engine.maintenance import Maintenance
 from homing.engine.notice_sender import NoticeOptions, NoticeSender
 from homing.engine.notice_targets import NoticeTargets
@@ -70,14 +71,16 @@ class Pulse(Struct, frozen=True):
     in_flight: dict[str, int]  # per lane: fresh, retry, probe
     ready: dict[str, int]  # queued deliveries, per lane
     due_since: int | None  # of the delivery that is due for longest while its slot is free
+    oldest_due: int | None  # of the delivery that is due for longest, with or without a slot
     unsettled: int  # outcomes waiting to be written
     endpoints: dict[str, int]  # endpoints in memory, per state
     published: int  # events
     accepted: int  # deliveries
     finished: dict[str, int]  # per status
-    attempts: dict[tuple[str, str], int]  # per (lane, outcome)
+    attempts: dict[tuple[str, str, str], int]  # per (lane, outcome, failure class or "")
     commits: dict[str, int]  # per kind: publish, settle
     memory_bytes: int  # event data queued
+    latencies: dict[str, Latencies] = {}  # publish, attempt, and from accepted to delivered
     silent_since: int | None = None  # the start of a commit that has no reply for five seconds
     outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
@@ -420,6 +423,7 @@ class Engine:
                 Lane.RETRY.value: totals.retries,
             },
             due_since=due_since,
+            oldest_due=self._overdue.due_at,
             unsettled=self._settler.unsettled,
             endpoints={state.value: count for state, count in totals.states.items()},
             published=self._publisher.published,
@@ -428,6 +432,11 @@ class Engine:
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=capacity.memory.bytes,
+            latencies={
+                "publish": self._publisher.publish_latency.now(),
+                "attempt": self._settler.attempt_latency.now(),
+                "delivery": self._settler.delivery_latency.now(),
+            },
             outage=self.outage(),
             clock=self._clock.state(),
         )

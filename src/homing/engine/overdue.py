@@ -24,6 +24,8 @@ class OverdueSearch:
         self._left: list[EndpointQueue] = []  # of the round under way, in reverse
         self._worst: EndpointQueue | None = None
         self._asked_at = 0
+        self._longest: EndpointQueue | None = None
+        self.due_at: int | None = None  # of the oldest due delivery found, with or without a slot
 
     def oldest(self, *, now: int) -> int | None:
         """Since when the worst queue found has had something due; None if there is none."""
@@ -33,13 +35,18 @@ class OverdueSearch:
         checked = self._next(count)
         if self._worst is not None:
             checked.append(self._worst)
-        oldest, self._worst = None, None
+        if self._longest is not None:
+            checked.append(self._longest)
+        oldest, self._worst, self.due_at, self._longest = None, None, None, None
         for queue in checked:
             if self._queues.get(queue.endpoint.id) is not queue:
                 continue  # The queue was forgotten meanwhile.
             since = _due_since(queue, self._dispatcher, now)
             if since is not None and (oldest is None or since < oldest):
                 oldest, self._worst = since, queue
+            due_at = _first_due(queue, now)
+            if due_at is not None and (self.due_at is None or due_at < self.due_at):
+                self.due_at, self._longest = due_at, queue
         return oldest
 
     def _count(self, now: int) -> int:
@@ -69,3 +76,16 @@ def _due_since(queue: EndpointQueue, dispatcher: Dispatcher, now: int) -> int | 
         return None
     floor = max(queue.endpoint.hold_until, queue.endpoint.health.enabled_since)
     return max(min(times), floor)
+
+
+def _first_due(queue: EndpointQueue, now: int) -> int | None:
+    """When the first due delivery of an enabled queue was due, also if no slot is free."""
+    if not queue.enabled or now < queue.endpoint.hold_until:
+        return None
+    times = [queued[0].delivery.due_at for lane in LANES if (queued := queue.queued(lane))]
+    if queue.next_due is not None:
+        times.append(queue.next_due)
+    first = min(times, default=None)
+    if first is None or first > now:
+        return None
+    return max(first, queue.endpoint.hold_until, queue.endpoint.health.enabled_since)

@@ -19,6 +19,7 @@ import structlog
 from msgspec import Struct
 
 from homing.engine.core import Core
+from homing.engine.latency import SHORT_S, Histogram
 from homing.engine.matching import Matcher, Matching
 from homing.errors import (
     EventConflict,
@@ -56,6 +57,7 @@ class _Waiting(Struct, eq=False):
     on_result: Callable[[PublishResult], None]
     matching: Matching | None = None  # if it was matched first
     tried: int = 0  # times that its subscriptions changed while its rows were being made
+    since: int = 0  # when it was called
 
 
 class Publisher:
@@ -79,6 +81,7 @@ class Publisher:
         self.commits = 0
         self.published = 0
         self.accepted = 0
+        self.publish_latency = Histogram(SHORT_S, per_second=1_000)
         self.on_accepted: Callable[[list[Work]], None]
         self.on_commit: Callable[[bool], None]
         self.on_unconfirmed: Callable[[int], None]
@@ -116,7 +119,7 @@ class Publisher:
         if self._silent:
             raise StoreUnavailable(_SILENT)
         distinct, index = self._distinct(drafts)
-        self._waiting.append(_Waiting(distinct, index, on_result))
+        self._waiting.append(_Waiting(distinct, index, on_result, since=self._clock.now()))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -231,6 +234,8 @@ class Publisher:
         self.on_commit(True)
         self.commits += 1
         works: list[Work] = []
+        now = self._clock.now()
+        self.publish_latency.add([now - it.since for it in group])
         for waiting, events, result in zip(group, staged, results, strict=True):
             if isinstance(result, Refusal):
                 _fail(waiting, _conflict(waiting, result))

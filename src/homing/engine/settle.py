@@ -25,10 +25,12 @@ from homing.engine.attempt import CompletedAttempt
 from homing.engine.core import Core
 from homing.engine.decide import Decision, Deferred, Item, Misrouted, Report, Terminated
 from homing.engine.dispatch import Dispatcher, Settled
+from homing.engine.latency import LONG_S, SHORT_S, Histogram
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import HomingError, LostLeases, StaleEndpoints
-from homing.model import Attempt, Outcome, Work, show_id
+from homing.model import Attempt, Outcome, Status, Work, show_id
+from homing.policy.causes import class_of
 from homing.ports import SettleBatch
 
 log = structlog.get_logger("homing.settle")
@@ -37,6 +39,7 @@ ENOUGH = 256  # outcomes start a commit …
 SOON_MS = 20  # … or this time after the first of them
 FEW = 64  # of several tenants: if more wait, only ENOUGH successes or SOON_MS start a commit
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
+_ARRIVED = Status.DELIVERED
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
 
@@ -59,7 +62,9 @@ class Settler:
         self.being_written = 0  # outcomes of that commit
         self.commits = 0
         self.finished: Counter[str] = Counter()
-        self.attempts: Counter[tuple[str, str]] = Counter()
+        self.attempts: Counter[tuple[str, str, str]] = Counter()
+        self.attempt_latency = Histogram(SHORT_S, per_second=1_000_000)
+        self.delivery_latency = Histogram(LONG_S, per_second=1_000)
         self.recent = Recent(after=core.ids.take(core.clock.now()))
         self.late = 0  # outcomes dropped because their bucket had gone to another process
         self.on_accepted: Callable[[list[Work]], None]
@@ -238,7 +243,24 @@ class Settler:
     def _report(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         """Count and log the outcomes of the commit."""
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
-        self.attempts.update([(it.lane, it.outcome) for it in batch.attempts])
+        self.attempts.update(
+            [
+                (
+                    it.lane,
+                    it.outcome,
+                    "" if it.outcome is _DELIVERED else class_of(it.failure, it.code),
+                )
+                for it in batch.attempts
+            ]
+        )
+        self.attempt_latency.add([it.phases.total_us for it in batch.attempts])
+        self.delivery_latency.add(
+            [
+                took if (took := it.finished_at - it.delivery.accepted_at) > 0 else 0
+                for it in batch.finished
+                if it.status is _ARRIVED and it.delivery.id not in gone
+            ]
+        )
         self.recent.add(batch.attempts)
         for attempt in batch.attempts:
             if attempt.outcome is not _DELIVERED:

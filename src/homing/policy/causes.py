@@ -64,15 +64,23 @@ _REASON_WORDS = {
 _BEFORE_REASON = {Failure.TLS: "TLS", Failure.DNS: "DNS", Failure.TIMEOUT: "timeout"}
 
 
-def key_of(failure: Failure | None, detail: str, code: int | None) -> CauseKey:
-    """The cause of a failed attempt. A status that arrived counts, whatever happened after it."""
+def class_of(failure: Failure | None, code: int | None) -> str:
+    """One of CLASSES. A status that arrived counts, whatever happened after it."""
     if code is not None:
-        return CauseKey(HTTP_STATUS, "", code)
+        return HTTP_STATUS
     assert failure is not None, "a failed attempt has a status code or a failure"
+    return failure.value
+
+
+def key_of(failure: Failure | None, detail: str, code: int | None) -> CauseKey:
+    """The cause of a failed attempt."""
+    found = class_of(failure, code)
+    if code is not None or failure is None:
+        return CauseKey(found, "", code)
     for part, reason, _ in _REASONS.get(failure, ()):
         if part in detail:
-            return CauseKey(failure.value, reason)
-    return CauseKey(failure.value)
+            return CauseKey(found, reason)
+    return CauseKey(found)
 
 
 def title(key: CauseKey) -> str:

@@ -22,12 +22,13 @@ _KEY = re.compile(rb"hk_([a-z2-7]{13})_([A-Za-z0-9_-]{43})")
 
 
 class Role(StrEnum):
-    """The uses of a key. All keys but admin keys belong to one tenant."""
+    """The uses of a key. Keys of publishers, managers and viewers belong to one tenant."""
 
     ADMIN = "admin"  # everything, of all tenants
     PUBLISHER = "publisher"  # posts events
     MANAGER = "manager"  # subscriptions, endpoints, deliveries, replays
     VIEWER = "viewer"  # reads
+    METRICS = "metrics"  # reads the metrics of a process, and nothing else
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     hash: bytes
     name: str
     role: Role
-    tenant: str | None  # None: all tenants, for admin keys only
+    tenant: str | None  # None: for admin and metrics keys
     created_at: int
     expires_at: int | None = None
     last_used_at: int | None = None

@@ -158,6 +158,14 @@ class Counts(Struct, frozen=True):
     limit: int  # where counting stops
 
 
+class StoreFigures(Struct, frozen=True):
+    """What the database holds, for metrics."""
+
+    pending: int
+    disabled: int  # endpoints, counted up to a limit
+    frozen: int
+
+
 class Expiring(Struct, frozen=True):
     """Pending deliveries of one endpoint whose window ends soon."""
 
@@ -233,6 +241,9 @@ class BoardStore(Protocol):
 
     async def expiring(self, *, tenant: str | None, before: int, limit: int) -> list[Expiring]:
         """Among the ``limit`` oldest pending deliveries, by endpoint, soonest first."""
+
+    async def figures(self, *, limit: int) -> StoreFigures:
+        """Pending deliveries by the ledger; disabled and frozen endpoints up to ``limit``."""
 
     async def find_endpoints(
         self,

@@ -101,6 +101,7 @@ async def running(
             now=clock.now,
             policies=frozenset(settings.delivery.schedules),
             refuses=reach.refuses,
+            metrics_networks=settings.telemetry.networks(),
             quota=settings.tenants.quota,
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),

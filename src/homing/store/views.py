@@ -29,6 +29,7 @@ from homing.ports.views import (
     EventSummary,
     Expiring,
     Rollup,
+    StoreFigures,
 )
 from homing.store import attempts, deliveries, leases, rollups, rows, search
 from homing.store.deliveries import SCAN_MAX
@@ -345,6 +346,16 @@ class Views:
         self, tx: Tx, endpoint_ids: Sequence[int], *, since: int, until: int
     ) -> dict[int, list[Rollup]]:
         return await rollups.read(tx, endpoint_ids, "", since=since, until=until)
+
+    @transaction(view=True)
+    async def figures(self, tx: Tx, *, limit: int) -> StoreFigures:
+        pending = await tx.one("board_unfinished")
+        held: dict[str, int] = dict(await tx.all("board_held", tenant=None, limit=limit))
+        return StoreFigures(
+            pending=pending[0] if pending else 0,
+            disabled=held.get(State.DISABLED.value, 0),
+            frozen=held.get(State.FROZEN.value, 0),
+        )
 
     @transaction(view=True)
     async def counts(self, tx: Tx, *, tenant: str | None, limit: int) -> Counts:

@@ -159,7 +159,10 @@ class _Resource:
         caller = ANONYMOUS
         if not operation.open:
             address = client_address(scope.get("client"))
-            caller = await self._authenticator.caller_of(key, address)
+            listed = None
+            if operation.by_address and key is None:
+                listed = self._authenticator.caller_at(address)
+            caller = listed or await self._authenticator.caller_of(key, address)
             caller.must_be(operation.roles)  # before a body of up to 256 KiB is read
         query = Query(scope["query_string"], self._known[operation.method])
         body = b""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from homing import __version__
-from homing.app.status import Pulse
+from homing.app.status import Pulse, StoreFigures
 from homing.policy.outage import OutageState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,29 +24,35 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 More = Callable[[int], Iterable[Metric]]  # at this time, of an optional part like the relay
 
 
-def metrics_text(pulse: Pulse, *, now: int, more: More | None = None) -> bytes:
+def metrics_text(
+    pulse: Pulse, figures: StoreFigures | None = None, *, now: int, more: More | None = None
+) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_PulseCollector(pulse, now, more))
+    registry.register(_PulseCollector(pulse, figures, now, more))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _PulseCollector(Collector):
-    def __init__(self, pulse: Pulse, now: int, more: More | None) -> None:
-        self._pulse, self._now, self._more = pulse, now, more
+    def __init__(
+        self, pulse: Pulse, figures: StoreFigures | None, now: int, more: More | None
+    ) -> None:
+        self._pulse, self._figures, self._now, self._more = pulse, figures, now, more
 
     def collect(self) -> Iterable[Metric]:
-        yield from metric_families(self._pulse, now=self._now)
+        yield from metric_families(self._pulse, self._figures, now=self._now)
         if self._more is not None:
             yield from self._more(self._now)
 
 
-def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
+def metric_families(pulse: Pulse, figures: StoreFigures | None, *, now: int) -> Iterator[Metric]:
     """Every metric of Homing with its current values."""
     yield _gauge("homing_info", "The version of the server; always 1.", "version", {__version__: 1})
     yield from _counters(pulse)
     yield from _gauges(pulse, now)
+    if figures is not None:
+        yield from _store_gauges(figures)
 
 
 def _counters(pulse: Pulse) -> Iterator[Metric]:
@@ -72,11 +84,32 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
     )
     yield _counter("homing_commits", "Commits, by kind.", "kind", pulse.commits)
     attempts = CounterMetricFamily(
-        "homing_attempts", "Attempts settled, by lane and outcome.", labels=("lane", "outcome")
+        "homing_attempts",
+        "Attempts settled, by lane, outcome and failure class (empty if delivered).",
+        labels=("lane", "outcome", "reason"),
     )
     for labels, value in sorted(pulse.attempts.items()):
         attempts.add_metric(labels, value)
     yield attempts
+    yield from _histograms(pulse)
+
+
+_LATENCIES = {
+    "publish": "From the call of publish to the commit.",
+    "attempt": "From the start of an attempt to its response or failure.",
+    "delivery": "From the acceptance of a delivery to its success.",
+}
+
+
+def _histograms(pulse: Pulse) -> Iterator[Metric]:
+    for name, sentence in _LATENCIES.items():
+        family = HistogramMetricFamily(f"homing_{name}_seconds", sentence)
+        found = pulse.latencies.get(name)
+        if found is not None:
+            bounds = (*(f"{it:g}" for it in found.bounds_s), "+Inf")
+            counts = accumulate(found.counts)
+            family.add_metric((), list(zip(bounds, counts, strict=True)), found.sum_s)
+        yield family
 
 
 def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
@@ -105,9 +138,32 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
             pulse.clock.ahead_ms / 1000,
         ),
         (
+            "homing_oldest_due_seconds",
+            "How long the oldest delivery of an enabled endpoint in memory has been due.",
+            0 if pulse.oldest_due is None else max(now - pulse.oldest_due, 0) / 1000,
+        ),
+        (
             "homing_late_seconds",
             "How long a delivery has been due although a slot is free.",
             late_ms / 1000,
+        ),
+    ):
+        yield GaugeMetricFamily(name, sentence, value=value)
+
+
+def _store_gauges(figures: StoreFigures) -> Iterator[Metric]:
+    """Of the whole database, so the same for every process; at most ten seconds old."""
+    for name, sentence, value in (
+        ("homing_pending", "Pending deliveries in the whole database.", figures.pending),
+        (
+            "homing_disabled_endpoints",
+            "Disabled endpoints in the whole database; with frozen ones counted up to 100,000.",
+            figures.disabled,
+        ),
+        (
+            "homing_frozen_endpoints",
+            "Frozen endpoints in the whole database; with disabled ones counted up to 100,000.",
+            figures.frozen,
         ),
     ):
         yield GaugeMetricFamily(name, sentence, value=value)

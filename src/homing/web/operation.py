@@ -96,6 +96,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     errors: tuple[type[HomingError], ...] = ()
     auth_scheme: AuthScheme | None = None  # None: Homing's own
     open: bool = False  # needs no key
+    by_address: bool = False  # needs no key from an address of metrics_networks
     use_case: Callable[..., Any] | None = None  # None: no role may use it, unless it is open
 
     @property

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.policy.health import HealthRules
+from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.quota import Quota
@@ -273,7 +274,7 @@ class ReachSettings(Struct, frozen=True, kw_only=True):
     def rules(self) -> Reach:
         """What these settings allow; raises WrongReach."""
         return Reach(
-            networks=tuple(map(read_network, self.allow_networks)),
+            networks=tuple(read_network(text, "allow_networks") for text in self.allow_networks),
             hosts=tuple(map(read_host, self.allow_hosts)),
             loopback=self.allow_loopback,
             metadata=self.allow_metadata,
@@ -502,6 +503,19 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     log_format: Annotated[
         Literal["console", "json"], _about("How log lines are written to standard error.")
     ] = "console"
+    metrics_networks: Annotated[
+        tuple[str, ...],
+        _list(
+            "Networks whose clients may read /metrics without a key, by the address of their"
+            " connection. Behind a proxy every client has the address of the proxy: do not list it,"
+            " or let the proxy refuse /metrics.",
+            "networks like 10.0.0.0/8",
+        ),
+    ] = ()
+
+    def networks(self) -> tuple[Network, ...]:
+        """The networks of ``metrics_networks``; raises WrongReach."""
+        return tuple(read_network(text, "metrics_networks") for text in self.metrics_networks)
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -231,6 +231,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad("search_fields", reason)
     try:
         settings.reach.rules()
+        settings.telemetry.networks()
     except WrongReach as error:
         raise bad(error.setting, error.allowed) from None
     if settings.reach.ca_file and not Path(settings.reach.ca_file).is_file():

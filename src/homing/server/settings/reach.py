@@ -26,12 +26,12 @@ class WrongReach(Exception):
         self.setting, self.allowed = setting, allowed
 
 
-def read_network(text: str) -> Network:
+def read_network(text: str, setting: str) -> Network:
     """``10.0.0.0/8``; raises WrongReach."""
     try:
         return ip_network(text)
     except ValueError as error:
-        raise WrongReach("allow_networks", f"a list of networks ({error})") from None
+        raise WrongReach(setting, f"a list of networks ({error})") from None
 
 
 def read_host(text: str) -> str:

@@ -12,6 +12,10 @@ SELECT state, count(*) FROM (
     WHERE state <> 'enabled' AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant) LIMIT :limit
 ) AS counted GROUP BY state;
 
+-- name: board_unfinished
+-- How many deliveries are pending, from the sums of the ledger: a few rows per tenant.
+SELECT CAST(coalesce(sum(accepted - delivered - dropped - cancelled), 0) AS BIGINT) FROM ledger;
+
 -- name: board_pending
 SELECT part, count(*) FROM (SELECT part FROM pending LIMIT :limit) AS counted GROUP BY part;
 

@@ -27,8 +27,8 @@ async def readyz(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    pulse = call.app.status.pulse(call.caller)
-    text = metrics_text(pulse, now=call.now, more=call.options.more_metrics)
+    pulse, figures = await call.app.status.metrics(call.caller)
+    text = metrics_text(pulse, figures, now=call.now, more=call.options.more_metrics)
     return Response(200, text, CONTENT_TYPE.encode())
 
 
@@ -68,7 +68,8 @@ OPERATIONS = (
         method="GET",
         path="/metrics",
         id="metrics",
-        use_case=Status.pulse,
+        use_case=Status.metrics,
+        by_address=True,
         summary="Metrics in the text format of Prometheus.",
         handler=metrics,
         response_type=CONTENT_TYPE,
