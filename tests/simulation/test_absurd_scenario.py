@@ -212,10 +212,10 @@ def test_what_was_refused_is_shown_escaped(text: str, shown: str) -> None:
     [
         ("\nbase_ms = 0", ["6: policy.base_ms must be 1 to 86400000."]),
         ("base = '0s'", ["5: policy.base must be 1 to 86400000."]),
-        ("\n\nretries = 41", ["7: policy.retries must be 1 to 40."]),
+        ("\n\nretries = 41", ["7: policy.retries must be 0 to 40."]),
         (
-            "base_ms = 0\nretries = 0",
-            ["5: policy.base_ms must be 1 to 86400000.", "6: policy.retries must be 1 to 40."],
+            "base_ms = 0\nretries = -1",
+            ["5: policy.base_ms must be 1 to 86400000.", "6: policy.retries must be 0 to 40."],
         ),
     ],
 )

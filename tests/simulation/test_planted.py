@@ -13,7 +13,7 @@ LINES_MAX, SOON = 5, 4
 
 # Most seeds find one of these, so that one is found soon although a change has moved the faults.
 # ``make simulate`` finds all planted bugs.
-SOME = [bug for bug in BUGS if 0 <= bug.seed <= SOON][::3]
+SOME = [bug for bug in BUGS if 0 <= bug.seed <= SOON][::6]
 
 
 @pytest.mark.parametrize("bug", SOME, ids=lambda bug: bug.name)
