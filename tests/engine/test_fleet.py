@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from engine.fleet_world import LEASE_MS, URL, FleetWorld, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced, changed
+from homing.engine.options import EngineOptions
 from homing.model import State, Status, bucket_of
 
 
@@ -240,6 +244,32 @@ def test_a_subscription_that_the_owner_has_not_read_yet_is_not_taken_for_a_delet
         assert [row.status for row in await world.deliveries()] == [Status.DELIVERED] * 2
         assert len(owner.hits(URL)) == 2
         await balanced(world)
+
+    fleet(story)
+
+
+def test_an_endpoint_is_not_forgotten_while_its_bucket_is_read_the_row_is_older() -> None:
+    async def story(world: FleetWorld) -> None:
+        world.options = EngineOptions(queues_max=0)
+        owner = await world.join()
+        await world.subscribe(URL)
+        endpoint = await world.endpoint(URL)
+        joined, flow = owner.engine._fleet, owner.engine._core.flow
+        assert joined is not None
+        read = flow.bucket_page
+
+        async def slowly(after: dict[int, int], *, limit: int) -> Any:
+            page = await read(after, limit=limit)
+            await world.wait(SECOND)
+            return page
+
+        flow.bucket_page = slowly  # type: ignore[method-assign]
+        page = asyncio.ensure_future(joined._read_page({endpoint.bucket: 0}))
+        for _ in range(2):  # The first is settled while the page is on its way.
+            await world.publish()
+            await world.wait(2 * SECOND)
+        assert page.done()
+        assert (await world.endpoint(URL)).health.attempts == 2
 
     fleet(story)
 

@@ -312,10 +312,6 @@ BUGS = [
         remove(SETTLE, "Settler._decide", "await self._core.catalog.refresh()"),
     ),
     fleet_bug(
-        "an endpoint is forgotten while its bucket is read, and an older row comes back",
-        remove(FLEET, "Fleet._read_page", "self._dispatcher.read_buckets(after)"),
-    ),
-    fleet_bug(
         "a settle overwrites what another process has set",
         replace_sql("endpoint_settle", "AND generation = ?", "AND 0 <= ?"),
     ),
