@@ -263,7 +263,7 @@ def test_an_endpoint_is_not_forgotten_while_its_bucket_is_read_the_row_is_older(
             await world.wait(SECOND)
             return page
 
-        flow.bucket_page = slowly  # type: ignore[method-assign]
+        flow.bucket_page = slowly  # type: ignore[method-assign, assignment]
         page = asyncio.ensure_future(joined._read_page({endpoint.bucket: 0}))
         for _ in range(2):  # The first is settled while the page is on its way.
             await world.publish()
