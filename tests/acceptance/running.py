@@ -45,8 +45,11 @@ class Line:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, method: str, path: str, document: Any = None) -> Reply:
-        """Raises OSError or EOFError where the connection breaks."""
-        body = b"" if document is None else json.dumps(document).encode()
+        """Bytes are sent as they are. Raises OSError or EOFError where the connection breaks."""
+        if isinstance(document, bytes):
+            body = document
+        else:
+            body = b"" if document is None else json.dumps(document).encode()
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams

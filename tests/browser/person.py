@@ -45,10 +45,17 @@ class Person:
         self.page.get_by_label("Key", exact=True).fill(key or self.server.key)
         self.page.get_by_role("button", name="Sign in").click()
         expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+        self.page.wait_for_load_state()
         self.page.evaluate("sessionStorage.clicks = 0")
 
     def open(self, path: str) -> None:
         self.page.goto(self.server.url + path)
+
+    def presses(self, *keys: str) -> None:
+        """Press one key after the other, once the page's scripts hear them."""
+        self.page.wait_for_load_state()
+        for key in keys:
+            self.page.keyboard.press(key)
 
     def clicks(self) -> int:
         """How often they have clicked since they signed in."""
@@ -62,6 +69,7 @@ class Person:
 
     def confirms(self, button: str, dialog: str, confirm: str) -> None:
         """Click, read the dialog, and agree."""
+        self.page.wait_for_load_state()
         self.page.get_by_role("button", name=button, exact=True).first.click()
         box = self.page.get_by_role("dialog", name=dialog)
         expect(box).to_be_visible()

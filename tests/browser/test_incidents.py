@@ -49,9 +49,9 @@ def test_why_an_invoice_did_not_arrive_and_its_replay_take_three_clicks(
     client.enable_endpoint(made.endpoint)
     person.sign_in()
 
-    page.keyboard.press("/")
+    person.presses("/")
     page.keyboard.type("data.invoice.id:4711")
-    page.keyboard.press("Enter")
+    person.presses("Enter")
     delivery = page.locator("#deliveries tr[data-row]")
     expect(delivery).to_contain_text("503 Service Unavailable")  # why
     delivery.get_by_role("link").click()
@@ -141,16 +141,14 @@ def test_a_person_tests_and_enables_a_url_from_its_incident(
         client.publish("invoice.paid", {"id": number})
     server.settle()
     person.sign_in()
-    page.keyboard.press("g")
-    page.keyboard.press("i")
+    person.presses("g", "i")
     incident = page.locator("article.incident")
     expect(incident).to_contain_text("wait for a successful probe (one every 10 min)")
-    page.keyboard.press("j")
-    page.keyboard.press("r")
+    person.presses("j", "r")
     dialog = page.get_by_role("dialog", name="Replay dropped deliveries?")
     dialog.get_by_role("heading").click()  # A click in a dialog is none on the row behind it.
     expect(dialog).to_be_visible()
-    page.keyboard.press("Escape")
+    person.presses("Escape")
     incident.get_by_role("button", name="Test").click()
     person.sees_toast("The test event failed: 503 Service Unavailable")
     receiver.status = 204

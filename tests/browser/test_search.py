@@ -45,10 +45,10 @@ def field(person: Person) -> Locator:
 
 
 def searches(person: Person, text: str) -> None:
-    person.page.keyboard.press("Control+k")
+    person.presses("Control+k")
     expect(field(person)).to_be_focused()
     person.page.keyboard.type(text)
-    person.page.keyboard.press("Enter")
+    person.presses("Enter")
 
 
 def test_an_invoice_is_found_from_any_page_with_the_keyboard(
@@ -62,11 +62,11 @@ def test_an_invoice_is_found_from_any_page_with_the_keyboard(
     person.sign_in()
     for path in PAGES:
         person.open(path)
-        page.keyboard.press("Meta+k")
+        person.presses("Meta+k")
         expect(field(person)).to_be_focused()
-        page.keyboard.press("Escape")
+        person.presses("Escape")
         expect(field(person)).not_to_be_focused()
-        page.keyboard.press("/")
+        person.presses("/")
         expect(field(person)).to_be_focused()
         expect(field(person)).to_have_value("")
     for text, address in (
@@ -96,8 +96,7 @@ def test_several_are_listed_and_opened_with_the_keyboard(
     person.finds_no_barrier()
     person.keeps("search-list")
     page.locator("main").focus()
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    person.presses("j", "Enter")
     expect(page).to_have_url(re.compile(r"/endpoints/ep_"))
     searches(person, "same")
     expect(page.locator("#hits .lead").first).to_have_text("event")

@@ -234,6 +234,7 @@ class Fuzz:
                 b"/bulk?q=",
                 b"/subscriptions?q=",
                 b"/search?q=",
+                b"/incidents?q=",
             )
         )
         return Fired(
@@ -249,6 +250,8 @@ class Fuzz:
                 b"/v1/endpoints?cursor=",
                 b"/v1/events?since=",
                 b"/v1/search?q=",
+                b"/v1/causes?failure=",
+                b"/v1/notices?cursor=",
             )
         )
         return Fired("queries", self._get(path + self._stuff(7 * KIB), self._with_key))

@@ -72,7 +72,7 @@ def _view_created(out: Console, made: NewKey) -> None:
             (
                 ("name", made.name),
                 ("role", made.role),
-                ("tenant", made.tenant or "all"),
+                ("tenant", _tenant_of(made)),
                 ("expires", made.expires_at or "never"),
                 ("key", made.key),
             )
@@ -98,12 +98,17 @@ def _list(remote: Remote, tenant: str | None, limit: int) -> None:
     )
 
 
+def _tenant_of(key: Key) -> str:
+    """An admin key is valid for every tenant; a metrics key reads no tenant's data."""
+    return key.tenant or ("none" if key.role == "metrics" else "all")
+
+
 def _row(one: Key) -> tuple[object, ...]:
     return (
         one.id,
         one.name,
         one.role,
-        one.tenant or "all",
+        _tenant_of(one),
         one.last_used_at or dim("never"),
         one.expires_at or dim("never"),
         one.revoked_at or dim("no"),
