@@ -41,12 +41,17 @@ def test_a_stranger_is_refused_and_a_failing_one_fails(terminal: Terminal) -> No
     terminal.well("unsubscribe", mine["id"])
 
 
-def test_people_see_it_like_http(terminal: Terminal) -> None:
-    with terminal.going("listen", "listen.three", "--count", "1", end=None) as listening:
+@pytest.mark.parametrize(("flags", "end"), [((), "deletes"), (("--keep",), "keeps")])
+def test_people_see_it_like_http(terminal: Terminal, flags: tuple[str, ...], end: str) -> None:
+    with terminal.going("listen", "listen.three", "--count", "1", *flags, end=None) as listening:
         terminal.well("publish", "listen.three", '{"cents": 4200}')
     assert listening.first.startswith("Listening at http://127.0.0.1:")
     for told in ("POST /\n", "webhook-signature: v1,", '    "cents": 4200\n', "✓ verified"):
         assert told in listening.rest
+    assert f"Ctrl-C ends it and {end} the subscription" in listening.rest
+    for one in terminal.well("subscriptions", "--json").lines:
+        if one["types"] == ["listen.three"]:
+            terminal.well("unsubscribe", one["id"])
 
 
 @pytest.mark.parametrize(

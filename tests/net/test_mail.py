@@ -144,7 +144,7 @@ def test_a_refused_address_and_a_busy_server_are_answers() -> None:
         assert send(port, nobody, **plain) == (
             "the SMTP server refused the address: 550 no such mailbox here"
         )
-        assert send(port, **plain) == "the SMTP server answered 451 try again later"
+        assert send(port, **plain) == "the SMTP server responded with 451 try again later"
 
 
 def test_nothing_listens() -> None:
@@ -179,6 +179,27 @@ def test_a_server_that_hangs_is_left_at_the_deadline(drips: bool) -> None:
 
         thread = threading.Thread(target=hang)
         thread.start()
-        assert "no answer of the SMTP server" in send(port, deadline_s=0.5)
+        assert "the SMTP server did not respond" in send(port, deadline_s=0.5)
         stop.set()
         thread.join()
+
+
+def test_a_connection_made_after_the_deadline_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inbox, late, connect = Inbox(), threading.Event(), socket.create_connection
+
+    def connect_late(*args: Any, **more: Any) -> socket.socket:
+        late.wait()
+        return connect(*args, **more)
+
+    with serving(inbox) as port:
+        monkeypatch.setattr(socket, "create_connection", connect_late)
+        said = send(port, security="none", user="", deadline_s=0.1)
+        assert said == "the SMTP server did not respond within 0.1 s"
+        late.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("mail"):
+                thread.join()
+        monkeypatch.undo()
+    assert inbox.mails == []

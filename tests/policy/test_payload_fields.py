@@ -183,5 +183,5 @@ def test_good_paths_are_taken_up_to_the_limit_and_each_once() -> None:
     paths = [f"data.ä{number}.id-x_y" for number in range(FIELDS_MAX)]
     assert path_problem(paths) is None
     assert path_problem([]) is None
-    assert path_problem([*paths, "data.ninth"]) == "at most 8 paths: these are 9"
-    assert "data.a is there twice" in (path_problem(["data.a", "data.b", "data.a"]) or "")
+    assert path_problem([*paths, "data.ninth"]) == "at most 8 paths, not 9"
+    assert "data.a is listed twice" in (path_problem(["data.a", "data.b", "data.a"]) or "")

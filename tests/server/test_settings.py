@@ -193,8 +193,8 @@ def test_limits_know_each_other() -> None:
         ("data.a,invoice.id", "paths like data.invoice.id"),
         ("data", "paths like data.invoice.id"),
         ("data.a:b", "without spaces, colons and commas"),
-        ("data.a,data.b,data.a", "data.a is there twice"),
-        (",".join(f"data.f{n}" for n in range(9)), "must be at most 8 paths: these are 9."),
+        ("data.a,data.b,data.a", "data.a is listed twice"),
+        (",".join(f"data.f{n}" for n in range(9)), "must be at most 8 paths, not 9."),
     ],
 )
 def test_a_bad_or_ninth_payload_field_stops_the_start(fields: str, reason: str) -> None:

@@ -176,6 +176,8 @@ def test_a_search_that_was_not_complete_says_so(monkeypatch: pytest.MonkeyPatch)
         ]
         assert "put tenant:NAME before the text" in text(await page(house, "no-such"))
         assert (await find(house, "tenant:other inv-other")).json["notes"] == []
+        whole = (await find(house, "https://nobody.example/hook")).json["notes"]
+        assert whole[0].startswith("Only some of the tenants were searched")
 
     live(story)
 

@@ -1,4 +1,4 @@
-"""Causes: which endpoints fail, why, since when, how often, and how much waits for them."""
+"""Causes: which endpoints fail, why, since when, how often, and how many deliveries wait."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class CauseShown(Struct, frozen=True):
     """A cause with its endpoint, and the latest failed attempt as its example."""
 
     row: CauseRow
-    attempts_in_all: int  # of all open causes of its endpoint; of a closed cause, its own
+    attempts_in_all: int  # of all open causes of its endpoint; of a closed cause only its own
     waiting: int  # pending deliveries of its endpoint, counted up to a limit
-    example: Attempt | None  # None: it is past retention
+    example: Attempt | None  # None: the attempt is past retention
 
     @property
     def percent(self) -> int:
-        """Its share of the failed attempts of its endpoint's open causes."""
+        """Its share of ``attempts_in_all``."""
         return round(100 * self.row.cause.attempts / max(self.attempts_in_all, 1))
 
 
 class Incident(Struct, frozen=True):
-    """An open cause for people: what fails, what waits for it, and what happens next."""
+    """An open cause with its endpoint and a text about it for people."""
 
     shown: CauseShown
     endpoint: Endpoint
@@ -41,7 +41,7 @@ class Incident(Struct, frozen=True):
 
 
 class Incidents(Struct, frozen=True):
-    """A page of open causes, the newest first, and on the first page those that ended last."""
+    """A page of open causes, newest first; the first page also has the causes that ended last."""
 
     open: list[Incident]
     after: int | None  # the next ``before_id``

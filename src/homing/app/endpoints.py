@@ -46,7 +46,7 @@ class EndpointDescribed(Struct, frozen=True):
 
 
 class EndpointAttempt(Struct, frozen=True):
-    """An attempt with its endpoint and its delivery; a test send has none."""
+    """An attempt with its endpoint and its delivery; a test send has no delivery."""
 
     attempt: Attempt
     endpoint: Endpoint
@@ -193,7 +193,7 @@ class Endpoints:
     async def test(
         self, caller: Caller, endpoint_id: int, subscription_id: int | None = None
     ) -> Attempt:
-        """Sends a test event with the secrets of a subscription to it, by default the newest one.
+        """Sends a test event to the endpoint, signed for one of its subscriptions (or the newest).
 
         Raises NotFound.
         """

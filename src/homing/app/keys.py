@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from homing.app.access import ADMINS, METRICS, Caller, use_case
+from homing.app.access import ADMINS, Caller, use_case
 from homing.engine.keys import ApiKeys
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
 from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
 from homing.policy.moments import TIME_MAX, read_duration
+
+_WITHOUT_TENANT = frozenset({Role.ADMIN, Role.METRICS})
 
 
 class Keys:
@@ -26,7 +28,7 @@ class Keys:
             reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
             problems.append(FieldProblem("name", reason))
         if tenant is not None:
-            if role in METRICS:
+            if role in _WITHOUT_TENANT:
                 reason = f"must not be given: a key with the role {role} has no tenant"
                 problems.append(FieldProblem("tenant", reason))
             problems.extend(tenant_problem(tenant))
@@ -38,11 +40,11 @@ class Keys:
                 problems.append(FieldProblem("expires", reason))
         if problems:
             raise Invalid(problems=tuple(problems))
-        owner = None if role in METRICS else tenant or DEFAULT_TENANT
+        owner = None if role in _WITHOUT_TENANT else tenant or DEFAULT_TENANT
         return await self._api_keys.create(name, role, owner, expires_at)
 
     def _expiry(self, text: str) -> int | None:
-        """The time by the wall clock, which is the clock of the person who sets it; or None."""
+        """The time on the wall clock, by which the person counts who sets it; None if it is bad."""
         now, ahead = self._api_keys.wall(), read_duration(text)
         at = read_time(text) if ahead is None else now + ahead
         return at if at is not None and now < at <= TIME_MAX else None

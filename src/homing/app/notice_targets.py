@@ -36,7 +36,8 @@ class NoticeTargets:
     ) -> NoticeTarget:
         """Creates a target of a tenant or of the operator; raises Invalid, Forbidden or TooMany.
 
-        A tenant's e-mail address gets a link that confirms it, and nothing else before that.
+        An e-mail address of a tenant first gets an e-mail with a link; it gets notices only after a
+        person has confirmed it there.
         """
         owner = OPERATOR if operator else caller.tenant_or_default(tenant)
         caller.must_write(owner)
@@ -72,7 +73,7 @@ class NoticeTargets:
     async def change(
         self, caller: Caller, target_id: int, changes: Mapping[str, Any]
     ) -> NoticeTarget:
-        """Changes its name, kinds of notices and quiet hours; raises NotFound or Invalid."""
+        """Changes the name, notice kinds or quiet hours of a target; raises NotFound or Invalid."""
         await self._visible(caller, target_id)
 
         def draft_of(before: NoticeTarget) -> TargetDraft:
@@ -87,7 +88,7 @@ class NoticeTargets:
             )
             return check_target(
                 replace(draft, **changes),
-                refuses=lambda _: False,  # The address stays, and is checked with each request.
+                refuses=lambda _: False,  # The address stays; every request to it is checked.
                 is_zone=_is_zone,
                 mail_problem="",
             )
@@ -119,7 +120,7 @@ class NoticeTargets:
         before_id: int | None,
         limit: int,
     ) -> tuple[list[NoticeRecord], int | None]:
-        """The notices of targets, newest first, and the next ``before_id``."""
+        """The records of targets, newest first, and the next ``before_id``."""
         return await self._engine.notice_targets.records(
             owner=caller.scope(tenant), target_id=target_id, before_id=before_id, limit=limit
         )

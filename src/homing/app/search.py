@@ -1,13 +1,12 @@
-"""The search of people: one text finds a delivery, an event, a subscription, an endpoint or a type.
+"""Search: one text finds deliveries, events, subscriptions, endpoints and event types.
 
-Ids, event ids, whole URLs and payload fields are exact, and found by an index. Only if nothing is
-found in this way, a part of a URL is searched, among a bounded number of endpoints. An object of
-another tenant is not found, as if it did not exist.
+Ids, event ids, whole URLs and payload fields are searched first; each has an index. Only if none of
+them is found, the text is searched as an event type and as a part of a URL, among a bounded number
+of rows. A caller finds no object of another tenant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -21,7 +20,7 @@ from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 from homing.ports.views import EventSummary
 
 HITS_MAX = 20
-TENANTS_MAX = 1_000  # whose subscriptions are asked for an event type
+TENANTS_MAX = 1_000  # whose subscriptions are searched for an event type
 _TENANTS_NOTE = "Only some of the tenants were searched: put tenant:NAME before the text."
 _PARTS_NOTE = (
     "Only some of the endpoints were searched for a part of a URL: give the whole URL,"
@@ -51,14 +50,14 @@ class Hit(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """A text that finds something now, and what it finds."""
+    """A text that can be searched for now, and what it finds."""
 
     text: str
     finds: str
 
 
 class Found(Struct, frozen=True):
-    """The result of a search; ``examples`` are there if nothing was found."""
+    """The result of a search, with examples if nothing was found."""
 
     hits: list[Hit]
     more: bool = False  # there are more than ``hits``
@@ -75,7 +74,7 @@ class Search:
 
     @use_case(READERS)
     async def find(self, caller: Caller, text: str, *, tenant: str | None = None) -> Found:
-        """What this text names; raises Invalid.
+        """The objects that this text names; raises Invalid.
 
         ``tenant`` limits the search, as does ``tenant:NAME`` at the beginning of the text.
         """
@@ -113,7 +112,12 @@ class Search:
             if not complete:
                 notes.append(_TENANTS_NOTE)
         if query.url is not None:
-            hits += await self._endpoints(self._views.endpoints_by_url, query.url, scope, notes)
+            endpoints, complete = await self._views.endpoints_by_url(
+                query.url, tenant=scope, limit=HITS_MAX + 1
+            )
+            hits += [_endpoint_hit(one) for one in endpoints]
+            if not complete and _TENANTS_NOTE not in notes:
+                notes.append(_TENANTS_NOTE)
         return hits
 
     async def _like(self, query: SearchQuery, scope: str | None, notes: list[str]) -> list[Hit]:
@@ -124,7 +128,12 @@ class Search:
         ):
             hits.append(_type_hit(query.type))
         if query.part is not None:
-            hits += await self._endpoints(self._views.endpoints_by_part, query.part, scope, notes)
+            endpoints, complete = await self._views.endpoints_by_part(
+                query.part, tenant=scope, limit=HITS_MAX + 1
+            )
+            hits += [_endpoint_hit(one) for one in endpoints]
+            if not complete:
+                notes.append(_PARTS_NOTE)
         if not hits and query.type is not None and await self._was_published(query.type, scope):
             hits.append(_type_hit(query.type))
         return hits
@@ -147,20 +156,8 @@ class Search:
                     return [_endpoint_hit(endpoint)]
         return []
 
-    async def _endpoints(
-        self,
-        ask: Callable[..., Awaitable[tuple[list[Endpoint], bool]]],
-        text: str,
-        scope: str | None,
-        notes: list[str],
-    ) -> list[Hit]:
-        found, complete = await ask(text, tenant=scope, limit=HITS_MAX + 1)
-        if not complete:
-            notes.append(_PARTS_NOTE)
-        return [_endpoint_hit(one) for one in found]
-
     async def _was_published(self, event_type: str, scope: str | None) -> bool:
-        """Whether one of the newest events has this type: no subscription may name it."""
+        """Whether a recent event has this type; it need not match any subscription."""
         found, _ = await self._views.events(
             tenant=scope, event_type=event_type, before_id=None, limit=1
         )

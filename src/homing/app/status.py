@@ -37,7 +37,7 @@ LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
 
 class Notices(Struct, frozen=True):
-    """Problems of the process itself, which callers should know."""
+    """Problems of this process that pages and health checks report; no notices to people."""
 
     outage: OutageView
     clock: ClockState
@@ -77,7 +77,7 @@ class Status:
 
     @use_case(READERS)
     def notices(self, _caller: Caller) -> Notices:
-        """A sender outage, a stepped clock, a database without writes, or a shutdown."""
+        """Whether there is a sender outage, a stepped clock, a failed commit or a shutdown."""
         pulse = self._engine.pulse()
         return Notices(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
 
@@ -109,7 +109,7 @@ class Status:
 
         A sender outage or a stepped clock is reported, but the process stays ready: events that
         are published meanwhile are stored, signed with the correct time and sent on schedule.
-        Also, a clock is often stepped on all machines at once; all of them would be unready.
+        Also, a clock is often stepped on all machines at once: no process would be ready.
         """
         pulse = self._engine.pulse()
         if pulse.draining:
@@ -141,7 +141,7 @@ class Status:
 
 
 class _Figures:
-    """The figures of the database: one bounded query for all scrapes within some seconds."""
+    """The figures of the database: at most one bounded query every FIGURES_EVERY_MS."""
 
     def __init__(self, views: ViewStore, now: Callable[[], int]) -> None:
         self._views, self._now = views, now

@@ -1,4 +1,4 @@
-"""``homing find``: find a delivery, event, subscription, endpoint or event type by one text."""
+"""``homing find``: find deliveries, events, subscriptions, endpoints and types by one text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find(
     remote: Remote,
     tenant: TenantFlag = None,
 ) -> None:
-    """Find a delivery, event, subscription or endpoint by one text."""
+    """Find deliveries, events, subscriptions, endpoints and event types by one text."""
     remote.show(lambda client: client.search(text, tenant=tenant), _view)
 
 
@@ -43,7 +43,7 @@ def _view(out: Console, found: SearchResult) -> None:
     else:
         note("Nothing was found.")
     if found.more:
-        note(f"… and more: these are the first {len(found.items)}.")
+        note(f"There are more: these are the first {len(found.items)}.")
     for sentence in found.notes:
         note(plain(sentence))
     if found.examples:

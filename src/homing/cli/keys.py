@@ -52,7 +52,7 @@ def create(
     remote: Remote,
     tenant: Annotated[
         str | None,
-        typer.Option(help="Its tenant; default: default. Admin and metrics keys have none."),
+        typer.Option(help='Its tenant; default: "default". Admin and metrics keys have none.'),
     ] = None,
     expires: Annotated[
         str | None, typer.Option(help="RFC 3339, or a duration from now like 90d; default: never.")

@@ -1,4 +1,4 @@
-"""``homing listen``: a receiver that subscribes itself, verifies and shows each request.
+"""``homing listen``: a receiver that creates its own subscription, verifies and shows requests.
 
 It can be made to fail or to respond slowly, so that retries can be watched.
 """
@@ -118,7 +118,7 @@ class Listener:
             except Invalid as error:
                 raise _url_refused(error, url) from None
             self._subscribed = made
-            self._print_start(made)
+            self._print_start(made, keep=keep)
             try:
                 await self._done.wait()
             finally:
@@ -134,7 +134,7 @@ class Listener:
             if not self._json:
                 note(f"Deleted the subscription {made.id}; its pending deliveries are cancelled.")
 
-    def _print_start(self, made: NewSubscription) -> None:
+    def _print_start(self, made: NewSubscription, *, keep: bool) -> None:
         if self._json:
             print_json({"listening": made.url, "subscription": made.id, "endpoint": made.endpoint})
             return
@@ -143,7 +143,8 @@ class Listener:
         self._out.print(f"  subscribed as {made.id} to {plain(types)}", style="dim")
         if behaviour := self._behaviour.sentence():
             self._out.print(f"  {behaviour}", style="yellow")
-        self._out.print("  Ctrl-C ends it and deletes the subscription", style="dim")
+        end = "keeps the subscription" if keep else "deletes the subscription"
+        self._out.print(f"  Ctrl-C ends it and {end}", style="dim")
 
     async def _handle(self, request: ReceivedRequest) -> int:
         loop = asyncio.get_running_loop()
@@ -183,8 +184,8 @@ def _url_refused(error: Invalid, url: str) -> Failed:
     hint = ""
     if any(one.field == "url" for one in error.problems):
         hint = (
-            " Restart it with `homing serve --allow-loopback`, or name with --url the URL under "
-            "which it reaches this machine."
+            " Restart the server with `homing serve --allow-loopback`, or give with --url a URL at "
+            "which the server reaches this machine."
         )
     return Failed(f"The server refuses {url}: {reasons}.{hint}")
 
@@ -193,7 +194,7 @@ def _url_refused(error: Invalid, url: str) -> Failed:
 
 
 class Handled(Struct, frozen=True):
-    """A request, why it is not verified (or nothing), and the response."""
+    """A request, the reason if it is not verified, and the response."""
 
     request: ReceivedRequest
     error: str

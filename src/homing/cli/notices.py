@@ -1,4 +1,4 @@
-"""``homing notices``: where people get notices, a test notice, and what was sent."""
+"""``homing notices``: list notices; add, change, test and remove the targets that get them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def notices(
     tenant: TenantFlag = None,
     limit: LimitFlag = 50,
 ) -> None:
-    """List notices to people, newest first; or add, list, test or remove their targets."""
+    """List notices to people, newest first; or list, add, change, test or remove targets."""
     if context.invoked_subcommand is not None:
         return
     remote.list_items(
@@ -127,8 +127,10 @@ def add(
     ],
     *,
     remote: Remote,
-    name: Annotated[str, typer.Option(help="What it is.")] = "",
-    tenant: Annotated[str | None, typer.Option(help="Its tenant; default: default.")] = None,
+    name: Annotated[str, typer.Option(help="A name for the target, shown in lists.")] = "",
+    tenant: Annotated[
+        str | None, typer.Option(help='Its tenant; default: the tenant of the key, else "default".')
+    ] = None,
     operator: Annotated[
         bool,
         typer.Option(
@@ -166,9 +168,9 @@ def _view_created(out: Console, made: NewNoticeTarget) -> None:
     _view(out, made)
     if made.secret:
         out.print(fields((("secret", made.secret),)))
-        out.print("Keep the secret: it signs the notices and is not shown again.", style="dim")
+        out.print("Keep the secret: it signs the notices, and is not shown again.", style="dim")
     if made.confirmed_at is None:
-        out.print("An e-mail with a link is on its way: open the link to confirm the address.")
+        out.print("An e-mail with a link is being sent: open the link to confirm the address.")
 
 
 def _view(out: Console, one: NoticeTarget) -> None:
@@ -194,10 +196,11 @@ def change(
     target: TargetArgument,
     *,
     remote: Remote,
-    name: Annotated[str | None, typer.Option(help="What it is.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the target, shown in lists.")] = None,
     only: OnlyFlag = None,
     quiet_hours: Annotated[
-        str | None, typer.Option(help="Notices wait during these hours; empty: never.")
+        str | None,
+        typer.Option(help="Notices wait during these hours; an empty value ends quiet hours."),
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="The time zone of these hours.")] = None,
 ) -> None:

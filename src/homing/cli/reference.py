@@ -243,7 +243,7 @@ def _tree(kind: type[HomingError]) -> Iterator[type[HomingError]]:
 
 
 class _Recorder:
-    """Takes the place of the engine's ``Stage`` and keeps the events that are written."""
+    """Takes the place of the engine's ``FanOut`` and keeps the events that are written."""
 
     def __init__(self) -> None:
         self.drafts: list[EventDraft] = []

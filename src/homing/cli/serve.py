@@ -77,5 +77,5 @@ def _print_start(address: str, key: AdminKey) -> None:
     if key.created:
         print(f"The admin key, shown this once: {key.value}")
     if key.path is not None:
-        print(f"The admin key is kept in {key.path}")
+        print(f"The admin key is stored in {key.path}")
     sys.stdout.flush()

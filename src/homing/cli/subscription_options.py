@@ -17,7 +17,7 @@ from homing.model import SPEC, Field, Kind
 if TYPE_CHECKING:
     from homing.client import Subscription
 
-_APART = frozenset(("url", "types", "filter_connector"))  # two arguments, and ``--any``
+_APART = frozenset(("url", "types", "filter_connector"))  # given as two arguments and ``--any``
 
 
 def with_field_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,7 +85,7 @@ def _pairs(field: Field, lines: list[str]) -> dict[str, str]:
 
 
 def field_facts(subscription: Subscription) -> list[tuple[str, str]]:
-    """The name and the text of every field that has a value of its own."""
+    """The name and the text of every field whose value is not its default."""
     facts = []
     for name, field in SPEC.items():
         value = getattr(subscription, name)

@@ -22,10 +22,10 @@ class Latencies(Struct, frozen=True):
 
 
 class Histogram:
-    """Counts latencies. A value belongs to the first bound that is not below it.
+    """Counts latencies. A value is counted in the first bucket whose bound is not below it.
 
-    Values are whole numbers of the unit that ``per_second`` states. They are added once per commit,
-    by two loops in C.
+    Values are integers; ``per_second`` says how many of their units make a second. They are added
+    once per commit, with two loops that run in C, because this is part of the hot path.
     """
 
     def __init__(self, bounds_s: tuple[float, ...], *, per_second: int) -> None:

@@ -1,10 +1,11 @@
-"""Sends notices to people: messages with the records that wait, by one process of a fleet.
+"""Sends notices to people, in messages; one process of a fleet does it, the maintenance leader.
 
 A message gets its id and its records in a commit before it is sent, and keeps them until it has
-arrived: a message that is sent again after a crash has the same identity. Targets have their own
-slots, shared out by tenant like those of deliveries, and e-mail has slots apart from HTTP. A target
-that hangs holds one slot until its deadline and is then tried less and less often. Nothing here
-runs while there is no target.
+arrived: a message that is sent again, after a failure or a crash, has the same id. Notices have
+their own slots, divided among tenants like those of deliveries; e-mail and HTTP have separate
+slots. A target that does not respond holds one slot until the deadline. Each failure doubles its
+wait, up to an hour (``policy/notices``, ``retry_wait_ms``). While there is no target, this module
+asks the store for nothing.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ POLL_MS = 5_000  # in a fleet: other processes write records, too
 POLL_ALONE_MS = 60_000
 STOP_S = 1.0
 AGAIN_MS = 5_000  # after a failure of the store
-UNWRITTEN_MAX = 20  # notices of outages that wait for the store
+UNWRITTEN_MAX = 20  # notices of outages that wait for the store; older ones are left out
 
 _NO_MAIL = "this process cannot send e-mail: smtp_host is not set"
 
 
 class NoticeOptions(Struct, frozen=True):
-    """Where the dashboard is, and the names that messages carry."""
+    """The URL of the dashboard, and the names that messages contain."""
 
     public_url: str = ""  # without a slash at the end; empty: notices have no links
     mail_domain: str = "homing.invalid"  # of Message-ID
@@ -80,7 +81,7 @@ class NoticeSender:
             True: LaneSlots(MAIL_SLOTS),
             False: LaneSlots(HTTP_SLOTS),
         }
-        self._targets: dict[int, NoticeTarget] = {}  # that wait for a slot or hold one
+        self._targets: dict[int, NoticeTarget] = {}  # those that wait for a slot or hold one
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._reminded_at = 0
@@ -101,7 +102,7 @@ class NoticeSender:
         self._woken.set()
 
     async def stop(self) -> None:
-        """Give up messages that are still being sent; the next start sends them again."""
+        """Stop within a second; the next start sends unfinished messages again."""
         self.begin_stop()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_S)
@@ -125,10 +126,10 @@ class NoticeSender:
             except LostLeases:
                 wait_ms = self._poll_ms()
             except HomingError as error:
-                log.warning("notices wait for the store", error=str(error))
+                log.warning("waiting notices could not be read; trying again", error=str(error))
                 wait_ms = AGAIN_MS
             except Exception:  # A bug must not end the worker.
-                log.exception("notices wait after an unexpected error")
+                log.exception("waiting notices could not be read; trying again")
                 wait_ms = AGAIN_MS
 
     def _is_at_work(self) -> bool:
@@ -212,9 +213,10 @@ class NoticeSender:
         try:
             await self._send_message(target)
         except LostLeases:
-            log.info("another process sends notices now")
+            log.info("this process stops sending notices: another process sends them now")
         except HomingError as error:
-            log.warning("a notice waits for the store", error=str(error))
+            shown = show_id("tgt", target.id)
+            log.warning("notices wait for the store; trying again", target=shown, error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
         except Exception as error:  # A bug: the target is tried again, and no other is held up.
             log.exception("a notice could not be sent", target=show_id("tgt", target.id))
@@ -262,7 +264,7 @@ class NoticeSender:
         return await self._post(target, message.name, body)
 
     async def test(self, target: NoticeTarget) -> str:
-        """Send a test notice now, whatever waits; empty if it arrived, otherwise the reason."""
+        """Send a test notice at once; empty if it arrived, otherwise the reason."""
         number = self._ids.take(self._clock.now())
         text, name = notice_text.test_text(target), show_id("msg", number)
         match target.kind:
@@ -354,7 +356,7 @@ class NoticeSender:
     # --- outages of the sender ---------------------------------------------------------------
 
     def outage_changed(self, kind: NoticeKind, facts: dict[str, Any]) -> None:
-        """Write the notice of an outage of this process; it waits while the store is away."""
+        """Write the notice of an outage of this process, or wait until the store can write it."""
         if not self._core.catalog.has_notice_targets:
             return
         now = self._clock.now()

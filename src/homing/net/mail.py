@@ -1,9 +1,9 @@
 """E-mail through the operator's SMTP server, with the standard library in a few threads.
 
-``smtplib`` blocks, so it has threads of its own; a server that hangs holds up nothing but e-mail.
-Each operation on the connection has a timeout, and the whole exchange has a deadline: then the
-connection is closed under the thread, which ends it. A package with asyncio would save the threads
-and add a dependency for a handful of e-mails a minute.
+``smtplib`` blocks, so it has threads of its own; a server that hangs delays nothing but e-mail.
+Each operation on the connection has a timeout, and the whole exchange has a deadline, after which
+the event loop shuts the connection down, so that the thread ends. A package for asyncio would need
+no threads, but would be one more dependency for a handful of e-mails a minute.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SmtpMailer:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mail")
 
     async def send(self, mail: Mail) -> str:
-        """Empty if the server took it, otherwise the reason why not."""
+        """Empty if the server accepted the e-mail, otherwise the reason."""
         exchange = _Exchange(self._options, mail, step_s=min(STEP_S, self._deadline_s))
         loop = asyncio.get_running_loop()
         sending = loop.run_in_executor(self._threads, exchange.run)
@@ -61,7 +61,7 @@ class SmtpMailer:
                 return await asyncio.shield(sending)
         except TimeoutError:
             exchange.abort()
-            return f"no answer of the SMTP server within {self._deadline_s:g} s"
+            return f"the SMTP server did not respond within {self._deadline_s:g} s"
         except asyncio.CancelledError:
             exchange.abort()
             raise
@@ -79,7 +79,7 @@ class _Exchange:
         self._aborted = False
 
     def abort(self) -> None:
-        """Close the connection under the thread: its next operation fails."""
+        """Make the next operation of the thread fail: the deadline has passed."""
         self._aborted = True
         found = None if self._server is None else self._server.sock
         if found is not None:
@@ -88,14 +88,15 @@ class _Exchange:
 
     def run(self) -> str:
         if self._aborted:  # It waited for a thread until its deadline.
-            return "no thread was free"
+            return "all threads for e-mail were busy"
         try:
             self._talk()
         except smtplib.SMTPRecipientsRefused as error:
             (code, text) = next(iter(error.recipients.values()))
             return _reason(f"the SMTP server refused the address: {code} {_text(text)}")
         except smtplib.SMTPResponseException as error:
-            return _reason(f"the SMTP server answered {error.smtp_code} {_text(error.smtp_error)}")
+            reply = _text(error.smtp_error)
+            return _reason(f"the SMTP server responded with {error.smtp_code} {reply}")
         except (smtplib.SMTPException, OSError, ValueError) as error:
             return _reason(f"the SMTP server failed: {type(error).__name__}: {error}")
         return ""
@@ -103,22 +104,24 @@ class _Exchange:
     def _talk(self) -> None:
         it = self._options
         context = ssl.create_default_context(cafile=it.ca_file)
-        # Without a host the constructor does not connect: ``abort`` can reach the connection.
+        # Without a host the constructor does not connect, so ``abort`` knows the connection early.
         if it.security == "tls":
             server: smtplib.SMTP = smtplib.SMTP_SSL(timeout=self._step_s, context=context)
         else:
             server = smtplib.SMTP(timeout=self._step_s)
         self._server = server
-        server._host = it.host  # type: ignore[attr-defined]  # the name in its certificate
+        server._host = it.host  # type: ignore[attr-defined]  # to check the certificate's name
         try:
             server.connect(it.host, it.port)
+            if self._aborted:  # While there was no connection yet, nothing could be shut down.
+                raise TimeoutError("the deadline has passed")
             if it.security == "starttls":
                 server.starttls(context=context)  # Raises if the server does not offer it.
             if it.user:
                 server.login(it.user, it.password)
             server.send_message(_message(self._mail, it.sender))
             with contextlib.suppress(smtplib.SMTPException, OSError):
-                server.quit()  # The server has taken the e-mail, whatever happens now.
+                server.quit()  # The server has accepted the e-mail, whatever happens now.
         finally:
             server.close()
 
@@ -140,5 +143,5 @@ def _text(reply: bytes | str) -> str:
 
 
 def _reason(text: str) -> str:
-    """One line; a server's words may be long, and never contain the password that we sent."""
+    """The text in one line, cut to ERROR_CHARS_MAX."""
     return " ".join(text.split())[:ERROR_CHARS_MAX]

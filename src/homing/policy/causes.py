@@ -1,10 +1,10 @@
 """Why an endpoint fails: the cause of a failed attempt, and when a cause opens, closes and returns.
 
 Every failed attempt belongs to one cause of its endpoint: a failure class, a sub-reason and a
-status code. A cause is open until the endpoint's next success. One that returns within an hour of
-that success continues, with its first-seen time and its counts; later it is a new cause. An
-endpoint has a bounded number of causes in an hour; what goes beyond them belongs to ``other``.
-Sender-side failures belong to no cause.
+status code. A cause is open until the endpoint's next success. A cause that returns within an hour
+of that success continues, with its first-seen time and its counts; after that hour, the same
+failure is a new cause. An endpoint has at most CAUSES_MAX causes that are open or may return;
+failures beyond them belong to ``other``. Sender-side failures belong to no cause.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from homing.model import Cause, CauseKey, Failure, Outcome
 from homing.policy.failure_text import failure_text
 
 HTTP_STATUS = "http_status"  # the failure class of a response that is not 2xx
-CLASSES = (HTTP_STATUS, *(it.value for it in Failure))  # of attempts
+CLASSES = (HTTP_STATUS, *(it.value for it in Failure))  # all failure classes
 CODES = range(100, 600)
 OTHER = CauseKey("other")
 RETURN_MS = 3_600_000  # a cause that returns within this time continues
-CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; then comes OTHER
+CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; further failures are OTHER
 
-# A part of the detail, the sub-reason, and its words. The first that fits counts.
+# A part of the detail, the sub-reason, and its text. The first entry that fits counts.
 _REASONS: dict[Failure, tuple[tuple[str, str, str], ...]] = {
     Failure.TLS: (
         ("self-signed certificate", "self_signed", "self-signed certificate"),
@@ -94,7 +94,7 @@ def title(key: CauseKey) -> str:
 
 
 def is_of_class(wanted: str, outcome: str, code: int | None, failure: str | None) -> bool:
-    """Whether an attempt that was logged so failed with this failure class."""
+    """Whether an attempt with this outcome, code and failure failed with this failure class."""
     if wanted == HTTP_STATUS:
         return code is not None and outcome == Outcome.FAILED
     return code is None and failure == wanted
@@ -126,8 +126,8 @@ class Failures(Struct, gc=False, array_like=True):
     last_seen: int = 0
     example_id: int = 0
     example_number: int = 0
-    deliveries: list[tuple[int, int]] = []  # each with the cause of its failed attempt before
-    closed_at: int | None = None  # the first success after ``last_seen``, in the same batch
+    deliveries: list[tuple[int, int]] = []  # each with the cause of its previous failed attempt
+    closed_at: int | None = None  # the first success after ``last_seen`` in the same batch
 
     def add(self, at: int, delivery_id: int, number: int, cause_before: int) -> None:
         """Count an attempt that failed at this time."""
@@ -152,11 +152,11 @@ class EndpointCauses:
         for cause in sorted(known, key=lambda it: it.id):  # The newest of a key counts.
             self._now[cause.key] = cause
         self.changed: dict[int, Cause] = {}
-        self.opened: list[Cause] = []  # of these, the open ones that were new, or closed
+        self.opened: list[Cause] = []  # of these, the open ones that were new or closed before
         self.cause_of: dict[int, int] = {}  # by delivery
 
     def recover(self, at: int) -> None:
-        """Close what is open: the endpoint was failing, and this is its first success."""
+        """Close the open causes: the endpoint was failing, and this is its first success."""
         for cause in list(self._now.values()):
             if cause.closed_at is None:
                 self._put(replace(cause, closed_at=max(at, cause.last_seen)))
@@ -212,7 +212,7 @@ def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
 
 
 def _together(failures: list[Failures]) -> Failures:
-    """The failures of several keys as those of one; the latest one says whether it is closed."""
+    """The failures of several keys as those of one key, closed if the latest of them are."""
     latest = max(failures, key=lambda it: it.last_seen)
     return replace(
         latest,

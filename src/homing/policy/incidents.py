@@ -1,4 +1,4 @@
-"""What an open cause means to people: what fails, since when, what waits, what happens next."""
+"""An open cause in two sentences for people: what fails since when, and what waits for what."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def explain_incident(
 ) -> Sentence:
     """Two sentences about an open cause.
 
-    ``attempts_in_all`` counts the failed attempts of all open causes of the endpoint; ``waiting``
-    is counted up to ``waiting_max``; ``first_expiry`` is the end of the first window among them.
+    ``attempts_in_all`` counts the failed attempts of all open causes of the endpoint. ``waiting``
+    counts its pending deliveries; above ``waiting_max`` the text says "more than".
+    ``first_expiry`` is the time at which the first of these deliveries expires.
     """
     held = _held(endpoint, rules)
     return join(
@@ -54,8 +55,8 @@ def _since(cause: Cause, endpoint: Endpoint, attempts_in_all: int) -> Sentence:
     """``Every attempt has failed since 11:25: the server responds with 503 …``."""
     last_success = endpoint.health.last_success_at
     if cause.attempts < attempts_in_all:
-        who = f"{cause.attempts:,} of {attempts_in_all:,} failed attempts"
-        return say("{} since {}: {}", who, At(cause.first_seen), what_fails(cause.key))
+        some = f"{cause.attempts:,} of {attempts_in_all:,} failed attempts"
+        return say("{} since {}: {}", some, At(cause.first_seen), what_fails(cause.key))
     if last_success is not None and last_success >= cause.first_seen:
         many = "1 attempt has" if cause.attempts == 1 else f"{cause.attempts:,} attempts have"
         return say("{} failed since {}: {}", many, At(cause.first_seen), what_fails(cause.key))
@@ -94,7 +95,7 @@ def _waiting(waiting: int, waiting_max: int, first_expiry: int | None, held: str
 
 
 def _held(endpoint: Endpoint, rules: HealthRules) -> str:
-    """What happens to the deliveries that wait."""
+    """What the deliveries wait for."""
     match endpoint.health.state:
         case State.ENABLED:
             return " for a retry"

@@ -1,7 +1,7 @@
-"""The text of notices: a subject, a sentence for each change in plain words, and a link.
+"""The text of notices: a subject, a few sentences about each change, and a link.
 
-A message with many notices begins with their counts and lists the first of them in full. Text that
-tenants choose (URLs, names of people) is escaped for the markup of Slack and Teams.
+A message with several notices begins with their counts and describes the first ``LISTED_MAX`` of
+them. Text that tenants choose (URLs, names of people) is escaped for the markup of Slack and Teams.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES = {
 
 
 class Message(Struct, frozen=True):
-    """The notices of one message, and what their text needs besides."""
+    """The notices of one message, with the target and the URL that their text needs."""
 
     id: int
     target: NoticeTarget
@@ -48,7 +48,7 @@ class Message(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The identity of the message, the same each time that it is sent."""
+        """The id of the message, the same each time that it is sent."""
         return show_id("msg", self.id)
 
     @property
@@ -63,7 +63,7 @@ class Message(Struct, frozen=True):
 
 
 def subject(message: Message) -> str:
-    """One line: what happened, or how much."""
+    """One line: what happened, or how many changes of which kinds."""
     if message.count == 1:
         (notice,) = message.notices or (None,)
         if notice is not None:
@@ -95,11 +95,11 @@ def headline(notice: Notice) -> str:
 
 
 def sentence(notice: Notice) -> str:
-    """What happened and what follows from it, in plain words."""
+    """What happened, and what happens next."""
     facts = notice.facts
     match notice.kind:
         case NoticeKind.WARNING:
-            return f"Half of a limit is reached: {_numbers(facts)}"
+            return f"Half of a limit has been reached: {_numbers(facts)}"
         case NoticeKind.DISABLED:
             return (
                 f"{_change(facts)} Deliveries wait; a probe is sent every few minutes, and the "
@@ -150,7 +150,8 @@ def confirmation(target: NoticeTarget, *, public_url: str) -> tuple[str, str]:
             "",
             confirmation_url(target, public_url=public_url),
             "",
-            "If you did not expect this e-mail, do nothing: no other e-mail will come.",
+            "If you did not expect this e-mail, do nothing: without a confirmation, this address",
+            "gets no notices.",
         )
     )
 
@@ -237,7 +238,7 @@ def _paragraphs(message: Message, escape: Any) -> list[str]:
             lines.append(escape(f"URL: {notice.url} (tenant {notice.tenant})"))
         lines.append(escape(sentence(notice)))
         if last := notice.facts.get("last"):
-            lines.append(escape(f"The last attempt: {last}."))
+            lines.append(escape(f"Last attempt: {last}."))
         lines.append(f"When: {time_text(notice.at)}")
         if found := link(notice, message.public_url):
             lines.append(f"Details: {found}")

@@ -2,9 +2,10 @@
 
 A **notice** says that something changed: an endpoint was disabled, a first delivery was dropped. A
 **target** is where people read notices: an e-mail address, a Slack or Teams channel, or a webhook
-of their own. For every change and target there is one record. A message carries the records that
-wait at that moment, one or many, so that a bad hour fills no inbox: a target gets at most one
-e-mail in five minutes, and nothing during its quiet hours.
+of their own. For every change and target there is one record. A message contains the records that
+wait at that moment, one or many, so that many changes do not fill an inbox: a target gets at most
+one e-mail in five minutes, and nothing during its quiet hours. A message that failed is sent again
+after ``retry_wait_ms``.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from homing.model import State, Target, TextEnum
 from homing.policy.reach import REFUSED
 from homing.policy.url import parse_url
 
-OPERATOR = ""  # in place of a tenant: the target belongs to the operator
+OPERATOR = ""  # stands in place of a tenant: the target belongs to the operator
 DAY_MS = 86_400_000
 REMINDER_DAYS = (1, 2, 3)
 
 TARGETS_MAX = 20  # of a tenant
 CREATED_A_DAY_MAX = 50  # targets of a tenant, deleted ones included
-ADDRESS_A_DAY_MAX = 3  # targets with one e-mail address, of all tenants: each gets a confirmation
+ADDRESS_A_DAY_MAX = 3  # new targets with the same e-mail address: each gets a confirmation
 WAITING_MAX = 1_000  # records that wait for one target; further ones are only counted
 MESSAGE_NOTICES_MAX = 2_000  # records in one message
 NAME_CHARS_MAX = 100
@@ -127,17 +128,17 @@ class NoticeTarget(Struct, frozen=True, kw_only=True):
     kind: TargetKind
     name: str
     address: str  # an e-mail address or a URL
-    secret: str  # it signs the requests to a webhook; it confirms an e-mail address
+    secret: str  # signs the requests to a webhook, or confirms an e-mail address
     kinds: tuple[NoticeKind, ...]  # empty: all
     quiet_hours: str  # like 22:00-07:00, or empty
     time_zone: str  # of the quiet hours
     created_at: int
-    confirmed_at: int | None = None  # it gets the notices since then
+    confirmed_at: int | None = None  # it gets the notices of changes since then
     deleted_at: int | None = None
     message_id: int = 0  # the message that is being sent; of a new e-mail target: the confirmation
     due_at: int = 0  # no message is sent before
-    attempts: int = 0  # failed in a row
-    error: str = ""  # of the last attempt
+    attempts: int = 0  # that failed in a row
+    error: str = ""  # of the last attempt; empty if it arrived
     sent_at: int | None = None  # the last message that arrived
 
     def __repr__(self) -> str:
@@ -178,7 +179,7 @@ def wants(kinds: Collection[NoticeKind], owner: str, notice: Notice) -> bool:
 
 
 def address_hash(address: str) -> bytes:
-    """By this hash equal addresses are found, which the store has only encrypted."""
+    """The hash by which the store finds equal addresses: it holds the addresses encrypted."""
     return hashlib.sha256(b"notice target\0" + address.encode()).digest()
 
 
@@ -188,14 +189,14 @@ def address_hash(address: str) -> bytes:
 def next_due(target: NoticeTarget, *, now: int, quiet_until: int | None) -> int:
     """The time from which a message may be sent: ``now`` or later.
 
-    A due time that lies further ahead than any wait was stored before the clock was set back.
+    A due time more than RETRY_MAX_MS ahead is ignored: the clock was set back after it was stored.
     """
     due_at = target.due_at if target.due_at - now <= RETRY_MAX_MS else now
     return max(now, due_at, quiet_until or 0)
 
 
 def retry_wait_ms(attempts: int) -> int:
-    """The wait after so many failures in a row."""
+    """The wait after this many failures in a row: 30 s, doubling up to an hour."""
     return int(min(RETRY_FIRST_MS << min(attempts - 1, 10), RETRY_MAX_MS))
 
 
@@ -230,7 +231,7 @@ def check_target(
 ) -> TargetDraft:
     """The draft in its normal form; raises Invalid with every wrong field.
 
-    ``mail_problem`` says why this installation sends no e-mail; empty: it does.
+    ``mail_problem`` says why this installation cannot send e-mail; empty if it can.
     """
     problems: list[FieldProblem] = []
     address = draft.address.strip()
@@ -287,7 +288,7 @@ def _settings_problems(draft: TargetDraft, is_zone: Callable[[str], bool]) -> li
 
 
 def masked_address(target: NoticeTarget) -> str:
-    """The address as people see it: of a URL only the host, because the rest is secret."""
+    """The address as people see it; of a URL only the host, because the rest may be secret."""
     if target.kind is TargetKind.EMAIL:
         return target.address
     scheme, _, rest = target.address.partition("://")

@@ -25,9 +25,10 @@ and clears only the failures of other kept connections.
 During an outage canaries are sent, and the first that gets through ends it. There are so many that
 every host of every tenant with something to send is tried within a minute.
 
-The second rule here is the other way round: failures that are called sender-side, at one host
-alone, for ten minutes in which others get through, are that host's after all. The exception is a
-limit of this process (descriptors, memory, its own queue of look-ups): no host causes it.
+A second rule works the other way round. If the attempts to one host alone fail on the sender's side
+for ten minutes, while attempts to other hosts get through, the failures count for that host. Two
+kinds of failures never do, because no host causes them: a limit of this process (descriptors,
+memory, its queue of look-ups), and an address that the settings of this installation forbid.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class OutageRules(Struct, frozen=True):
     healthy_ms: int = 600_000  # an endpoint with a success in this time is healthy
     endpoints_min: int = 10
     hosts_min: int = 5
-    judge_ms: int = 10_000  # that failures wait for a verdict while no other endpoint falls
-    judge_max_ms: int = 60_000  # that failures wait at most
+    judge_ms: int = 10_000  # how long failures wait for a verdict while no other endpoint falls
+    judge_max_ms: int = 60_000  # how long failures wait at most
     quiet_ms: int = 5_000  # without any response, before an outage begins
     stay_ms: int = 120_000  # without a new failure, until sender-side failures are over
     canaries: int = 3  # in one round, at least

@@ -3,7 +3,8 @@
 The operator lists the paths. Publishing hashes the value of each path with a key that the database
 does not hold, and stores the hash. A search hashes the given value in the same way, so the index
 neither contains nor reveals a value. Texts, numbers, ``true`` and ``false`` are indexed; null,
-lists, objects, empty texts and values of more than ``VALUE_CHARS_MAX`` characters are not.
+lists, objects, empty texts, values of more than ``VALUE_CHARS_MAX`` characters, and fractions above
+10²⁰⁰ or below 10⁻²⁰⁰ are not.
 """
 
 from __future__ import annotations
@@ -37,19 +38,20 @@ _EXPONENT_MAX = 200
 def path_problem(paths: Sequence[str]) -> str | None:
     """Why these paths cannot be the payload fields of an installation; None if they can."""
     if len(paths) > FIELDS_MAX:
-        return f"at most {FIELDS_MAX} paths: these are {len(paths)}"
+        return f"at most {FIELDS_MAX} paths, not {len(paths)}"
     for place, path in enumerate(paths):
         if len(path) > PATH_CHARS_MAX or _PATH(path) is None or not path.isprintable():
             return PATH_RULE
         if path in paths[:place]:
-            return f"{PATH_RULE}; {path} is there twice"
+            return f"{PATH_RULE}; {path} is listed twice"
     return None
 
 
 class PayloadFields:
-    """The paths of an installation, and the keys of the hashes: the first one is used for new ones.
+    """The paths of an installation, and the keys of the hashes.
 
-    Without paths nothing is read or indexed.
+    New hashes are made with the first key; a search uses all of them. Without paths nothing is read
+    or indexed.
     """
 
     __slots__ = ("_fields", "_keys", "paths")
@@ -79,9 +81,9 @@ class PayloadFields:
     def reading(
         self, data: bytes, steps: int
     ) -> Generator[None, int, tuple[tuple[bytes, ...], int]]:
-        """As ``at_once``, in slices: begins with ``steps``, and is sent those of the next slice.
+        """The hashes as by ``at_once``, in slices, and the steps left of the last slice.
 
-        Returns the hashes, and the steps left of the last slice.
+        The first slice has ``steps``; the caller sends the steps of each further slice.
         """
         if steps < SLICE_STEPS // 2:  # Data is decoded with a whole slice.
             steps = yield
@@ -89,9 +91,9 @@ class PayloadFields:
         return self._hashes(seen), steps - len(self._fields)
 
     def wanted(self, path: str, value: str) -> list[bytes]:
-        """The hashes that an event may have in whose data ``path`` has this value.
+        """The hashes to search for: an event whose data has this value at ``path`` has one of them.
 
-        A text that is a number also finds the number, however it was written.
+        A text that is a number also finds the number, however the number was written.
         """
         texts = {value: None}
         if (number := read_number(value)) is not None and (text := _text(number)) is not None:
@@ -99,7 +101,7 @@ class PayloadFields:
         return [_hash(_hasher(path, key), text) for key in self._keys for text in texts]
 
     def values(self, data: bytes) -> list[tuple[str, str]]:
-        """The paths with values in this data, and the values; none if the data is long."""
+        """The paths that have a value in this data, with the values; none if the data is long."""
         if not self._fields or len(data) > AT_ONCE_BYTES:
             return []
         seen = read_data(data)

@@ -1,4 +1,4 @@
-"""Sentences whose times are values, so that every reader shows them in its own time zone."""
+"""Sentences that contain times as values, so that each page shows them in its own time zone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Causes in a settle: read the recent ones of the endpoints that failed or recovered, then write.
+"""Causes in a settle: read the recent causes of endpoints that failed or recovered, write the new.
 
-The endpoints' rows are locked by the same transaction, and only the owner of a bucket settles, so
-no cause changes in between. A batch without a failure and without a recovery costs no statement.
+The same transaction holds locks on the rows of these endpoints, and only the owner of a bucket
+settles, so no cause changes between the read and the write. A batch without a failure and without a
+recovery costs no statement.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from homing.ports import SettleBatch
 from homing.store import rows
 from homing.store.tx import Row, Tx
 
-_NEVER = 1 << 62  # later than every time: only open causes are read
+_NEVER = 1 << 62  # later than every time: then only open causes are read
 
 
 async def settle(tx: Tx, batch: SettleBatch) -> dict[int, int]:
@@ -51,7 +52,7 @@ async def settle(tx: Tx, batch: SettleBatch) -> dict[int, int]:
 
 
 async def _write(tx: Tx, known: dict[int, Cause], changed: dict[int, Cause]) -> None:
-    """Write causes in order of id; the counts of one that stays open change no index."""
+    """Write causes in order of id; one of which only counts change is not written to an index."""
     counted: list[Row] = []
     written: list[Row] = []
     for number in sorted(changed):
@@ -65,13 +66,13 @@ async def _write(tx: Tx, known: dict[int, Cause], changed: dict[int, Cause]) -> 
 
 
 async def _closed_again(tx: Tx, opened: list[Cause]) -> list[Cause]:
-    """Those of endpoints that no subscription uses, closed: no success would ever close them."""
+    """The causes of endpoints without a subscription, closed: no success would ever close them."""
     endpoint_ids = sorted({it.endpoint_id for it in opened})
     unused = {row[0] for row in await tx.all("endpoints_unused", endpoint_ids=endpoint_ids)}
     return [replace(it, closed_at=it.last_seen) for it in opened if it.endpoint_id in unused]
 
 
 async def leave(tx: Tx, endpoint_id: int, *, now: int) -> None:
-    """Close the causes of an endpoint that its last subscription has just left."""
+    """Close the causes of an endpoint, if no subscription uses it any more."""
     await tx.one("endpoint_lock", endpoint_id=endpoint_id)
     await tx.all("causes_close_unused", endpoint_id=endpoint_id, now=now)

@@ -1,7 +1,7 @@
 """Notices to people in the database: targets, and one record per change and target.
 
 ``write`` is called by the commit that makes a change. It reads the targets in that transaction, so
-a target that was just created is never missed. Where too many records wait for a target, further
+a target that was just created is never missed. While WAITING_MAX records wait for a target, further
 changes are only counted; the next message reports their number.
 """
 
@@ -159,7 +159,7 @@ async def _raise_catalog(tx: Tx) -> int:
 
 
 async def _begin_reminders(tx: Tx, now: int) -> None:
-    """Leave out everything that happened before the first target."""
+    """Before the first target is made: leave out changes that are due for a reminder already."""
     if await tx.one("notice_targets_exist") is None:
         for days in REMINDER_DAYS:
             upto_id = id_floor(max(now - days * DAY_MS, 0))
@@ -167,7 +167,7 @@ async def _begin_reminders(tx: Tx, now: int) -> None:
 
 
 async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
-    """Raises TooMany. Deleted targets count for the limits of a day."""
+    """Raises TooMany. The limits of a day include targets that were deleted since."""
     whose = f"The tenant {target.tenant}" if target.tenant != OPERATOR else "The operator"
     if await _count(tx, "notice_targets_count", tenant=target.tenant) >= TARGETS_MAX:
         detail = f"{whose} may have at most {TARGETS_MAX} notice targets: delete one first."
@@ -187,7 +187,10 @@ async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: in
         tx, "notice_targets_with_address", address_hash=address, since=since, limit=limit
     )
     if known >= limit:
-        detail = "This address got its confirmations of today already: try again tomorrow."
+        detail = (
+            f"This address was added {limit} times in 24 hours, and was sent a link each time: "
+            "confirm one of them, or try again tomorrow."
+        )
         raise TooMany(detail, after_ms=HOUR_MS)
 
 
@@ -210,7 +213,7 @@ class Notices:
     async def create_target(
         self, tx: Tx, target: NoticeTarget, *, address: bytes, secret: bytes, now: int
     ) -> int:
-        version = await _raise_catalog(tx)  # First: this puts changes of targets in one order.
+        version = await _raise_catalog(tx)  # First, because it locks: one target at a time.
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)
         await tx.insert("notice_target", [_target_row(target, address=address, secret=secret)])
@@ -287,7 +290,7 @@ class Notices:
             return page, None
         last = page[-1].id
         whole = [it for it in page if it.id != last]
-        if not whole:  # More targets than fit on a page: their other records are left out.
+        if not whole:  # One change has more targets than fit on a page: the rest is left out.
             return page[:limit], last
         return whole, whole[-1].id
 

@@ -138,7 +138,7 @@ class View:
             ("▮", "red"),
             (" failed ", "dim"),
             ("▯", "yellow"),
-            (" probe  Ctrl-C ends it", "dim"),
+            (" failed probe  Ctrl-C ends the demo", "dim"),
             no_wrap=True,
             overflow="ellipsis",
         )
@@ -232,7 +232,7 @@ def _counters(health: Health, rules: HealthRules, *, now: int, wide: bool) -> Te
 
 
 def _why(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Text:
-    """The sentence of the API, without what is shown elsewhere."""
+    """The sentence that the API has for the endpoint, without parts that are shown elsewhere."""
     sentence = explain_endpoint(endpoint, rules, now=now).text(lambda ms: clock_text(ms, now=now))
     sentence = sentence.removeprefix("The endpoint has been ")
     sentence = re.sub(r"; the next probe is due .*?, and", ";", sentence)

@@ -1,11 +1,12 @@
 """The few attempts that are sent during an outage: tenants take turns, then their hosts.
 
-A host stands for all its URLs of one tenant: a connection to one proves that all can be reached.
-Hosts that have had no canary yet go first, and among them those that were healthy most recently.
-One round sends so many that every host has had its turn within a minute.
+A host represents all URLs of one tenant at that host: a connection to one of them proves that all
+can be reached. Hosts that have had no canary yet go first, and among them those that were healthy
+most recently. A round has enough canaries for every host to get one within a minute.
 
-A host whose canaries fail is tried again after 5 s, doubling, but its wait and its turn together
-are a minute at most. So a single delivery is not attempted in every round of a long outage.
+A host whose canary fails gets the next one after 5 s, then after 10 s and so on, doubling. This
+wait and the wait for its turn are a minute at most together. So a single delivery is not attempted
+in every round of a long outage.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ SLICE = 1_000  # endpoints that are checked in one turn of the event loop
 class Candidate(Struct, gc=False):
     """The endpoint that would get the next canary of its host."""
 
-    rank: tuple[int, int, int, int]  # its last canary, its standing, its id
-    host: tuple[str, str]  # tenant, host and port
+    rank: tuple[int, int, int, int]  # number of its last canary, standing (two values), id
+    host: tuple[str, str]  # the tenant, and the host with its port
     queue: EndpointQueue
     lane: Lane
 
@@ -70,16 +71,17 @@ class Canaries:
         self._rules, self._dispatcher, self._clock = rules, dispatcher, clock
         self._standing = standing
         self.count = 0  # sent since the start of the process
-        self._tenants: dict[str, int] = {}  # the number of its last canary
+        # The number of the last canary of each tenant, host and endpoint.
+        self._tenants: dict[str, int] = {}
         self._hosts: dict[tuple[str, str], int] = {}
         self._endpoints: dict[int, int] = {}
         self._tries: dict[
             tuple[str, str], tuple[int, int]
-        ] = {}  # host → canaries sent, and the earliest time of the next
+        ] = {}  # host → canaries sent, and when it may get the next
         self._in_flight: dict[int, tuple[EndpointQueue, tuple[str, str]]] = {}  # by delivery
 
     def begin(self) -> None:
-        """Begin an outage: no host has had a canary."""
+        """Forget the turns of the last outage: no host has had a canary."""
         for turns in (self._tenants, self._hosts, self._endpoints, self._in_flight, self._tries):
             turns.clear()
 

@@ -1,11 +1,11 @@
 """Detects outages of the sender: every outcome passes here on its way to be settled.
 
-An attempt with a response costs a check of one flag and one lookup in a dict (``witnesses``). A
+An attempt with a response costs a check of one flag and one look-up in a dict (``witnesses``). A
 failure without a response may have to wait here for the verdict (``policy/outage``). It keeps its
-slot meanwhile, so the number that waits is bounded; half of a lane's slots stay free for others,
-and a failure that would need more of them counts as sender-side at once. During an outage the
-dispatcher starts nothing by itself, probes wait in their queue, and this module sends the canaries
-(``canaries``). Each process has a detector of its own and judges its own network.
+slot meanwhile. Waiting failures hold at most half of a lane's slots; a failure beyond that counts
+as sender-side at once. During an outage the dispatcher starts nothing by itself, probes wait in
+their queue, and this module sends the canaries (``canaries``). Each process has its own detector,
+which judges only the network of that process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Suspicion:
 
     def __init__(self, since: int) -> None:
         self.since = since
-        self.fell_at = since  # the last time that a healthy endpoint fell
+        self.fell_at = since  # when a healthy endpoint last became a fallen one
         self.seen_at = since  # the last failure of any fallen endpoint
         self.held: list[CompletedAttempt] = []
         self._lanes: Counter[Lane] = Counter()
@@ -108,7 +108,7 @@ class OutageDetector:
         self._hosts = FailingHosts()
         self._witnesses = Witnesses()
         self._alert = False  # a suspicion, a fallen endpoint, an outage or a failing host
-        self._through_at = 0
+        self._through_at = 0  # when the last response arrived
         self._paused_ms = 0  # the length of recent outages, which extends the healthy time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -197,7 +197,7 @@ class OutageDetector:
             self._end_suspicion(sender_error=False)
 
     def _lives(self, endpoint_id: int) -> None:
-        """Clear endpoints whose kept connection broke: a kept connection has just responded."""
+        """Note a response on a kept connection: fallen endpoints that only lost one are cleared."""
         suspicion, witnesses = self._suspicion, self._witnesses
         if suspicion is not None and suspicion.sender_side:
             return
@@ -257,7 +257,7 @@ class OutageDetector:
         return fall
 
     def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
-        """A failure that counts as sender-side: whether it is the host's after all."""
+        """The attempt, as ``failed`` if its sender-side failure counts for the host by now."""
         now, self._alert = attempt.finished_at, True
         theirs = self._hosts.again(host, now=now, through_at=self._through_at)
         return replace(attempt, outcome=Outcome.FAILED) if theirs else attempt
@@ -293,7 +293,7 @@ class OutageDetector:
 
     def _begin_suspicion(self, now: int) -> None:
         self._suspicion, self._alert = Suspicion(now), True
-        why = "healthy endpoints fail"
+        why = "an endpoint that was healthy cannot be reached"
         self._view = OutageView(state=OutageState.SUSPECTED, since=now, why=why)
         self._set_timer(self._rules.judge_ms)
 
@@ -313,7 +313,7 @@ class OutageDetector:
             case Verdict.WAIT:
                 return
             case Verdict.FAILED:
-                if not suspicion.sender_side:  # Endpoints stay fallen until a response.
+                if not suspicion.sender_side:  # The endpoints stay fallen until a response arrives.
                     self._end_suspicion(sender_error=False)
             case Verdict.SENDER_ERROR:
                 self._blame_sender(suspicion)
@@ -321,11 +321,14 @@ class OutageDetector:
                 self._begin_outage(suspicion, now)
 
     def _blame_sender(self, suspicion: Suspicion) -> None:
-        """Count the failures as sender-side while old connections still work; judging continues."""
+        """Count failures as sender-side while earlier connections work; judging continues."""
         if not suspicion.sender_side:
             suspicion.sender_side = True
             failing = self._witnesses.fallen.endpoints
-            why = f"{failing} healthy endpoints fail to connect; old connections live"
+            why = (
+                f"{failing} endpoints that were healthy fail to connect, "
+                "but connections made earlier still work"
+            )
             log.warning("failures count as sender-side; sending continues", why=why)
             self._view = OutageView(state=OutageState.SUSPECTED, since=suspicion.since, why=why)
             held, suspicion.held = suspicion.held, []
@@ -379,7 +382,7 @@ class OutageDetector:
         self._cancel_timer()
         self._paused_ms = self._pause(self.began_at) + pause_ms
         self.ended_at, self.began_at = now, None
-        self._witnesses.disprove()  # Those that still fail are down: their failures count.
+        self._witnesses.disprove()  # An endpoint that still fails has itself failed.
         self._view = OutageView(state=OutageState.NONE, since=now)
         self.on_change(NoticeKind.OUTAGE_OVER, {"outage_ms": pause_ms})
         self._begin(self._resume())
@@ -388,7 +391,7 @@ class OutageDetector:
         """Let all endpoints begin with one slot, in slices, and resume sending."""
         for number, queue in enumerate(list(self._dispatcher.queues.values()), 1):
             queue.slow_start()
-            # A canary in flight may take its only slot.
+            # A canary in flight may hold the only slot of the endpoint.
             self._dispatcher.reschedule(queue)
             if number % SLICE == 0:
                 await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """Which endpoints were healthy a short time ago, and which of them have fallen since.
 
-Every count that the detector needs is updated with each outcome: a success costs one lookup in a
-dict, and no failure scans the endpoints. A success moves its endpoint to the end of the list, so
+Every count that the detector needs is updated with each outcome: a success costs one look-up in a
+dict, and no failure scans the endpoints. A success moves its endpoint to the end of the order, so
 that endpoints whose success is too old are at the front.
 """
 
@@ -13,15 +13,15 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-AGAIN_MS = 1_000  # successes of one endpoint that follow each other faster are one
+AGAIN_MS = 1_000  # a success that follows another one of its endpoint sooner is not noted
 
 
 class Fall(StrEnum):
     """The meaning of a failure without a response for its endpoint."""
 
-    NEW = "new"  # it was healthy, and is fallen now
-    AGAIN = "again"  # it had fallen before
-    NONE = "none"  # it was not healthy
+    NEW = "new"  # the endpoint was healthy, and is fallen now
+    AGAIN = "again"  # the endpoint was fallen already
+    NONE = "none"  # the endpoint was not healthy
 
 
 class Witness(Struct, gc=False):
@@ -76,7 +76,7 @@ class Witnesses:
     def __init__(self) -> None:
         self.healthy, self.fallen = Group(), Group()
         self.fallen_since = 0  # when the first of the fallen fell
-        self._silent: set[int] = set()  # of the fallen: only a kept connection broke
+        self._silent: set[int] = set()  # of the fallen: those that only lost a kept connection
         self._read: list[tuple[int, int]] = []  # (last success, id) of those read from the store
         # Endpoint → when it responded without a DNS look-up: no evidence that look-ups work.
         self._abstained: OrderedDict[int, int] = OrderedDict()
@@ -102,7 +102,7 @@ class Witnesses:
             heapq.heappush(self._read, (witness.at, endpoint_id))
 
     def abstain(self, endpoint_id: int, at: int) -> None:
-        """Let an endpoint not vote for a while: its attempt used a remembered address."""
+        """Leave an endpoint out of the vote for a while: its attempt used a remembered address."""
         if endpoint_id in self.healthy.members:
             self._abstained[endpoint_id] = at
             self._abstained.move_to_end(endpoint_id)
@@ -124,7 +124,7 @@ class Witnesses:
     # --- failures ----------------------------------------------------------------------------
 
     def fall(self, endpoint_id: int, *, now: int, since: int, silent: bool) -> Fall:
-        """Note that an endpoint cannot be reached; it was healthy if it succeeded since then."""
+        """Note that an endpoint cannot be reached; it was healthy if it has succeeded ``since``."""
         witness = self.healthy.members.get(endpoint_id)
         if witness is None or witness.at < since:
             return Fall.NONE
@@ -146,7 +146,7 @@ class Witnesses:
         self._silent.discard(endpoint_id)
 
     def rise_silent(self) -> set[int]:
-        """Clear the fallen whose kept connection broke: other kept connections still work."""
+        """Clear the fallen that only lost a kept connection: other kept connections still work."""
         risen, self._silent = self._silent, set()
         for endpoint_id in risen:
             self.fallen.discard(endpoint_id)

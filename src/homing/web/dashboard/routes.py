@@ -1,4 +1,4 @@
-"""Every page, in the order of the navigation."""
+"""All pages of the dashboard, in the order of its navigation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Session cookies, the tokens of forms, and the cookie of a secret that is shown once.
 
-A session cookie contains no secret: it contains the key that signed in, the time and the session
-id, signed with a key that is derived from the admin key. So a forged cookie is refused without a
-query to the database, and changing the admin key ends all sessions.
+A session cookie contains no secret: it contains the time, the session id and the prefix of the API
+key that signed in, with a signature. The signing key is derived from the admin key. So a forged
+cookie is refused without a query to the database, and changing the admin key ends all sessions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from homing.ports import KeySession
 
 COOKIE = "homing_session"
 SECRET_LIFE_S = 60
-_CHARS_MAX = 256  # of a cookie that is read
+_CHARS_MAX = 256  # of a session cookie; the rest is not read
 
 
 class SessionCookies:
@@ -39,7 +39,7 @@ class SessionCookies:
             return None
         since, _, rest = text.partition(".")
         number, _, holder = rest.partition(".")
-        if not holder:  # written by a version without session ids
+        if not holder:  # The cookie was written by a version without session ids.
             return None
         session = KeySession(number, holder, int(since))
         return session if is_young(session, now=now) else None

@@ -1,4 +1,4 @@
-"""Incidents: which URLs fail now, why, since when, what waits for them, and what to do."""
+"""Incidents: which URLs fail now, why, since when, how many deliveries wait, and what to do."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def sample(attempt: Attempt) -> str:
 
 
 def replay_since(cause: Cause) -> str:
-    """The minute before a cause was first seen: its first deliveries were accepted a bit earlier.
+    """The start of a replay form: the whole minute before the one in which a cause was first seen.
 
-    A form shows whole minutes.
+    The first deliveries that failed were accepted shortly before they failed.
     """
     return time_text((cause.first_seen // _MINUTE_MS - 1) * _MINUTE_MS)
 
