@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
@@ -153,9 +154,17 @@ def show_id(prefix: str, number: int) -> str:
     """``show_id("dlv", 5)`` is ``dlv_0000000000005``."""
     pairs = _CROCKFORD_PAIRS  # Two characters at a time: this is on the hot path.
     return (
-        f"{prefix}_{_CROCKFORD[number >> 60]}{pairs[number >> 50 & 1023]}"
-        f"{pairs[number >> 40 & 1023]}{pairs[number >> 30 & 1023]}"
+        f"{prefix}_{_show_high(number >> 30)}"
         f"{pairs[number >> 20 & 1023]}{pairs[number >> 10 & 1023]}{pairs[number & 1023]}"
+    )
+
+
+@lru_cache(maxsize=256)  # Ids of the same half second begin alike.
+def _show_high(number: int) -> str:
+    pairs = _CROCKFORD_PAIRS
+    return (
+        f"{_CROCKFORD[number >> 30]}{pairs[number >> 20 & 1023]}"
+        f"{pairs[number >> 10 & 1023]}{pairs[number & 1023]}"
     )
 
 

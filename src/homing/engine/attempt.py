@@ -91,6 +91,8 @@ class RequestTemplate:
         self._format = subscription.format
         self._frame = frame_of(subscription) if self._format is Format.WORKFRONT else None
         self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
+        only = self._signers[0] if len(self._signers) == 1 else (None, None)
+        self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
         own, masked = [], []
         if subscription.token is not None:
             own.append(b"authorization: Bearer " + subscription.token.encode() + b"\r\n")
@@ -112,12 +114,14 @@ class RequestTemplate:
         if delivery.root_id != delivery.id:
             webhook_id = show_id("dlv", delivery.root_id).encode()
         timestamp = b"%d" % (wall // 1000)
-        signatures = [
-            signer.sign(webhook_id, timestamp, content)
-            for signer, until in self._signers
-            if until is None or now < until
-        ]
-        signed = signatures[0] if len(signatures) == 1 else b" ".join(signatures)
+        if self._signer is not None:
+            signed = self._signer.sign(webhook_id, timestamp, content)
+        else:
+            signed = b" ".join(
+                signer.sign(webhook_id, timestamp, content)
+                for signer, until in self._signers
+                if until is None or now < until
+            )
         kind = event.type.encode()
         lines = _LINES % (content_type, webhook_id, timestamp, signed, kind, delivery_id, number)
         block, deadline_ms = lines + self._own, self._deadline_ms

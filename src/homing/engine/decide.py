@@ -157,7 +157,11 @@ class Decision:
             self.finished.append(Finished(delivered, _DELIVERED, None, now))
             if endpoint.failing:
                 endpoint = self._recover(endpoint, now)
-            self._judged(endpoint, health.after_success(endpoint.health, now=now), now)
+            verdict = health.after_success(endpoint.health, now=now)
+            if verdict.change is None:
+                self._put(replace(endpoint, health=verdict.health))
+            else:
+                self._judged(endpoint, verdict, now)
         elif attempt.outcome is Outcome.FAILED:
             self._failed(attempt, endpoint)
         else:

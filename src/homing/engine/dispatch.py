@@ -337,12 +337,13 @@ class Dispatcher:
                 queue, now = turns.next(), self._clock.now()
                 if queue is None or now >= self._ownership.good_until:
                     break  # Checked each time: the process may have been suspended meanwhile.
-                left -= START_COST[queue.rank]
-                self.start(queue, lane, now)
+                rank = queue.rank
+                left -= START_COST[rank]
+                self.start(queue, lane, now, rank)
         if self._rates.next_at is not None:
             self._set_timer()
 
-    def start(self, queue: EndpointQueue, lane: Lane, now: int) -> None:
+    def start(self, queue: EndpointQueue, lane: Lane, now: int, rank: int) -> None:
         """Send the next delivery of a lane, or settle or defer it if it cannot be sent."""
         work = queue.take(lane)
         delivery = work.delivery
@@ -364,14 +365,14 @@ class Dispatcher:
             if (later := self._rates.wait(pace, queue, work, lane, now)) is not None:
                 self.on_unsendable(later)
         else:
-            rank = queue.rank
             self._turns[lane].take(delivery.tenant, rank)
             self.send(queue, work, lane, subscription, now, rank)
         if not queue.ready(lane, now):
             self._turns[lane].discard(queue)
             if queue.in_store:
                 self.reschedule(queue)
-        self._loader.again(queue)
+        if self._loader.postponed:
+            self._loader.again(queue)
 
     def send(
         self,
@@ -395,7 +396,7 @@ class Dispatcher:
             if response.failure is _FORBIDDEN:
                 outcome, response = refused(response, queue.endpoint, self._options.guard)
             if outcome is _DELIVERED and lane is not _PROBE:
-                self._free(queue, lane, rank)
+                self._free(queue, lane, rank, ended)
             attempt = CompletedAttempt(
                 work, endpoint_id, lane, number, now, ended, lines, response, outcome, epoch, rank
             )
@@ -413,12 +414,17 @@ class Dispatcher:
             fault = Response(None, Failure.SENDER_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
 
-    def _free(self, queue: EndpointQueue, lane: Lane, rank: int) -> None:
+    def _free(self, queue: EndpointQueue, lane: Lane, rank: int, now: int) -> None:
+        """Free the slot of a success; one more delivery of this endpoint may start."""
         queue.free_slot(lane)
-        self._turns[lane].give(queue.endpoint.tenant, rank)
-        self._loader.again(queue)
-        if queue.queued(lane) or queue.in_store:
+        turns = self._turns[lane]
+        turns.give(queue.endpoint.tenant, rank)
+        if self._loader.postponed:
+            self._loader.again(queue)
+        if queue.in_store:
             self.reschedule(queue)
+        elif queue not in turns and not queue.closed and queue.ready(lane, now):
+            turns.add(queue.endpoint.tenant, queue, queue.rank)
         if self._soon is None and self.ready_count:
             self._pump_soon()
 
@@ -426,16 +432,21 @@ class Dispatcher:
 
     def settled(self, batch: Settled) -> None:
         """Bring the queues up to date with a commit."""
+        slots_max = self._options.endpoint_slots
         for endpoint in batch.endpoints:
             self._update(endpoint, enabled=endpoint.id in batch.enabled)
+        fenced = self._ownership.fenced
         for item in batch.items:
             queue = self.queues.get(item.endpoint_id)
-            if queue is not None and (not self._ownership.fenced or self.owns(item)):
-                self._settled_one(queue, item, just_enabled=item.endpoint_id in batch.enabled)
-            if isinstance(item, CompletedAttempt):
+            if queue is not None and fenced and not self.owns(item):
+                queue = None
+            if type(item) is CompletedAttempt:
+                if queue is not None:
+                    just_enabled = item.endpoint_id in batch.enabled
+                    queue.settled(item, slots_max=slots_max, just_enabled=just_enabled)
                 self._end_attempt(item)
-            elif isinstance(item, Terminated) and item.written is not None:
-                item.written()
+            else:
+                self._settled_unsent(queue, item)
         touched = dict.fromkeys([item.endpoint_id for item in batch.items])
         touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
         for endpoint_id in touched:
@@ -445,15 +456,14 @@ class Dispatcher:
         for delivery in batch.pending:
             self.left_in_store(delivery)
 
-    def _settled_one(self, queue: EndpointQueue, item: Item, *, just_enabled: bool) -> None:
+    def _settled_unsent(self, queue: EndpointQueue | None, item: Item) -> None:
         match item:
-            case CompletedAttempt():
-                slots_max = self._options.endpoint_slots
-                queue.settled(item, slots_max=slots_max, just_enabled=just_enabled)
-            case Terminated() | Misrouted() | Deferred():
+            case Terminated() | Misrouted() | Deferred() if queue is not None:
                 queue.settled_unsent(item.delivery.id)
-            case Report():
+            case Report() if queue is not None:
                 queue.end_report()
+        if isinstance(item, Terminated) and item.written is not None:
+            item.written()
 
     def owns(self, item: Item) -> bool:
         """Whether this process still has the lease under which an outcome came about."""

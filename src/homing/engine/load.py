@@ -63,7 +63,7 @@ class Loader:
         self._flow, self._clock, self._capacity = flow, clock, capacity
         self._on_start, self._reschedule = on_start, reschedule
         self._wanting: dict[Lane, Turns[EndpointQueue]] = {it: Turns() for it in LANES}
-        self._postponed: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
+        self.postponed: dict[str, dict[tuple[Lane, EndpointQueue], None]] = {}  # by tenant
         self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # endpoints that are being read: the result may be outdated
@@ -83,11 +83,11 @@ class Loader:
 
     def again(self, queue: EndpointQueue) -> None:
         """Let the next postponed endpoint of this tenant ask again: a delivery was sent."""
-        if self._postponed and (there := self._postponed.get(queue.endpoint.tenant)):
+        if there := self.postponed.get(queue.endpoint.tenant):
             lane, first = next(iter(there))
             del there[lane, first]
             if not there:
-                del self._postponed[queue.endpoint.tenant]
+                del self.postponed[queue.endpoint.tenant]
             self.rows(first, lane)
 
     def pause(self) -> None:
@@ -189,7 +189,7 @@ class Loader:
             at_once = full or not self._capacity.may_queue(queue)
             if queue.wants(lane, now, at_once=at_once):
                 if at_once and not self._capacity.goes_at_once(queue, lane):
-                    self._postponed.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
+                    self.postponed.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
                 here = len(queue.in_flight)  # These are read again, so ask for as many new ones.
                 limit = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))

@@ -244,7 +244,7 @@ class Publisher:
                 if receipt.new:
                     self.published += 1
                     self.accepted += receipt.deliveries
-                    works.extend(Work(delivery, new.event) for delivery in new.deliveries)
+                    works += [Work(delivery, new.event) for delivery in new.deliveries]
             _report(waiting, _one_each(result, waiting.index))
         self.on_accepted(works)
 
@@ -285,7 +285,7 @@ class Publisher:
             versions.append(catalog.version)
             events: list[NewEvent] = []
             try:
-                if waiting.matching is not None or len(waiting.drafts) > 1:
+                if waiting.matching is not None or (reads_data and len(waiting.drafts) > 1):
                     self._check_matched(waiting)
                 count = 0
                 for place, draft in enumerate(waiting.drafts):

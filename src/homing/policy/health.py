@@ -56,7 +56,7 @@ class HalfWay(Struct, frozen=True):
     numbers: dict[str, int]
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, gc=False):
     """An endpoint's health after an outcome or a command, with the change or warning it caused."""
 
     health: Health

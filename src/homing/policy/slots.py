@@ -27,6 +27,8 @@ TRUSTED, NEW, FAILING = RANKS = 0, 1, 2
 WEIGHTS = (8, 4, 2)
 RESERVE_PART = 16  # of a lane, for tenants that hold no slot of it
 RESERVE_FROM = 4  # slots; a smaller lane has none to spare
+_TURNS_AFTER = ((1, 2, 0), (2, 0, 1), (0, 1, 2))  # the order of ranks after the turn of each
+_NOT_PARKED: list[int | None] = [None, None, None]
 IDLE_MAX = 1_024  # tenants that neither hold a slot nor wait, before they are forgotten
 
 
@@ -96,7 +98,8 @@ class LaneSlots(Generic[T]):
     def take(self, tenant: str, rank: int) -> None:
         """Take a slot, whether or not the rule allows it: a canary needs no permission."""
         self.held += 1
-        self._tenant(tenant).held[rank] += 1
+        state = self._tenants.get(tenant) or self._tenant(tenant)
+        state.held[rank] += 1
 
     def give(self, tenant: str, rank: int) -> None:
         """Return a slot."""
@@ -104,9 +107,10 @@ class LaneSlots(Generic[T]):
         state = self._tenants[tenant]
         state.held[rank] -= 1
         assert state.held[rank] >= 0, "a slot is returned once"
-        for waits in RANKS:
-            if state.parked[waits] is not None:
-                self._unpark(tenant, state, waits)
+        if state.parked != _NOT_PARKED:
+            for waits in RANKS:
+                if state.parked[waits] is not None:
+                    self._unpark(tenant, state, waits)
 
     def held_by(self, tenant: str) -> int:
         state = self._tenants.get(tenant)
@@ -193,8 +197,7 @@ class LaneSlots(Generic[T]):
     def _pick(self, tenant: str, free: int) -> T | None:
         """The next item of a tenant: its ranks take turns; one that may take no slot is parked."""
         state = self._tenants[tenant]
-        for step in (1, 2, 3):
-            rank = (state.last + step) % len(RANKS)
+        for rank in _TURNS_AFTER[state.last]:
             waiting = state.waiting[rank]
             if not waiting or state.parked[rank] is not None:
                 continue

@@ -94,7 +94,7 @@ class Canaries:
                 return
             if queue.ready(one.lane, now) and dispatcher.capacity.has_slot(one.lane):
                 self._sent(one, queue.queued(one.lane)[0].delivery.id, now)
-                dispatcher.start(queue, one.lane, now)
+                dispatcher.start(queue, one.lane, now, queue.rank)
 
     async def _choose(self, queues: list[EndpointQueue]) -> list[Candidate]:
         """The candidates of the next round, in order."""

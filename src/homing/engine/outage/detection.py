@@ -144,16 +144,16 @@ class OutageDetector:
         self._through_at = attempt.finished_at
         if self._alert:
             self._responded(attempt)
-        if attempt.outcome is _DELIVERED:
-            self._succeeded(attempt)
+        if attempt.outcome is _DELIVERED and not self._witnesses.again(
+            attempt.endpoint_id, attempt.finished_at
+        ):
+            self._add_succeeded(attempt)
         if attempt.response.remembered:
             self._witnesses.abstain(attempt.endpoint_id, attempt.finished_at)
         self.settle(attempt)
 
-    def _succeeded(self, attempt: CompletedAttempt) -> None:
-        """Note a success: the endpoint is healthy."""
-        if self._witnesses.again(attempt.endpoint_id, attempt.finished_at):
-            return
+    def _add_succeeded(self, attempt: CompletedAttempt) -> None:
+        """Add an endpoint that has succeeded: it is healthy."""
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
         if queue is not None:
             witness = Witness(queue.endpoint.tenant, queue.host, attempt.finished_at)
