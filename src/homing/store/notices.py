@@ -188,8 +188,8 @@ async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: in
     )
     if known >= limit:
         detail = (
-            f"This address was added {limit} times in 24 hours, and was sent a link each time: "
-            "confirm one of them, or try again tomorrow."
+            f"An address may get at most {limit} e-mails that ask for a confirmation in 24 hours: "
+            "try again tomorrow."
         )
         raise TooMany(detail, after_ms=HOUR_MS)
 
