@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SERVE := $(VENV)/.serve.ready
 DEVELOP := $(VENV)/.develop.ready
 export PYTHON
+# Tests start hundreds of processes: each would compile all modules again, for half a second.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet docs lock clean
 

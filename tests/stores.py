@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,16 @@ from homing.store.tx import Db
 from postgres import Server
 
 STORES = ("sqlite-memory", "sqlite-file", "postgres")
+_TEMPLATES = tempfile.TemporaryDirectory(prefix="homing-store-")
+
+
+async def new_file(path: Path) -> Path:
+    """An empty SQLite file with the current schema: one is migrated, the others are copies."""
+    template = Path(_TEMPLATES.name) / "homing.db"
+    if not template.exists():
+        await (await SqliteDb.open(template)).close()
+    shutil.copy(template, path)
+    return path
 
 
 @asynccontextmanager
@@ -24,7 +36,7 @@ async def opened(store: str, folder: Path, server: Server | None) -> AsyncIterat
         case "sqlite-memory":
             db = await SqliteDb.open(":memory:")
         case "sqlite-file":
-            db = await SqliteDb.open(folder / "homing.db", threads=True)
+            db = await SqliteDb.open(await new_file(folder / "homing.db"), threads=True)
         case "postgres":
             assert server is not None
             db = await PostgresDb.open(await server.make())

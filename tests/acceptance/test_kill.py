@@ -9,11 +9,12 @@ from acceptance.killing import kill_again_and_again
 from chaos.broken import build
 
 
-def test_twenty_kills_under_load_lose_nothing(tmp_path: Path) -> None:
-    toll = asyncio.run(kill_again_and_again(tmp_path, kills=20))
+def test_eight_kills_under_load_lose_nothing(tmp_path: Path) -> None:
+    """``make chaos`` kills a thousand times."""
+    toll = asyncio.run(kill_again_and_again(tmp_path, kills=8))
     print(toll)
-    assert toll.kills == 20
-    assert toll.acknowledged > 100  # Between kills there is time for some on any machine.
+    assert toll.kills == 8
+    assert toll.acknowledged > 40  # Between kills there is time for some on any machine.
     assert (toll.lost, toll.unexpected, toll.unexplained) == (0, 0, 0)
     assert 0 < toll.duplicated <= toll.unsettled
 

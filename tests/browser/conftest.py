@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from browser.person import Person
 from homing.testing import HomingServer, running_server
 
-ROOT = Path(__file__).resolve().parents[2]
-SHOTS = ROOT / "build" / "screenshots"
+# A folder for pictures of the pages, if somebody wants them: SCREENSHOTS=… pytest tests/browser
+SHOTS = Path(os.environ["SCREENSHOTS"]) if "SCREENSHOTS" in os.environ else None
 PATIENCE_MS = 20_000  # The machine may be busy.
 
 
@@ -39,15 +39,12 @@ def server() -> Iterator[HomingServer]:
 
 
 @pytest.fixture
-def person(
-    chromium: Browser, server: HomingServer, request: pytest.FixtureRequest
-) -> Iterator[Person]:
+def person(chromium: Browser, server: HomingServer) -> Iterator[Person]:
     """Somebody at a desk, not signed in yet; what the page complains of fails the test."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, locale="en-GB")
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
-    name = re.sub(r"[^\w-]+", "-", request.node.name)
-    person = Person(context.new_page(), server, shots=SHOTS, name=name)
+    person = Person(context.new_page(), server, shots=SHOTS)
     yield person
     context.close()
     assert not person.complaints, person.complaints

@@ -123,7 +123,7 @@ def test_a_page_has_one_clock_which_is_the_viewers(
     server.live_through(hours=5)
     (delivery,) = server.client.deliveries()
     context = chromium.new_context(timezone_id="Asia/Kathmandu", locale="en-US")
-    person = Person(context.new_page(), server, shots=SHOTS, name="zone")
+    person = Person(context.new_page(), server, shots=SHOTS)
     person.sign_in()
     person.open(f"/deliveries/{delivery.id}")
     explanation = person.page.locator("#explanation")

@@ -18,6 +18,7 @@ from chaos.power import MEMORY, Progress
 from chaos.story import Step, Story, look, small_log, state_of
 from homing.errors import StoreUnavailable
 from homing.store.sqlite import Session, SqliteDb
+from stores import new_file
 
 KINDS: tuple[type[apsw.Error], ...] = (apsw.IOError, apsw.FullError)
 REFUSALS_BEFORE_IT_HEALS = 3
@@ -130,8 +131,9 @@ async def _live(
 ) -> Lived:
     folder.mkdir()
     lived = Lived()
+    file = await new_file(folder / "homing.db")
     with small_log(), mounted(disk):
-        db = await SqliteDb.open(folder / "homing.db")
+        db = await SqliteDb.open(file)
         story = Story(db, seed=seed)
         await story.begin()
         if states is not None:

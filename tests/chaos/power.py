@@ -82,9 +82,13 @@ async def cut_everywhere(
     every: int = 1,
     again: float = 0.0,
     synchronous: str = "full",
+    until_lost: bool = False,
     progress: Progress = lambda _done, _all: None,
 ) -> Cuts:
-    """Cut at every ``every``-th point in each style; ``again`` is the share cut a second time."""
+    """Cut at every ``every``-th point in each style; ``again`` is the share cut a second time.
+
+    ``until_lost``: no further than the first loss, which is all that a broken build has to show.
+    """
     toll = Cuts(seed)
     rng = random.Random(seed)
     where = MEMORY if MEMORY.is_dir() else None
@@ -97,8 +101,10 @@ async def cut_everywhere(
             machine.follow(did)
             if did.what == "mark":
                 acknowledged = did.at
-            if point % every:
+            if point % every or (until_lost and acknowledged < 0):
                 continue
+            if until_lost and toll.lost:
+                break
             progress(point, len(told.journal))
             for style in STYLES:
                 unsynced = any(it.since or it.deleted for it in machine.files.values())

@@ -30,7 +30,7 @@ async def test_a_power_cut_at_any_point_loses_nothing_acknowledged_and_leaves_no
 
 @pytest.mark.parametrize("synchronous", ["normal", "off"])
 async def test_a_build_that_syncs_less_is_found(synchronous: str) -> None:
-    toll = await cut_everywhere(steps=12, seed=1, every=6, synchronous=synchronous)
+    toll = await cut_everywhere(steps=12, seed=1, every=6, synchronous=synchronous, until_lost=True)
     print(toll)
     assert toll.lost > 0
 

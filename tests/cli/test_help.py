@@ -28,6 +28,19 @@ def test_help_is_there_at_once() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def test_a_server_starts_without_what_only_a_terminal_needs() -> None:
+    """Rich would come with structlog, and is a quarter of all that is imported."""
+    script = (
+        "import sys; from homing.cli.import_structlog import import_structlog_alone as alone; "
+        "alone(); import homing.server.serve; print('rich' in sys.modules); "
+        "import rich.console; alone(); print('rich' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.split() == ["False", "True"]
+
+
 def test_every_command_is_listed_and_can_be_completed(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     listed = terminal.well("--help").out

@@ -9,6 +9,7 @@ import typer
 
 from homing import __version__
 from homing.cli.arguments import ConfigFlag
+from homing.cli.import_structlog import import_structlog_alone
 from homing.server.settings import settings_and_sources, settings_table
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def serve(
     """Serve the API and deliver events, until SIGTERM."""
     flags = {name: value for name, value in locals().items() if name != "config"}
     settings, sources = settings_and_sources(flags, config=config)
+
+    import_structlog_alone()
 
     from homing.cli.logs import configure_logs
     from homing.server.admin_key import admin_key

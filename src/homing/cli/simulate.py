@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from homing.cli.errors import Failed, Usage
+from homing.cli.import_structlog import import_structlog_alone
 from homing.cli.output import checked_output, plain
 from homing.errors import BadScenario
 
@@ -100,6 +101,7 @@ def _unwritten(path: Path, error: OSError) -> str:
 
 def _silence_logs() -> None:
     """Drop the engine's log, whose times are real; only exceptions, which are bugs, are shown."""
+    import_structlog_alone()
     import structlog
 
     def bugs_only(_logger: object, _method: str, event: EventDict) -> EventDict:

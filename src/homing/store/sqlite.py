@@ -20,6 +20,7 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -172,6 +173,18 @@ class Session:
             self._connection, self._tx = connection, SqliteTx(connection)
             self._tx.count = count
         return self._connection, self._tx
+
+    def image(self) -> bytes:
+        """The whole database."""
+        return self._open()[0].serialize("main")
+
+    def load(self, image: bytes) -> None:
+        """Fill a new database from the image of another one."""
+        source = apsw.Connection(MEMORY)
+        source.deserialize("main", image)
+        with self._open()[0].backup("main", source, "main") as copying:
+            copying.step()
+        source.close()
 
     def transact(self, operation: Callable[[Tx], Awaitable[T]], *, begin: str) -> T:
         """Run an operation between ``begin`` and COMMIT."""
@@ -367,6 +380,8 @@ class SqliteDb:
                 raise StoreUnavailable(f"{Path(name).name}: {error.strerror}.") from error
         db = cls(name, threads=threads, lock=lock)
         try:
+            if name == MEMORY:
+                await db._write.call(lambda: db._writer.load(_migrated()))
             await migrate(db, moving=moving)
         except BaseException:
             await db.close()
@@ -421,3 +436,11 @@ class SqliteDb:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+@cache
+def _migrated() -> bytes:
+    """An empty database in memory: tests and simulations open many, and migrate only one."""
+    db = SqliteDb(MEMORY, threads=False, lock=None)
+    run_sync(migrate(db))
+    return db._writer.image()

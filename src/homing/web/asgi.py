@@ -9,6 +9,7 @@ is a 500 without details.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
@@ -41,6 +42,13 @@ OPENAPI_PATH = "/openapi.json"
 OF_EVERY_PROCESS = tuple(
     it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
 )
+EVERY = (*OPERATIONS, *WORKFRONT)
+
+
+@cache
+def _openapi_json() -> bytes:
+    """The same for all servers of a process: tests start many."""
+    return encode(openapi(EVERY))
 
 
 def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
@@ -50,9 +58,8 @@ def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
         routes = [*_routes(parts, OF_EVERY_PROCESS)]
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_not_here))
     dashboard = DashboardApp(parts)
-    every = (*OPERATIONS, *WORKFRONT)
-    routes = [*_routes(parts, every), *dashboard.routes()]
-    routes.append(Route(OPENAPI_PATH, _Document(encode(openapi(every)))))
+    routes = [*_routes(parts, EVERY), *dashboard.routes()]
+    routes.append(Route(OPENAPI_PATH, _Document(_openapi_json())))
     router = Router(routes=routes, redirect_slashes=False, default=dashboard.missing)
     return Front(Publish(parts), router)
 
