@@ -24,6 +24,17 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def children_of(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(it) for it in found]
+
+
+def is_there(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 @dataclass
 class Reply:
     """An HTTP response."""

@@ -17,22 +17,20 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from acceptance.running import HONEST, KEY, SEAL, Receiver, Server, free_port
+from acceptance.running import (
+    HONEST,
+    KEY,
+    SEAL,
+    Receiver,
+    Server,
+    children_of,
+    free_port,
+    is_there,
+)
 from postgres import Server as Postgres
 
 ENDS_WITHIN_S = 40.0
 GRACE = {"HOMING_GRACE_MS": "500"}
-
-
-def children_of(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(it) for it in found]
-
-
-def is_there(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:

@@ -45,8 +45,12 @@ async def _open(process: Process) -> None:
                 return
 
 
-async def _waits_until_it_is_there(server: Server, folder: Path) -> None:
-    process = Process(await server.make(), folder, "both", 0)
+def _one_or_more(dsn: str, folder: Path, processes: str) -> Process:
+    return Process(dsn, folder, "both", 0, environ={"HOMING_PROCESSES": processes})
+
+
+async def _waits_until_it_is_there(server: Server, folder: Path, processes: str) -> None:
+    process = _one_or_more(await server.make(), folder, processes)
     await server.halt()
     started = asyncio.create_task(process.start())
     try:
@@ -70,12 +74,15 @@ async def _waits_until_it_is_there(server: Server, folder: Path) -> None:
         assert await process.end() == 0
 
 
-def test_it_waits_for_a_database_that_is_not_there_yet(server: Server, tmp_path: Path) -> None:
-    asyncio.run(_waits_until_it_is_there(server, tmp_path))
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_it_waits_for_a_database_that_is_not_there_yet(
+    server: Server, tmp_path: Path, processes: str
+) -> None:
+    asyncio.run(_waits_until_it_is_there(server, tmp_path, processes))
 
 
-async def _ends_while_it_waits(server: Server, folder: Path) -> int:
-    process = Process(await server.make(), folder, "both", 0)
+async def _ends_while_it_waits(server: Server, folder: Path, processes: str) -> int:
+    process = _one_or_more(await server.make(), folder, processes)
     await server.halt()
     started = asyncio.create_task(process.start())
     try:
@@ -86,8 +93,11 @@ async def _ends_while_it_waits(server: Server, folder: Path) -> int:
         await server.resume()
 
 
-def test_sigterm_ends_the_wait_in_good_order(server: Server, tmp_path: Path) -> None:
-    assert asyncio.run(_ends_while_it_waits(server, tmp_path)) == 0
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_sigterm_ends_the_wait_in_good_order(
+    server: Server, tmp_path: Path, processes: str
+) -> None:
+    assert asyncio.run(_ends_while_it_waits(server, tmp_path, processes)) == 0
 
 
 async def _no_such_database(server: Server, folder: Path) -> tuple[int | None, str]:

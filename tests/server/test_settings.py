@@ -83,6 +83,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "deny_ports": ("22", ("22",), "reach.deny_ports"),
     "writer": ("thread", "thread", "database.writer"),
     "role": ("api", "api", "fleet.role"),
+    "processes": ("4", 4, "fleet.processes"),
     "lease_ms": ("2000", 2000, "fleet.lease_ms"),
     "listen_url": ("postgresql://h/db", "postgresql://h/db", "database.listen_url"),
     "pooled": ("true", True, "database.pooled"),

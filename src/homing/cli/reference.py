@@ -29,7 +29,7 @@ from homing.ports.views import StoreFigures
 from homing.server.settings import ENV_CONFIG, settings_table
 from homing.web import problems
 from homing.web.fleet_metrics import fleet_metrics
-from homing.web.metrics import metric_families
+from homing.web.metrics import metric_families, processes_up, store_metrics
 from homing.web.operation import Operation
 from homing.web.relay_metrics import relay_metrics
 from homing.web.routes import OPERATIONS
@@ -339,7 +339,9 @@ def metrics_page() -> str:
         "",
         "`GET /metrics` returns the text format of Prometheus. It needs a key with the role "
         "`metrics` or `admin`, or a client whose address is in `metrics_networks`. No label has a "
-        "URL, a tenant or an id. Each server process has its own metrics. Those of buckets and "
+        "URL, a tenant or an id. Each server has its own metrics. One with several `processes` "
+        "shows the metrics of all of them, each sample with the label `process` (1, 2, …), except "
+        "those of the whole database. Those of buckets and "
         "heartbeats exist on PostgreSQL only, those of the outbox only where an outbox is relayed "
         "(`homing relay --metrics PORT` serves only these). The usual `process_…` metrics are "
         "there too.",
@@ -349,7 +351,10 @@ def metrics_page() -> str:
     ]
     relay = relay_metrics(RelayPulse(), now=_AT)  # Only where an outbox is relayed.
     fleet = fleet_metrics(FleetPulse())  # Only on PostgreSQL.
-    for family in (*metric_families(_pulse(), StoreFigures(0, 0, 0), now=_AT), *fleet, *relay):
+    engine = metric_families(_pulse(), now=_AT)
+    store = store_metrics(StoreFigures(0, 0, 0))
+    up = processes_up({"1": 1})  # Only with several processes.
+    for family in (*engine, *store, *fleet, *relay, up):
         end = "_total" if family.type == "counter" else ""
         labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
         lines.append(

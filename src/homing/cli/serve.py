@@ -49,6 +49,7 @@ def serve(
     grace_ms: Annotated[str | None, _flag("grace_ms")] = None,
     retention_days: Annotated[str | None, _flag("retention_days")] = None,
     role: Annotated[str | None, _flag("role")] = None,
+    processes: Annotated[str | None, _flag("processes")] = None,
     lease_ms: Annotated[str | None, _flag("lease_ms")] = None,
     log_level: Annotated[str | None, _flag("log_level")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,

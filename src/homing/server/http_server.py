@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 
 from homing.errors import BadSetting
 from homing.server.settings import ListenSettings
+from homing.server.shared_listener import SharedListener
 from homing.web.connections import ConnectionLimit
 from homing.web.limits import LimitedServer
 from homing.web.write_coalescing import CoalescingProtocol
@@ -41,19 +44,45 @@ def http_config(
 
 
 class HttpServer(LimitedServer):
-    """Uvicorn without its signal handlers; ``end_streams`` is called when it begins to stop."""
+    """Uvicorn without its signal handlers; ``end_streams`` is called when it begins to stop.
+
+    With ``shared`` it accepts connections of a socket that other processes share.
+    """
 
     def __init__(
-        self, config: uvicorn.Config, *, end_streams: Callable[[], None] | None = None
+        self,
+        config: uvicorn.Config,
+        *,
+        end_streams: Callable[[], None] | None = None,
+        shared: SharedListener | None = None,
     ) -> None:
         super().__init__(config)
-        self._end_streams = end_streams
+        self._end_streams, self._shared = end_streams, shared
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._shared is not None:
+            self._shared.open(self._protocol, self.server_state.connections)
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._shared is not None:
+            self._shared.report()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._shared is not None:
+            self._shared.close()
         if self._end_streams is not None:  # Uvicorn would wait for them.
             self._end_streams()
         await super().shutdown(sockets)

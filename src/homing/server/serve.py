@@ -1,5 +1,7 @@
 """``homing serve`` from start to stop, and a server inside another program.
 
+With ``processes`` above 1, ``supervisor`` starts processes that each serve as described here.
+
 SIGTERM and SIGINT stop a server in this order: it takes no new connections, finishes the requests
 in progress, starts no new attempts, waits for attempts in flight and settles them, and closes the
 store. ``shutdown`` limits how long that may take.
@@ -23,7 +25,10 @@ from homing.ports import Clock
 from homing.server.http_server import HttpServer, http_config, open_listener, url_of
 from homing.server.open_files import raise_limit
 from homing.server.settings import Settings
+from homing.server.shared_listener import SharedListener
 from homing.server.shutdown import EXIT_UNSETTLED, Shutdown
+from homing.server.siblings import Siblings
+from homing.server.supervisor import process_count, supervise
 from homing.server.wiring import Running, running
 from homing.web.connections import ConnectionLimit
 from homing.web.waiting import waiting
@@ -47,8 +52,11 @@ def serve(
 
     Exits with 1 if some outcomes could not be written within the grace period.
     """
+    siblings = None
+    if (count := process_count(settings)) > 1:
+        siblings = supervise(settings, count, ready=ready)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        settled = runner.run(_serve(settings, admin_key, ready, sources, raise_limit()))
+        settled = runner.run(_serve(settings, admin_key, ready, sources, raise_limit(), siblings))
     if not settled:
         raise SystemExit(EXIT_UNSETTLED)
 
@@ -59,12 +67,16 @@ async def _serve(
     ready: Callable[[str], None],
     sources: Mapping[str, str] | None,
     descriptors_max: int,
+    siblings: Siblings | None,
 ) -> bool:
     """Serve until a signal; False if some outcomes could not be written."""
     shutdown = Shutdown(grace_ms=settings.delivery.grace_ms)
-    shutdown.handle_signals()
+    shutdown.handle_signals(supervised=siblings is not None)
+    if siblings is not None:
+        siblings.take_signals()
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(open_listener(settings.listen))
+        listener = siblings.listener if siblings else open_listener(settings.listen)
+        stack.enter_context(listener)
 
         async def start() -> Running:
             parts = running(
@@ -73,40 +85,48 @@ async def _serve(
                 sources=sources,
                 descriptors_max=descriptors_max,
                 shutdown=shutdown,
+                siblings=siblings,
             )
             return await stack.enter_async_context(parts)
 
         if settings.database.url:
             connections_max = min(settings.listen.connections_max, descriptors_max // 2)
-            waited = wait_for_database(start, listener, connections_max=connections_max)
+            may_respond = siblings is None or siblings.was_alone
+            waited = wait_for_database(
+                start, listener if may_respond else None, connections_max=connections_max
+            )
             parts = await shutdown.unless_requested(waited)
         else:
             parts = await shutdown.unless_requested(start())
         if parts is None:
             return True
         _tune_garbage_collector()
-        server = HttpServer(parts.config, end_streams=parts.end_streams)
+        shared = None if siblings is None else SharedListener(siblings)
+        server = HttpServer(parts.config, end_streams=parts.end_streams, shared=shared)
         shutdown.unfinished = parts.engine.unfinished
         shutdown.on_request(lambda: setattr(server, "should_exit", True))
-        ready(url_of(listener))
-        await server.serve(sockets=[listener])
+        if siblings is None:
+            ready(url_of(listener))
+        await server.serve(sockets=[listener] if siblings is None else [])
     return shutdown.all_settled
 
 
 async def wait_for_database(
-    start: Callable[[], Awaitable[T]], listener: socket.socket, *, connections_max: int
+    start: Callable[[], Awaitable[T]], listener: socket.socket | None, *, connections_max: int
 ) -> T | None:
     """The result of ``start``, which is called again until the database responds.
 
     So server and database may be started in any order. Meanwhile a second HTTP server on a copy of
-    the socket responds that this process is alive and not ready; None if that server ends.
+    the socket responds that this process is alive and not ready; None if that server ends. Without
+    a socket other processes respond.
     """
     try:
         return await start()
     except StoreUnavailable as error:
         log.warning("waiting for the database: it does not respond", error=str(error))
     server = HttpServer(http_config(waiting, ConnectionLimit(connections_max)))
-    meanwhile = asyncio.create_task(server.serve(sockets=[listener.dup()]))
+    sockets = [] if listener is None else [listener.dup()]
+    meanwhile = asyncio.create_task(server.serve(sockets=sockets))
     tries = 0
     try:
         while True:

@@ -39,11 +39,15 @@ class Shutdown:
         self.all_settled = True
         self.unfinished: Callable[[], Mapping[str, int]] = dict  # counts for the log
 
-    def handle_signals(self) -> None:
-        """Take SIGTERM and SIGINT from now on."""
+    def handle_signals(self, *, supervised: bool = False) -> None:
+        """Take SIGTERM and SIGINT from now on.
+
+        A process with a supervisor may get the same signal twice, from the supervisor and as a
+        member of its group. It is the supervisor that ends it at once.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self.request if supervised else self._signalled)
 
     async def unless_requested(self, start: Coroutine[Any, Any, T]) -> T | None:
         """The result of a start-up; None if a stop was requested first: the start is cancelled."""

@@ -29,16 +29,18 @@ from homing.policy.payload_fields import PayloadFields
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
 from homing.server.http_server import http_config
+from homing.server.metrics_exchange import MetricsExchange, replying
 from homing.server.open_files import fit_slots, share_descriptors
 from homing.server.outbox_relay import make_relay, relaying
 from homing.server.settings import Settings, settings_table
 from homing.server.shutdown import Shutdown
+from homing.server.siblings import Siblings
 from homing.server.simulator import Simulator
 from homing.web.asgi import asgi_app
 from homing.web.connections import ConnectionLimit
 from homing.web.fast_publish import FastPublishProtocol
 from homing.web.fleet_metrics import fleet_metrics
-from homing.web.metrics import More
+from homing.web.metrics import More, process_metrics
 from homing.web.options import WebOptions
 from homing.web.relay_metrics import relay_metrics
 from homing.web.write_coalescing import CoalescingProtocol
@@ -69,6 +71,7 @@ async def running(
     sources: Mapping[str, str] | None = None,
     descriptors_max: int | None = None,
     shutdown: Shutdown | None = None,
+    siblings: Siblings | None = None,
 ) -> AsyncIterator[Running]:
     """Start all parts; at the end settle what is in flight and close them."""
     stores = await open_stores(settings, in_memory=in_memory)
@@ -111,13 +114,20 @@ async def running(
         api_keys = _api_keys(settings, stores, clock)
         app = App(engine, stores.views, api_keys, app_options)
         relay = make_relay(settings, app.publishing, clock, random.random)
+        more_metrics = _metrics_of(engine, relay)
+        exchange = _metrics_exchange(siblings, engine, clock, more_metrics)
         web = WebOptions(
             hosts=settings.listen.host_names | settings.notices.public_hosts,
-            more_metrics=_metrics_of(engine, relay),
+            more_metrics=more_metrics,
+            other_processes=exchange,
             api=settings.fleet.serves_api,
         )
         try:
-            async with relaying(relay, settings.delivery.grace_ms), _keeping_time(keeper):
+            async with (
+                relaying(relay, settings.delivery.grace_ms),
+                _keeping_time(keeper),
+                replying(exchange),
+            ):
                 config = _http_config(asgi_app(app, web), settings, shares.connections)
                 yield Running(engine, app, stores, clock, config, web.leaving.set)
         finally:
@@ -241,6 +251,16 @@ def _metrics_of(engine: Engine, relay: Relay | None) -> More:
             yield from relay_metrics(relay.pulse(), now=now)
 
     return more
+
+
+def _metrics_exchange(
+    siblings: Siblings | None, engine: Engine, clock: Clock, more: More
+) -> MetricsExchange | None:
+    if siblings is None:
+        return None
+    return MetricsExchange(
+        siblings, lambda: process_metrics(engine.pulse(), now=clock.now(), more=more)
+    )
 
 
 def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:

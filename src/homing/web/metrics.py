@@ -1,9 +1,13 @@
-"""The metrics of a process in the text format of Prometheus. No label contains a URL or an id."""
+"""The metrics of a server in the text format of Prometheus. No label contains a URL or an id.
+
+A server with several processes shows the metrics of all of them, with the label ``process``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -24,35 +28,67 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 More = Callable[[int], Iterable[Metric]]  # at this time, of an optional part like the relay
 
 
-def metrics_text(
-    pulse: Pulse, figures: StoreFigures | None = None, *, now: int, more: More | None = None
-) -> bytes:
-    """All metrics as text."""
+class OtherProcesses(Protocol):
+    """The other processes of this server."""
+
+    @property
+    def name(self) -> str:
+        """Of this process among them."""
+
+    async def others(self) -> Mapping[str, Sequence[Metric] | None]:
+        """The metrics of each by its name; None if it does not respond."""
+
+
+def metrics_text(metrics: Iterable[Metric]) -> bytes:
+    """All of them as text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_PulseCollector(pulse, figures, now, more))
-    ProcessCollector(registry=registry)
+    registry.register(_Collected(metrics))
     return generate_latest(registry)
 
 
-class _PulseCollector(Collector):
-    def __init__(
-        self, pulse: Pulse, figures: StoreFigures | None, now: int, more: More | None
-    ) -> None:
-        self._pulse, self._figures, self._now, self._more = pulse, figures, now, more
+class _Collected(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        yield from metric_families(self._pulse, self._figures, now=self._now)
-        if self._more is not None:
-            yield from self._more(self._now)
+        return self._metrics
 
 
-def metric_families(pulse: Pulse, figures: StoreFigures | None, *, now: int) -> Iterator[Metric]:
-    """Every metric of Homing with its current values."""
+def process_metrics(pulse: Pulse, *, now: int, more: More | None = None) -> list[Metric]:
+    """Every metric of this process with its current value."""
+    of_homing = metric_families(pulse, now=now)
+    of_parts = () if more is None else more(now)
+    return [*of_homing, *of_parts, *ProcessCollector(registry=None).collect()]
+
+
+def of_all_processes(
+    me: str, own: Sequence[Metric], others: Mapping[str, Sequence[Metric] | None]
+) -> list[Metric]:
+    """The metrics of several processes, each sample with the label of its process."""
+    merged: dict[str, Metric] = {}
+    for process, metrics in sorted({me: own, **others}.items()):
+        for one in metrics or ():
+            into = merged.setdefault(one.name, Metric(one.name, one.documentation, one.type))
+            for sample in one.samples:
+                into.add_sample(sample.name, {"process": process, **sample.labels}, sample.value)
+    responded = {name: int(metrics is not None) for name, metrics in others.items()}
+    return [processes_up({me: 1, **responded}), *merged.values()]
+
+
+def processes_up(responded: dict[str, int]) -> Metric:
+    return _gauge(
+        "homing_process_up",
+        "1 if the process responded to this scrape; only with several `processes`.",
+        "process",
+        responded,
+    )
+
+
+def metric_families(pulse: Pulse, *, now: int) -> Iterator[Metric]:
+    """The metrics of the engine."""
     yield _gauge("homing_info", "The version of the server; always 1.", "version", {__version__: 1})
     yield from _counters(pulse)
     yield from _gauges(pulse, now)
-    if figures is not None:
-        yield from _store_gauges(figures)
 
 
 def _counters(pulse: Pulse) -> Iterator[Metric]:
@@ -151,8 +187,10 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, sentence, value=value)
 
 
-def _store_gauges(figures: StoreFigures) -> Iterator[Metric]:
+def store_metrics(figures: StoreFigures | None) -> Iterator[Metric]:
     """Of the whole database, so the same for every process; at most ten seconds old."""
+    if figures is None:
+        return
     for name, sentence, value in (
         ("homing_pending", "Pending deliveries in the whole database.", figures.pending),
         (

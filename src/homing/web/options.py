@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from homing.app.app import App
 from homing.web.body_budget import BodyBudget
-from homing.web.metrics import More
+from homing.web.metrics import More, OtherProcesses
 
 
 class WebOptions(Struct, frozen=True):
@@ -17,6 +17,7 @@ class WebOptions(Struct, frozen=True):
     hosts: frozenset[str] = frozenset()  # that the dashboard responds to
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server stops
     more_metrics: More | None = None
+    other_processes: OtherProcesses | None = None  # None: this server has one process
     api: bool = True  # False: this process only delivers, and reports its status
 
 

@@ -35,6 +35,7 @@ DATABASE_FILE = "homing.db"  # in the data directory
 ADMIN_KEY_FILE = "admin.key"  # in the data directory
 ENCRYPTION_KEY_FILE = "secret.key"  # in the data directory
 MIB = 1024 * 1024
+PROCESSES_MAX = 64  # A fleet has 128 node numbers, and a process that is started again needs two.
 
 _POSTGRES = r"postgres(ql)?://"
 _KEY = "[A-Za-z0-9+/_-]{43}=?"  # base64 of 32 bytes
@@ -375,6 +376,15 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
             " process that only delivers serves health checks and metrics, but no API."
         ),
     ] = "both"
+    processes: Annotated[
+        Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] | Literal["auto"],
+        Meta(
+            description="How many processes serve and deliver, on one port; auto: one per core that"
+            " this program may use. Each of them has the other settings for itself. Above 1 only on"
+            " PostgreSQL.",
+            extra={"allowed": f"auto, or 1 to {PROCESSES_MAX} processes"},
+        ),
+    ] = 1
     lease_ms: Annotated[
         int,
         _number(

@@ -176,6 +176,8 @@ def _take(
         raise BadSetting(f"{name} (from {source}) is not the name of a setting.")
     if not strict and isinstance(value, str):
         value = _split(value) if isinstance(setting.default, tuple) else value.strip()
+        if name == "processes" and value.isdecimal():
+            value = int(value)  # msgspec reads no number from text where a word is allowed, too.
     try:
         given[name] = msgspec.convert(value, setting.type, strict=strict)
     except msgspec.ValidationError:
@@ -221,6 +223,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad("listen")
     if settings.fleet.role != "both" and not settings.database.url:
         raise bad("role", "both: SQLite serves one process; set database_url")
+    if settings.fleet.processes not in {1, "auto"} and not settings.database.url:
+        raise bad("processes", "1 or auto: SQLite serves one process; set database_url for more")
     delivery = settings.delivery
     if delivery.policy not in delivery.schedules:
         raise bad("policy", f"one of {', '.join(delivery.schedules)}")

@@ -235,8 +235,12 @@ def begin_worker(fd: str) -> Begun:
 def _end_with_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # The parent gets them, too, and ends this one.
+    die_with_parent(os.getppid())
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, on Linux."""
     if sys.platform == "linux":
-        parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             sys.exit(1)  # The parent ended before the call of prctl.

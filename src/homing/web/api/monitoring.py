@@ -6,7 +6,13 @@ from homing.app.figures import Figures
 from homing.app.status import Status
 from homing.errors import Invalid, Unavailable
 from homing.web.api.status import well
-from homing.web.metrics import CONTENT_TYPE, metrics_text
+from homing.web.metrics import (
+    CONTENT_TYPE,
+    metrics_text,
+    of_all_processes,
+    process_metrics,
+    store_metrics,
+)
 from homing.web.operation import TENANT, Call, Operation
 from homing.web.response import Response, json_response
 from homing.web.schemas import LedgerPage, Well
@@ -28,7 +34,10 @@ async def readyz(call: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     pulse, figures = await call.app.status.metrics(call.caller)
-    text = metrics_text(pulse, figures, now=call.now, more=call.options.more_metrics)
+    found = process_metrics(pulse, now=call.now, more=call.options.more_metrics)
+    if (others := call.options.other_processes) is not None:
+        found = of_all_processes(others.name, found, await others.others())
+    text = metrics_text([*found, *store_metrics(figures)])
     return Response(200, text, CONTENT_TYPE.encode())
 
 
