@@ -16,6 +16,7 @@ COUNT_CLICKS = """addEventListener("click", (event) => {
 }, true)"""
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 GRAVE = {"serious", "critical"}
+COLOUR_RULES = ["color-contrast", "link-in-text-block"]
 
 
 class Person:
@@ -104,7 +105,7 @@ class Person:
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
         for scheme in ("light", "dark"):
             self.page.emulate_media(color_scheme=scheme)
-            options = {} if scheme == "light" else {"runOnly": ["cat.color"]}
+            options = {} if scheme == "light" else {"runOnly": COLOUR_RULES}
             found = self.page.evaluate(
                 "more => axe.run(document, {resultTypes: ['violations'], ...more})", options
             )
