@@ -67,7 +67,7 @@ libfaketime:
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y libfaketime >/dev/null 2>&1; } \
 	|| echo "libfaketime is not installed: the tests that change a server's clock are skipped"
 
-bench: setup  ## measure throughput and latency, about ten minutes; ARGS=--quick takes one
+bench: setup  ## measure throughput and latency, about a quarter of an hour; ARGS=--quick takes two minutes
 	$(BIN)/python -m bench.run $(ARGS)
 
 profile: setup  ## show which functions use the CPU in parts c and d of the benchmark

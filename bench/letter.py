@@ -10,7 +10,10 @@ from homing.policy.formats import body as written
 from homing.policy.signature import Signer, new_secret
 
 BODY_BYTES = 1024
+SMALL_BODY_BYTES = 256
 URLS = 50
+FAN_OUT = 100  # URLs that get the same event
+TENANT = "default"
 IN_FLIGHT = 64
 SECRET = new_secret(bytes(range(32)))
 STAMP = b"1000000000000.000"  # where the milliseconds of sending are written in
@@ -36,16 +39,17 @@ def _data(size: int) -> bytes:
     return start + b"x" * (size - len(start) - len(end)) + end
 
 
-def event_data(run: str) -> bytes:
-    """Data that makes a body of exactly 1 KiB once it is delivered."""
-    event = Event(0, "default", key(run, 0), event_type(0), _TIME, 0, b"")
-    return _data(BODY_BYTES - len(written(event, Format.STANDARD)[0]))
+def event_data(run: str, body_bytes: int = BODY_BYTES) -> bytes:
+    """Data that makes a body of exactly so many bytes once it is delivered."""
+    event = Event(0, TENANT, key(run, 0), event_type(0), _TIME, 0, b"")
+    return _data(body_bytes - len(written(event, Format.STANDARD)[0]))
 
 
-def event_json(run: str, number: int, data: bytes) -> bytes:
+def event_json(run: str, number: int, data: bytes, tenant: str) -> bytes:
     """One event as it is published."""
-    return b'{"id":"%s","type":"%s","data":%s}' % (
+    return b'{"id":"%s",%s"type":"%s","data":%s}' % (
         key(run, number).encode(),
+        b"" if tenant == TENANT else b'"tenant":"%s",' % tenant.encode(),
         event_type(number).encode(),
         data,
     )
@@ -77,9 +81,23 @@ def header_lines(
     )
 
 
-def subscription(port: int, number: int) -> dict[str, Any]:
+def subscription(port: int, number: int, *, tenant: str) -> dict[str, Any]:
     """The body of ``POST /v1/subscriptions`` for one of the 50 URLs."""
-    return {"url": url(port, number), "types": [event_type(number)], "secret": SECRET}
+    return {
+        "tenant": tenant,
+        "url": url(port, number),
+        "types": [event_type(number)],
+        "secret": SECRET,
+    }
+
+
+def subscription_to_all(port: int, number: int) -> dict[str, Any]:
+    """The same for one of the URLs that get every event."""
+    return {
+        "url": f"http://127.0.0.1:{port}/hook/{number}",
+        "types": ["bench.*"],
+        "secret": SECRET,
+    }
 
 
 def say(document: dict[str, Any]) -> None:

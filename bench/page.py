@@ -34,9 +34,27 @@ _ROWS = {
     ),
     "d": ("the same, published one by one on 64 connections", "d/a"),
     "e": ("batches of 100 on PostgreSQL", "e/a"),
+    "m": ("published one by one on PostgreSQL", "m/d"),
+    "n": ("one event to 100 URLs, deliveries", "n/c"),
     "g": ("batches of 100 with a million other deliveries pending", "g/c"),
     "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
 }
+_YARDSTICKS = {"a": "", "c": " of batches on SQLite", "d": " of one by one on SQLite"}
+_COSTS = {  # Pages of earlier runs do not have all of them.
+    "c CPU": "CPU per delivery with batches of 100, all processes of the server: {value:.0f} µs",
+    "o CPU": "CPU per delivery at 100 events per second, all processes: {value:.1f} ms",
+    "n RSS above": "memory while 100,000 deliveries of 1,000 events go out, above that of an idle "
+    "server: {value:.0f} MB",
+    "r WAL": "write-ahead log of PostgreSQL per delivery, with small events: {value:.1f} kB",
+    "t CPU": "CPU of an idle server: {value:.2f} % of a processor",
+    "t RSS": "memory of an idle server: {value:.0f} MB",
+}
+_SATURATED = """
+With publishers that send twice as many events as the server can take, it refuses what it cannot
+write soon with `429` and `Retry-After`: 99 of 100 accepted requests get their `202` within
+{p99:.1f} s, those of another tenant within {other:.1f} s, and memory grows by {rss:.0f} MB. What
+was accepted and not yet sent is sent at {drained:.2f} × the rate of batches on SQLite afterwards.
+"""
 _TAIL = """
 At 500 events per second, half of the events arrive at their receiver within {p50:.1f} ms of the
 publisher's request, and 99 of 100 within {p99:.0f} ms. With a million pending deliveries a process
@@ -51,8 +69,25 @@ functions use the CPU.
 def _against(name: str, ratios: dict[str, Any]) -> str:
     if not name:
         return "1"
-    of = "" if name.endswith("/a") else " of batches on SQLite"
-    return f"{ratios[name]['value']:.2f} ×{of}"
+    return f"{ratios[name]['value']:.2f} ×{_YARDSTICKS[name[-1]]}"
+
+
+def _costs(latest: dict[str, Any]) -> str:
+    limits, ratios = latest["limits"], latest["ratios"]
+    lines = [
+        f"- {text.format(value=limits[name]['value'])}\n"
+        for name, text in _COSTS.items()
+        if name in limits
+    ]
+    text = "\nWhat it costs:\n\n" + "".join(lines) if lines else ""
+    if "s/c" in ratios:
+        text += _SATURATED.format(
+            p99=limits["s p99"]["value"] / 1000,
+            other=limits["s p99 of another tenant"]["value"] / 1000,
+            rss=limits["s RSS above"]["value"],
+            drained=ratios["s/c"]["value"],
+        )
+    return text
 
 
 def page(latest: dict[str, Any]) -> str:
@@ -65,12 +100,18 @@ def page(latest: dict[str, Any]) -> str:
         rounds=latest["sizes"]["rounds"],
     )
     for part, (what, ratio) in _ROWS.items():
+        if part not in medians:
+            continue
         value = f"{round(medians[part]['value'], -2):,.0f}{medians[part]['unit']}"
         text += f"| {what} | {value} | {_against(ratio, latest['ratios'])} |\n"
-    return text + _TAIL.format(
-        p50=limits["f p50"]["value"],
-        p99=limits["f p99"]["value"],
-        rss=limits["g RSS above"]["value"],
+    return (
+        text
+        + _costs(latest)
+        + _TAIL.format(
+            p50=limits["f p50"]["value"],
+            p99=limits["f p99"]["value"],
+            rss=limits["g RSS above"]["value"],
+        )
     )
 
 
@@ -80,6 +121,7 @@ def write() -> None:
 
 if __name__ == "__main__":
     if "--show" in sys.argv[1:]:
-        sys.stdout.write(page(json.loads(LATEST.read_text())))
+        path = Path(sys.argv[2]) if sys.argv[2:] else LATEST
+        sys.stdout.write(page(json.loads(path.read_text())))
     else:
         write()

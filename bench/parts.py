@@ -1,4 +1,4 @@
-"""The parts a to l: each sets its scene, measures once, and leaves nothing behind.
+"""The parts: each sets its scene, measures once, and leaves nothing behind.
 
 A part with a server ends when the receiver has seen every id and the ledger says that nothing is
 pending; its clock starts with the publisher's first byte. A twentieth of the events goes ahead
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,13 @@ BATCH = 100
 BATCH_CONNECTIONS = 16
 SINGLE_CONNECTIONS = 64
 RATE = 500
+LOW_RATE = 100  # o
 WARM_SHARE = 20
 RATE_UNIT = "/s"
+PRESSED = 2  # s: so many times what the server can take
+PRESS_CONNECTIONS = 2_000
+OTHER_TENANT, OTHER_RATE, OTHER_CONNECTIONS = "other", 20, 200
+IDLE_AFTER_S = 3.0  # t: the work of the start is done
 
 
 class Hall:
@@ -41,25 +47,39 @@ class Hall:
 
 
 def flood(
-    hall: Hall, server: Server, *, count: int, batch: int, connections: int
+    hall: Hall,
+    server: Server,
+    *,
+    count: int,
+    batch: int,
+    connections: int,
+    fan_out: int = 1,
+    body_bytes: int = letter.BODY_BYTES,
+    counters: Callable[[], dict[str, float]] = dict,
 ) -> dict[str, Any]:
-    """Publish as fast as it goes, until all has arrived and is settled."""
+    """Publish as fast as it goes, until all has arrived and is settled.
+
+    Each event makes ``fan_out`` deliveries, which are what is counted. Of ``counters`` it says how
+    much was added per delivery.
+    """
     warm = max(count // WARM_SHARE, letter.URLS)
-    with Publisher(server, hall.name()) as publisher:
-        _flood(hall, server, publisher, f"flood 0 {warm} {batch} {connections}", warm)
-        cpu_s, commits = server.cpu_s(), server.commits()
-        told = f"flood {warm} {count} {batch} {connections}"
-        response, arrived, settled_at = _flood(hall, server, publisher, told, count)
+    with Publisher(server, hall.name(), body_bytes=body_bytes) as publisher:
+        told = f"flood 0 {warm} {batch} {connections}"
+        _flood(hall, server, publisher, told, warm * fan_out)
+        cpu_s, commits, counted = server.cpu_s(), server.commits(), counters()
+        told, deliveries = f"flood {warm} {count} {batch} {connections}", count * fan_out
+        response, arrived, settled_at = _flood(hall, server, publisher, told, deliveries)
     seconds = settled_at - response["started"]
     return {
-        "rate": count / seconds,
+        "rate": deliveries / seconds,
         "seconds": seconds,
         "published_s": response["seconds"],
         "requests": arrived["requests"],
-        "server_cpu_us_each": (server.cpu_s() - cpu_s) / count * 1e6,
-        "publisher_cpu_us_each": response["cpu_s"] / count * 1e6,
-        "receiver_cpu_us_each": arrived["cpu_s"] / count * 1e6,
+        "server_cpu_us_each": (server.cpu_s() - cpu_s) / deliveries * 1e6,
+        "publisher_cpu_us_each": response["cpu_s"] / deliveries * 1e6,
+        "receiver_cpu_us_each": arrived["cpu_s"] / deliveries * 1e6,
         "commits": {kind: many - commits[kind] for kind, many in server.commits().items()},
+        **{f"{name}_each": (now - counted[name]) / deliveries for name, now in counters().items()},
     }
 
 
@@ -157,6 +177,64 @@ def part_k(hall: Hall) -> Measured:
     return _on_postgres(hall, "k", writer="inline")
 
 
+def part_m(hall: Hall) -> Measured:
+    return _on_new_data(
+        hall,
+        "m",
+        count=hall.sizes.m,
+        batch=1,
+        connections=SINGLE_CONNECTIONS,
+        database_url=hall.postgres.database(),
+    )
+
+
+def part_n(hall: Hall) -> Measured:
+    """One event, many deliveries; with the memory that the server needs for them."""
+    data = hall.folder / hall.name()
+    try:
+        with Server(data) as server:
+            server.subscribe_to_all(hall.receiver)
+            idle_mb = server.rss_mb()
+            server.forget_peak()
+            found = flood(
+                hall,
+                server,
+                count=hall.sizes.n,
+                batch=1,
+                connections=SINGLE_CONNECTIONS,
+                fan_out=letter.FAN_OUT,
+            )
+            peak_mb = server.peak_mb()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    return _measured("n", {**found, "rss_idle_mb": idle_mb, "rss_above_mb": peak_mb - idle_mb})
+
+
+def part_r(hall: Hall) -> Measured:
+    """What PostgreSQL writes ahead for a delivery, with events so small that they hardly count.
+
+    A page that is changed for the first time after a checkpoint is logged as a whole. There is a
+    checkpoint when the database is made, so the pages that the tables have then are logged during
+    the part of the flood that is not measured; ``wal_images_each`` says what was left of it.
+    """
+    data = hall.folder / hall.name()
+    try:
+        with Server(data, database_url=hall.postgres.database()) as server:
+            server.subscribe(hall.receiver)
+            found = flood(
+                hall,
+                server,
+                count=hall.sizes.r,
+                batch=BATCH,
+                connections=BATCH_CONNECTIONS,
+                body_bytes=letter.SMALL_BODY_BYTES,
+                counters=hall.postgres.wal,
+            )
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    return Measured("r", found["wal_bytes_each"] / 1000, "kB", found)
+
+
 def part_f(hall: Hall) -> Measured:
     """How long from the publisher's write to the receiver's read, at a steady rate."""
     data = hall.folder / hall.name()
@@ -175,6 +253,97 @@ def part_f(hall: Hall) -> Measured:
         shutil.rmtree(data, ignore_errors=True)
     p50, p99 = percentile(lags, 0.5), percentile(lags, 0.99)
     return Measured("f", p50, "ms", {"p50_ms": p50, "p99_ms": p99, "worst_ms": max(lags)})
+
+
+def part_o(hall: Hall) -> Measured:
+    """The processor time of a delivery where nothing can be done for many at once."""
+    data = hall.folder / hall.name()
+    count = LOW_RATE * hall.sizes.o_seconds
+    try:
+        with Server(data) as server, Publisher(server, hall.name()) as publisher:
+            server.subscribe(hall.receiver)
+            for first, number in ((0, LOW_RATE), (LOW_RATE, count)):  # the first second is for free
+                before = server.cpu_s_each()
+                hall.receiver.reset()
+                publisher.tell(f"pace {first} {number} {LOW_RATE} {SINGLE_CONNECTIONS}")
+                publisher.response()
+                after = server.cpu_s_each()
+                hall.receiver.wait_for(number)
+                server.wait_until_settled()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    ms = {pid: (cpu_s - before.get(pid, 0.0)) / count * 1000 for pid, cpu_s in after.items()}
+    server_ms = ms.pop(server.process.pid)
+    writer_ms = sum(ms.values())
+    details = {"server_ms": server_ms, "writer_ms": writer_ms}
+    return Measured("o", server_ms + writer_ms, "ms", details)
+
+
+def part_s(hall: Hall) -> Measured:
+    """Publishers that send more than the server can take, whatever it tells them.
+
+    What it can take is measured first, as in c. Another tenant publishes a little all the while.
+    """
+    data, seconds = hall.folder / hall.name(), hall.sizes.s_seconds
+    try:
+        with Server(data) as server:
+            server.subscribe(hall.receiver)
+            server.subscribe(hall.receiver, tenant=OTHER_TENANT)
+            can_take = flood(
+                hall, server, count=hall.sizes.c, batch=BATCH, connections=BATCH_CONNECTIONS
+            )["rate"]
+            idle_mb = server.rss_mb()
+            server.forget_peak()
+            hall.receiver.reset()
+            with (
+                Publisher(server, hall.name()) as publisher,
+                Publisher(server, hall.name(), tenant=OTHER_TENANT) as other,
+            ):
+                rate = int(can_take * PRESSED)
+                other.tell(f"press {OTHER_RATE} {seconds} 1 {OTHER_CONNECTIONS}")
+                publisher.tell(f"press {rate} {seconds} {BATCH} {PRESS_CONNECTIONS}")
+                pressed, others = publisher.response(), other.response()
+            waiting, since = server.pending(), time.monotonic()
+            hall.receiver.wait_for(pressed["accepted"] * BATCH + others["accepted"])
+            drained_s = server.wait_until_settled() - since
+            peak_mb = server.peak_mb()
+            lags = hall.receiver.lags_ms()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    refused = pressed["refused"] + others["refused"]
+    promised = pressed["with_retry_after"] + others["with_retry_after"]
+    details = {
+        "pressed": pressed,
+        "other": others,
+        "p99_ms": pressed["p99_ms"],
+        "other_p99_ms": others["p99_ms"],
+        "other_arrived_p99_ms": percentile(lags, 0.99) if lags else 0.0,
+        "can_take": can_take,
+        "accepted": pressed["accepted"] * BATCH / pressed["seconds"],
+        "waiting": waiting,
+        "drained": waiting / drained_s,
+        "drained_of_c": waiting / drained_s / can_take,
+        "rss_idle_mb": idle_mb,
+        "rss_above_mb": peak_mb - idle_mb,
+        "retry_after_percent": 100.0 * promised / refused if refused else 100.0,
+    }
+    return Measured("s", pressed["p99_ms"], "ms", details)
+
+
+def part_t(hall: Hall) -> Measured:
+    """A server with subscriptions to which nobody publishes."""
+    data, seconds = hall.folder / hall.name(), hall.sizes.t_seconds
+    try:
+        with Server(data) as server:
+            server.subscribe(hall.receiver)
+            time.sleep(IDLE_AFTER_S)
+            cpu_s = server.cpu_s()
+            time.sleep(seconds)
+            used = (server.cpu_s() - cpu_s) / seconds * 100
+            rss_mb = server.rss_mb()
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    return Measured("t", used, "%", {"rss_mb": rss_mb})
 
 
 def _with_backlog(hall: Hall, count: int) -> dict[str, Any]:
@@ -272,4 +441,10 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "j": part_j,
     "k": part_k,
     "l": part_l,
+    "m": part_m,
+    "n": part_n,
+    "o": part_o,
+    "r": part_r,
+    "s": part_s,
+    "t": part_t,
 }

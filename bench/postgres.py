@@ -36,6 +36,21 @@ class Postgres:
         )
         self._server = get_server(Path(self._folder.name), cleanup_mode="stop")
 
+    def wal(self) -> dict[str, float]:
+        """What was written to the write-ahead log so far: bytes, and images of whole pages."""
+        return asyncio.run(self._wal())
+
+    async def _wal(self) -> dict[str, float]:
+        admin = await asyncpg.connect(self._server.get_uri(database="postgres"))
+        try:
+            row = await admin.fetchrow(
+                "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'), wal_fpi"
+                " FROM pg_stat_wal"
+            )
+        finally:
+            await admin.close()
+        return {"wal_bytes": float(row[0]), "wal_images": float(row[1])}
+
     async def _make(self, name: str) -> str:
         admin = await asyncpg.connect(self._server.get_uri(database="postgres"))
         try:

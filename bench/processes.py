@@ -24,6 +24,7 @@ SEAL = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 STUCK_S = 60.0  # without any progress
 POLL_S = 0.02
 SETTLED_POLL_S = 0.005
+_SESSION = 3  # where /proc/…/stat has it, after the name
 
 
 class BenchFailed(Exception):
@@ -168,10 +169,17 @@ class Server(Child):
     def ask(self, method: str, path: str, document: Any = None) -> Any:
         return json.loads(_ask(self.port, method, path, document))
 
-    def subscribe(self, receiver: Receiver) -> None:
-        """The 50 URLs."""
+    def subscribe(self, receiver: Receiver, *, tenant: str = letter.TENANT) -> None:
+        """The 50 URLs, each with a type of its own."""
         for number in range(letter.URLS):
-            self.ask("POST", "/v1/subscriptions", letter.subscription(receiver.port, number))
+            document = letter.subscription(receiver.port, number, tenant=tenant)
+            self.ask("POST", "/v1/subscriptions", document)
+
+    def subscribe_to_all(self, receiver: Receiver) -> None:
+        """100 URLs, each for every event."""
+        for number in range(letter.FAN_OUT):
+            document = letter.subscription_to_all(receiver.port, number)
+            self.ask("POST", "/v1/subscriptions", document)
 
     def pending(self, tenant: str = "default") -> int:
         items = self.ask("GET", f"/v1/ledger?tenant={tenant}")["items"]
@@ -186,15 +194,39 @@ class Server(Child):
             time.sleep(SETTLED_POLL_S)
         return time.monotonic()
 
+    def pids(self) -> list[int]:
+        """Its processes, itself first: those of the session that it leads."""
+        mine = self.process.pid
+        others = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # It has ended meanwhile.
+                if int(_stat(stat)[_SESSION]) == mine and stat.parent.name != str(mine):
+                    others.append(int(stat.parent.name))
+        return [mine, *sorted(others)]
+
     def rss_mb(self) -> float:
-        """Its resident memory."""
-        pid = str(self.process.pid)
+        """The resident memory of all its processes."""
         found = subprocess.run(
-            ["ps", "-o", "rss=", "-p", pid],  # noqa: S607
+            ["ps", "-o", "rss=", "-p", ",".join(map(str, self.pids()))],  # noqa: S607
             capture_output=True,
             check=True,
         )
-        return int(found.stdout) / 1024
+        return sum(map(int, found.stdout.split())) / 1024
+
+    def forget_peak(self) -> None:
+        """``peak_mb`` counts from now on."""
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def peak_mb(self) -> float:
+        """The most resident memory that each of its processes has had, together."""
+        found = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{pid}/status").read_text()
+                found += int(text.partition("VmHWM:")[2].split(maxsplit=1)[0])
+        return found / 1024 or self.rss_mb()
 
     def commits(self) -> dict[str, int]:
         """How many there have been, by kind."""
@@ -203,20 +235,39 @@ class Server(Child):
         return {kind: int(float(count)) for kind, count in found}
 
     def cpu_s(self) -> float:
-        """The processor time it has used."""
-        pid = str(self.process.pid)
-        stat = Path("/proc") / pid / "stat"
-        if stat.exists():
-            fields = stat.read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return 0.0
+        """The processor time that all its processes have used."""
+        return sum(self.cpu_s_each().values())
+
+    def cpu_s_each(self) -> dict[int, float]:
+        """The processor time that each of its processes has used, by its id."""
+        return {pid: _process_cpu_s(pid) for pid in self.pids()}
+
+
+def _stat(path: Path) -> list[str]:
+    return path.read_text().rpartition(")")[2].split()
+
+
+def _process_cpu_s(pid: int) -> float:
+    """From the clock that Linux has for each process; /proc counts in hundredths of a second."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0  # It has ended, or this is no Linux.
 
 
 class Publisher(Child):
     """Publishes to a server."""
 
-    def __init__(self, server: Server, run: str) -> None:
-        super().__init__("-m", "bench.publisher", str(server.port), KEY, run)
+    def __init__(
+        self,
+        server: Server,
+        run: str,
+        *,
+        tenant: str = letter.TENANT,
+        body_bytes: int = letter.BODY_BYTES,
+    ) -> None:
+        argv = (str(server.port), KEY, run, tenant, str(body_bytes))
+        super().__init__("-m", "bench.publisher", *argv)
 
 
 def send_without_server(name: str, receiver: Receiver, count: int) -> dict[str, Any]:

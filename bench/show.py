@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group
@@ -78,6 +79,25 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
     if "i" in found:
         costs = (f"{name}: {number(us)} µs" for name, us in found["i"].details.items())
         lines.append("i  " + " · ".join(costs))
+    if "n" in found:
+        n = found["n"].details
+        lines.append(
+            f"n  memory of the server: {n['rss_idle_mb']:.0f} MB idle, "
+            f"{n['rss_above_mb']:.0f} MB more with all deliveries going out"
+        )
+    if "o" in found:
+        o = found["o"].details
+        lines.append(
+            f"o  CPU per delivery: server {number(o['server_ms'])} ms, "
+            f"writer {number(o['writer_ms'])} ms"
+        )
+    if "r" in found:
+        images = found["r"].details["wal_images_each"]
+        lines.append(f"r  images of whole pages per delivery: {images:.4f}")
+    if "s" in found:
+        lines += _pressed(found["s"].details)
+    if "t" in found:
+        lines.append(f"t  memory of an idle server: {found['t'].details['rss_mb']:.0f} MB")
     for part in ("j", "l"):
         if part in found:
             times = (
@@ -86,6 +106,22 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
             )
             lines.append(f"{part}  ms per page, p50/p99: " + " · ".join(times))
     return lines
+
+
+def _pressed(s: dict[str, Any]) -> list[str]:
+    pressed, other = s["pressed"], s["other"]
+    refused = pressed["refused"] + pressed["unsent"] + pressed["broken"]
+    return [
+        f"s  {number(s['accepted'])} of {number(2 * s['can_take'])} events/s accepted, "
+        f"p50/p99/worst {number(pressed['p50_ms'])}/{number(pressed['p99_ms'])}/"
+        f"{number(pressed['worst_ms'])} ms; {refused / pressed['requests']:.0%} refused: "
+        f"{pressed['refused']:,} with 429 or 503 ({pressed['with_retry_after']:,} with "
+        f"Retry-After), {pressed['broken']:,} cut off, {pressed['unsent']:,} without a connection",
+        f"s  another tenant: {other['refused']:,} of {other['requests']:,} refused, p99 "
+        f"{number(other['p99_ms'])} ms to the 202, {number(s['other_arrived_p99_ms'])} ms to the "
+        f"receiver; memory {number(s['rss_idle_mb'])} MB, {number(s['rss_above_mb'])} MB more; "
+        f"{s['waiting']:,} left, sent at {number(s['drained'])}/s",
+    ]
 
 
 def console() -> Console:

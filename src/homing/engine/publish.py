@@ -3,7 +3,8 @@
 Group commit without a timer: a commit starts as soon as none is running, and publishes that arrive
 while one runs go into the next. The next commit is given to the store while the first one runs, as
 soon as it is as large as the first: the store writes them in the order of the calls and does not
-idle in between. A conflict of one caller never fails the other callers of the same commit.
+idle in between. A conflict of one caller never fails the other callers of the same commit. Tenants
+take turns (``engine/publish_queue``).
 
 A publish that takes long to match is matched first (``engine/matching``) and then joins a commit.
 """
@@ -11,7 +12,6 @@ A publish that takes long to match is matched first (``engine/matching``) and th
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -21,6 +21,7 @@ from msgspec import Struct
 from homing.engine.core import Core
 from homing.engine.latency import SHORT_S, Histogram
 from homing.engine.matching import Matcher, Matching
+from homing.engine.publish_queue import PublishQueue
 from homing.errors import (
     EventConflict,
     FieldProblem,
@@ -66,7 +67,7 @@ class Publisher:
     def __init__(self, core: Core) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting = PublishQueue[_Waiting](core.options.publish_events_max)
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
         self._payload_fields = core.options.payload_fields
@@ -113,13 +114,18 @@ class Publisher:
     def publish_then(
         self, drafts: Sequence[EventDraft], on_result: Callable[[PublishResult], None]
     ) -> None:
-        """Accept all events or none; ``on_result`` is called when all are on disk, or refused."""
+        """Accept all events or none; ``on_result`` is called when all are on disk, or refused.
+
+        Raises ShuttingDown, StoreUnavailable, TooMany and EventConflict.
+        """
         if self.closed:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
+        now = self._clock.now()
+        self._waiting.check(drafts, now)
         distinct, index = self._distinct(drafts)
-        self._waiting.append(_Waiting(distinct, index, on_result, since=self._clock.now()))
+        self._waiting.append(_Waiting(distinct, index, on_result, since=now))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -149,7 +155,7 @@ class Publisher:
             return
         self._silent = True  # Until that commit ends.
         while self._waiting:
-            _fail(self._waiting.popleft(), StoreUnavailable(_SILENT))
+            _fail(self._waiting.take(), StoreUnavailable(_SILENT))
 
     def _distinct(self, drafts: Sequence[EventDraft]) -> tuple[list[EventDraft], list[int]]:
         """The events without repeated ids, and the index of the event of each draft.
@@ -208,10 +214,10 @@ class Publisher:
             not group
             or (
                 len(group) < limit
-                and events + len(self._waiting[0].drafts) <= self._options.publish_events_max
+                and events + self._waiting.next_events() <= self._options.publish_events_max
             )
         ):
-            group.append(self._waiting.popleft())
+            group.append(self._waiting.take())
             events += len(group[-1].drafts)
         self._last_group = len(group)
         return group
@@ -337,7 +343,7 @@ class Publisher:
             waiting = group.pop(place)
             del staged[place]
             waiting.tried += 1
-            self._waiting.appendleft(waiting)
+            self._waiting.put_back(waiting)
 
     def _check_matched(self, waiting: _Waiting) -> None:
         """Raises OutOfSteps if the publish must be matched first, or again."""
