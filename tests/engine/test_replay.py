@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.world import DAY, HOUR, MINUTE, World, always, balanced, live
 from homing.errors import NotFound, StillPending, SubscriptionGone
 from homing.model import Lane, Status
 from homing.ports import ReplayFilter
+from homing.sim.loop import START_MS, VirtualClock
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -74,5 +77,35 @@ def test_a_bulk_replay_takes_each_dropped_delivery_once_also_over_a_crash() -> N
         assert (done.state, done.replayed, done.skipped) == ("done", 40, 0)
         assert len(world.hits(URL)) - before == 40
         await balanced(world)
+
+    live(story)
+
+
+async def restart(world: World, *, ahead_ms: int) -> None:
+    """Start a new process whose clock is ahead of the true time by so much."""
+    clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + ahead_ms)
+    world.clock = world.sender._clock = clock
+    await world.crash()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_bulk_replay_takes_what_finished_under_a_clock_that_was_ahead(given: bool) -> None:
+    """Its time is still to come; the list shows it all the same."""
+
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        await restart(world, ahead_ms=DAY)
+        await world.publish()
+        await world.settled()
+        await restart(world, ahead_ms=0)
+        as_of = world.clock.now() if given else None
+        await world.wait(MINUTE)
+        conditions = ReplayFilter(status=Status.DELIVERED, as_of=as_of)
+        assert await world.engine.count_replay(conditions) == (1, True)
+        job = await world.engine.start_replay(conditions)
+        await world.settled()
+        done = await world.engine.replay_job(job.id)
+        assert (done.state, done.replayed) == ("done", 1)
+        assert len(world.hits(URL)) == 2
 
     live(story)

@@ -13,6 +13,7 @@ from store.build import HOUR, NOW
 from store.test_view_deliveries import Scene, all_conditions
 
 SINGLE = 20  # conditions that stand first
+LATER = NOW + 100 * HOUR  # all have finished
 
 
 def job_filter(conditions: DeliveryFilter, *, as_of: int | None = None) -> ReplayFilter:
@@ -20,18 +21,21 @@ def job_filter(conditions: DeliveryFilter, *, as_of: int | None = None) -> Repla
     return ReplayFilter(**given, as_of=as_of)
 
 
-async def taken(scene: Scene, conditions: ReplayFilter, *, limit: int) -> list[int]:
+async def taken(
+    scene: Scene, conditions: ReplayFilter, *, limit: int, now: int = LATER
+) -> list[int]:
     """The ids of the deliveries that a job takes, step by step."""
     admin: Admin = scene.admin
     job, ids = scene.make.job(conditions), list[int]()
     while True:
-        found, upto, done = await admin.candidates(job, limit=limit)
+        found, upto, done = await admin.candidates(job, now=now, limit=limit)
         ids += [it.delivery.id for it in found]
         if done:
             break
         assert upto > job.after_id
         job = replace(job, after_id=upto)
-    count, exact = await admin.count_replay(scene.make.job(conditions), limit=10_000)
+    job = scene.make.job(conditions)
+    count, exact = await admin.count_replay(job, now=now, limit=10_000)
     assert (count, exact) == (len(ids), True)
     return ids
 
@@ -80,6 +84,16 @@ async def test_what_finishes_after_the_list_was_seen_is_left_out(db: Db) -> None
     assert await taken(scene, job_filter(DeliveryFilter(), as_of=as_of), limit=7) == seen
     later = await taken(scene, job_filter(DeliveryFilter(), as_of=as_of + 1), limit=7)
     assert later == await finished(scene, DeliveryFilter())
+
+
+async def test_what_finished_under_a_clock_that_was_ahead_is_not_left_out(db: Db) -> None:
+    """The list shows it: its time has not come yet, so it cannot have finished since."""
+    scene = await Scene(db).build()
+    now = min(it.finished_at for it in scene.rows if it.finished_at is not None)
+    seen = await finished(scene, DeliveryFilter())
+    for as_of in (now - 1, now):
+        conditions = job_filter(DeliveryFilter(), as_of=as_of)
+        assert await taken(scene, conditions, limit=7, now=as_of) == seen
 
 
 async def test_the_replays_of_an_event_are_taken_with_it(db: Db) -> None:

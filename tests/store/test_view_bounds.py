@@ -148,10 +148,10 @@ async def test_the_other_reads_are_bounded_too(large: Large) -> None:
         (views.endpoints(tenant="acme", state=None, before_id=None, limit=50), PLAIN),
         (views.event_deliveries(large.events[7].event.id, limit=50), PLAIN),
         (views.waiting(busy, limit=1_000), PLAIN),
-        (admin.candidates(make.job(ReplayFilter(type="nothing")), limit=500), 80_000),
-        (admin.candidates(make.job(ReplayFilter(endpoint_id=busy)), limit=50), PLAIN),
-        (admin.candidates(make.job(ReplayFilter(status=Status.DROPPED)), limit=50), PLAIN),
-        (admin.count_replay(make.job(ReplayFilter(tenant="nobody")), limit=1_000), 80_000),
+        (admin.candidates(make.job(ReplayFilter(type="nothing")), now=NOW, limit=500), 80_000),
+        (admin.candidates(make.job(ReplayFilter(endpoint_id=busy)), now=NOW, limit=50), PLAIN),
+        (admin.candidates(make.job(ReplayFilter(status=Status.DROPPED)), now=NOW, limit=50), PLAIN),
+        (admin.count_replay(make.job(ReplayFilter(tenant="nobody")), now=NOW, limit=1_000), 80_000),
     ]
     for read, most in reads:
         large.steps = 0

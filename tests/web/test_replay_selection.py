@@ -111,6 +111,19 @@ def test_what_finishes_after_it_was_counted_is_not_replayed() -> None:
     live(story)
 
 
+def test_a_job_that_was_not_counted_takes_all_that_are_finished() -> None:
+    async def story(house: House) -> None:
+        await history(house)
+        where = {"tenant": "other", "status": "cancelled"}
+        job = await house.client.post("/v1/replays", {"filter": where})
+        assert job.json["filter"]["as_of"] is None
+        await house.settled()
+        done = await house.client.get(f"/v1/replays/{job.json['id']}")
+        assert (done.json["state"], done.json["replayed"]) == ("done", 2)
+
+    live(story)
+
+
 def test_a_duration_is_counted_back_from_the_same_moment() -> None:
     """An hour later "the last 150 minutes" would be other deliveries."""
 

@@ -87,11 +87,10 @@ class Replayer:
 
     def _job(self, conditions: ReplayFilter) -> ReplayJob:
         now = self._clock.now()
-        as_of = now if conditions.as_of is None else min(conditions.as_of, now)
         number = self._ids.take(now)
         return ReplayJob(
             id=number,
-            filter=msgspec.structs.replace(conditions, as_of=as_of),
+            filter=conditions,
             created_at=now,
             state="running",
             upto_id=number,  # the deliveries that it makes have higher ids
@@ -99,7 +98,8 @@ class Replayer:
         )
 
     async def count(self, conditions: ReplayFilter) -> tuple[int, bool]:
-        return await self._admin.count_replay(self._job(conditions), limit=COUNT_MAX)
+        job = self._job(conditions)
+        return await self._admin.count_replay(job, now=job.created_at, limit=COUNT_MAX)
 
     async def start(self, conditions: ReplayFilter) -> ReplayJob:
         job = self._job(conditions)
@@ -171,7 +171,7 @@ class Replayer:
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
         """Run one step and return the job after it; None if the job no longer exists."""
         found, looked_upto, all_seen = await self._admin.candidates(
-            job, limit=self._options.step_rows
+            job, now=self._clock.now(), limit=self._options.step_rows
         )
         now = self._clock.now()
         made = [self._again(finished.delivery, now) for finished in found]

@@ -41,7 +41,7 @@ class CleanupStep(Struct, frozen=True):
 class ReplayFilter(Selection, frozen=True):
     """The finished deliveries that a bulk replay takes: those that a list showed at ``as_of``."""
 
-    as_of: int | None = None  # deliveries that had finished by then; None: all
+    as_of: int | None = None  # deliveries that had finished by then; None: all that are finished
 
 
 class ReplayJob(Struct, frozen=True):
@@ -163,10 +163,12 @@ class AdminStore(Protocol):
     async def cancel_replay_job(self, job_id: int) -> ReplayJob | None:
         """Cancel a job; None if there is none. A finished job stays as it is."""
 
-    async def count_replay(self, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
+    async def count_replay(self, job: ReplayJob, *, now: int, limit: int) -> tuple[int, bool]:
         """How many deliveries it would take among ``limit`` rows; False: there are more rows."""
 
-    async def candidates(self, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
+    async def candidates(
+        self, job: ReplayJob, *, now: int, limit: int
+    ) -> tuple[list[Finished], int, bool]:
         """The next deliveries that it takes, the last id that was read, and whether that is all."""
 
     async def replay_step(

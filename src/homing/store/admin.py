@@ -225,14 +225,16 @@ class Admin:
         return rows.replay_job(row) if row else None
 
     @transaction(view=True)
-    async def count_replay(self, tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
-        return await replays.count(tx, job, limit=limit)
+    async def count_replay(
+        self, tx: Tx, job: ReplayJob, *, now: int, limit: int
+    ) -> tuple[int, bool]:
+        return await replays.count(tx, job, now=now, limit=limit)
 
     @transaction(view=True)
     async def candidates(
-        self, tx: Tx, job: ReplayJob, *, limit: int
+        self, tx: Tx, job: ReplayJob, *, now: int, limit: int
     ) -> tuple[list[Finished], int, bool]:
-        return await replays.found(tx, job, limit=limit)
+        return await replays.found(tx, job, now=now, limit=limit)
 
     @transaction()
     async def replay_step(

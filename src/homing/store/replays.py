@@ -105,9 +105,11 @@ async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[D
 # --- the scan of a job ----------------------------------------------------------------------
 
 
-async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], int, bool]:
+async def found(
+    tx: Tx, job: ReplayJob, *, now: int, limit: int
+) -> tuple[list[Finished], int, bool]:
     """The deliveries that a job takes of the next rows, the last id scanned, whether it is done."""
-    walk = _walk(job, limit=limit)
+    walk = _walk(job, now=now, limit=limit)
     taken = await tx.all("replay_found", **walk)
     scanned, top = taken[0][:2]
     finished = [rows.history(row[2:]) for row in taken if row[2] is not None]
@@ -116,14 +118,14 @@ async def found(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[list[Finished], 
     return finished, top, False
 
 
-async def count(tx: Tx, job: ReplayJob, *, limit: int) -> tuple[int, bool]:
+async def count(tx: Tx, job: ReplayJob, *, now: int, limit: int) -> tuple[int, bool]:
     """How many deliveries it would take of the next ``limit`` rows, and whether these are all."""
-    row = await tx.one("replay_count", **_walk(job, limit=limit))
+    row = await tx.one("replay_count", **_walk(job, now=now, limit=limit))
     assert row is not None
     return row[1], row[0] < limit
 
 
-def _walk(job: ReplayJob, *, limit: int) -> dict[str, Any]:
+def _walk(job: ReplayJob, *, now: int, limit: int) -> dict[str, Any]:
     """The values of the statements, which use only the shortest of the walks."""
     conditions = job.filter
     low, high = id_range(conditions)
@@ -141,5 +143,5 @@ def _walk(job: ReplayJob, *, limit: int) -> dict[str, Any]:
         "upto_id": min(job.upto_id, high - 1),
         **walks,
         walk: limit,
-        **selection_values(conditions),
+        **selection_values(conditions, now=now),
     }

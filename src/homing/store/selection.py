@@ -29,8 +29,8 @@ def type_terms(pattern: str | None) -> dict[str, str | None]:
     return {"type": pattern if pattern.endswith(".*") else begins, "prefix": begins}
 
 
-def selection_values(conditions: Selection) -> dict[str, object]:
-    """The values of ``sql/parts/selected.sql``."""
+def selection_values(conditions: Selection, *, now: int | None = None) -> dict[str, object]:
+    """The values of ``sql/parts/selected.sql``; ``as_of`` needs ``now``."""
     listed = conditions.expires_before if isinstance(conditions, DeliveryFilter) else None
     return {
         "tenant": conditions.tenant,
@@ -45,5 +45,6 @@ def selection_values(conditions: Selection) -> dict[str, object]:
         "url": conditions.url.lower() if conditions.url else None,
         "expires_before": listed,
         "as_of": conditions.as_of if isinstance(conditions, ReplayFilter) else None,
+        "now": now,
         **type_terms(conditions.type),
     }

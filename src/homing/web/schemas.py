@@ -548,7 +548,7 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str | None = None
     as_of: Annotated[
         str | None,
-        Meta(description="Finished by this time: RFC 3339, as dry_run returns it; default: now."),
+        Meta(description="Finished by this time: RFC 3339, as dry_run returns it; default: any."),
     ] = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from homing.app.replays import ONLY_FINISHED, Replays
 from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.model import Status, show_id
@@ -24,12 +26,14 @@ from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_te
 
 
 async def start(call: Call) -> Response:
-    given = call.content(ReplayIn)
-    conditions, event = _read(given.filter, now=call.now), given.filter.event
+    given, now = call.content(ReplayIn), call.now
+    conditions, event = _read(given.filter, now=now), given.filter.event
     replays = call.app.replays
     if given.dry_run:
+        as_of = now if conditions.as_of is None else conditions.as_of
+        conditions = replace(conditions, as_of=as_of)
         count, exact = await replays.count(call.caller, conditions, event=event)
-        return json_response(ReplayCount(count, exact, time_text(conditions.as_of or call.now)))
+        return json_response(ReplayCount(count, exact, time_text(as_of)))
     job = await replays.start(call.caller, conditions, event=event)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_response(replay_view(job), status=202, headers=((b"location", location),))
@@ -47,12 +51,11 @@ async def cancel(call: Call) -> Response:
 def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
     """The conditions; raises Invalid with every wrong field."""
     problems: list[FieldProblem] = []
-    as_of = now if given.as_of is None else read_time(given.as_of)
-    if as_of is None or as_of > now:
+    as_of = None if given.as_of is None else read_time(given.as_of)
+    if given.as_of is not None and (as_of is None or as_of > now):
         reason = "must be an RFC 3339 time that is not in the future"
         problems.append(FieldProblem("filter.as_of", reason))
-        as_of = now
-    back_from = as_of
+    back_from = now if as_of is None else as_of
 
     def time(value: str | None, name: str) -> int | None:
         try:

@@ -1,6 +1,7 @@
 -- The conditions of deliveries. Lists, counts and replay jobs all use this text, so that a job takes
 -- the deliveries that a list with the same conditions shows. Times of acceptance are ranges of ids,
--- which limit the walks (store/selection).
+-- which limit the walks (store/selection). What finished later than now finished under a clock that
+-- was ahead, so before the list was shown.
 (CAST(:tenant AS TEXT) IS NULL OR {it}.tenant = :tenant)
 AND (CAST(:status AS TEXT) IS NULL OR {it}.status = :status)
 AND (CAST(:reason AS TEXT) IS NULL OR {it}.reason = :reason)
@@ -9,7 +10,7 @@ AND (CAST(:subscription_id AS BIGINT) IS NULL OR {it}.subscription_id = :subscri
 AND (CAST(:event_id AS BIGINT) IS NULL OR {it}.event_id = :event_id)
 AND (CAST(:expires_before AS BIGINT) IS NULL
      OR ({it}.status = 'pending' AND {it}.expires_at < :expires_before))
-AND (CAST(:as_of AS BIGINT) IS NULL OR {it}.finished_at <= :as_of)
+AND (CAST(:as_of AS BIGINT) IS NULL OR {it}.finished_at <= :as_of OR {it}.finished_at > :now)
 AND (CAST(:type AS TEXT) IS NULL OR EXISTS (
       SELECT 1 FROM event e WHERE e.id = {it}.event_id AND (
           e.type = :type
