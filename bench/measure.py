@@ -25,9 +25,9 @@ YARDSTICK = {
     "m": "d",
 }
 IN_ROUNDS = "bcdekfghnm"
-ONCE = "ijlorst"
+ONCE = "ijloprst"
 PARTS = "abcdefghijmnorst"
-ON_REQUEST = "kl"  # measured only where --only names it; --large is --only l
+ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 
 
 class Sizes(Struct, frozen=True):
@@ -141,6 +141,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "m": "d on PostgreSQL",
         "n": "one event to 100 URLs, on 64 connections → SQLite → settled; deliveries",
         "o": "CPU per delivery at 100 events/s, server and writer",
+        "p": "CPU per delivery of e with 4 processes, against 1",
         "r": "write-ahead log of PostgreSQL per delivery, small events",
         "s": f"twice as many events as c can take, for {sizes.s_seconds} s: p99 of a 202",
         "t": "CPU of an idle server",

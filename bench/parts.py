@@ -26,6 +26,7 @@ BATCH_CONNECTIONS = 16
 SINGLE_CONNECTIONS = 64
 RATE = 500
 LOW_RATE = 100  # o
+PROCESSES = (1, 2, 4)  # p
 WARM_SHARE = 20
 RATE_UNIT = "/s"
 PRESSED = 2  # s: so many times what the server can take
@@ -427,6 +428,28 @@ def part_l(hall: Hall) -> Measured:
     return Measured("l", slowest, "ms", dict(found))
 
 
+def part_p(hall: Hall) -> Measured:
+    """e with more and more processes: what a delivery costs, and how many there are in a second."""
+    costs: dict[int, float] = {}
+    details: dict[str, Any] = {}
+    for processes in PROCESSES:
+        data = hall.folder / hall.name()
+        url = hall.postgres.database()
+        with Server(data, database_url=url, processes=processes) as server:
+            server.wait_for_processes(processes)
+            server.subscribe(hall.receiver)
+            count = hall.sizes.e
+            found = flood(hall, server, count=count, batch=BATCH, connections=BATCH_CONNECTIONS)
+        shutil.rmtree(data, ignore_errors=True)
+        costs[processes] = found["server_cpu_us_each"]
+        details[str(processes)] = {
+            "cpu_us_each": costs[processes],
+            "rate": found["rate"],
+            "commits": found["commits"],
+        }
+    return Measured("p", costs[PROCESSES[-1]] / costs[PROCESSES[0]], "×", details)
+
+
 MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "ceiling": part_ceiling,
     "a": part_a,
@@ -444,6 +467,7 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "m": part_m,
     "n": part_n,
     "o": part_o,
+    "p": part_p,
     "r": part_r,
     "s": part_s,
     "t": part_t,

@@ -25,6 +25,7 @@ STUCK_S = 60.0  # without any progress
 POLL_S = 0.02
 SETTLED_POLL_S = 0.005
 _SESSION = 3  # where /proc/…/stat has it, after the name
+ALL_BUCKETS = 256
 
 
 class BenchFailed(Exception):
@@ -152,6 +153,7 @@ class Server(Child):
         *,
         database_url: str = "",
         writer: str = "process",
+        processes: int = 1,
         argv: tuple[str, ...] = ("homing.cli.main",),
     ) -> None:
         super().__init__(
@@ -161,6 +163,7 @@ class Server(Child):
                 "HOMING_ADMIN_KEY": KEY,
                 "HOMING_DATABASE_URL": database_url,
                 "HOMING_WRITER": writer,
+                "HOMING_PROCESSES": str(processes),
                 "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
             },
         )
@@ -231,8 +234,22 @@ class Server(Child):
     def commits(self) -> dict[str, int]:
         """How many there have been, by kind."""
         text = _ask(self.port, "GET", "/metrics").decode()
-        found = re.findall(r'^homing_commits_total{kind="(\w+)"} (\S+)$', text, re.MULTILINE)
-        return {kind: int(float(count)) for kind, count in found}
+        found = re.findall(r'^homing_commits_total{kind="(\w+)".*} (\S+)$', text, re.MULTILINE)
+        kinds = {kind for kind, _ in found}  # Each process has counts of its own.
+        return {it: sum(int(float(count)) for kind, count in found if kind == it) for it in kinds}
+
+    def wait_for_processes(self, count: int) -> None:
+        """Until so many share the work."""
+        give_up_at = time.monotonic() + STUCK_S
+        while True:
+            text = _ask(self.port, "GET", "/metrics").decode()
+            owned = re.findall(r"^homing_buckets(?:{.*})? (\S+)$", text, re.MULTILINE)
+            shares = [int(float(it)) for it in owned]
+            if len(shares) == count and min(shares) > 0 and sum(shares) == ALL_BUCKETS:
+                return
+            if time.monotonic() > give_up_at:
+                raise BenchFailed(f"{count} processes do not share the work: {shares}")
+            time.sleep(POLL_S)
 
     def cpu_s(self) -> float:
         """The processor time that all its processes have used."""

@@ -85,7 +85,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default=",".join(PARTS),
-        help="some parts, like c,d; e,k measures PostgreSQL with and without the writer process",
+        help="some parts, like c,d; e,k measures PostgreSQL with and without the writer process,"
+        " p with 1, 2 and 4 processes",
     )
     parser.add_argument(
         "--large",

@@ -98,6 +98,7 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
         lines += _pressed(found["s"].details)
     if "t" in found:
         lines.append(f"t  memory of an idle server: {found['t'].details['rss_mb']:.0f} MB")
+    lines += [_by_processes(one.details) for part, one in found.items() if part == "p"]
     for part in ("j", "l"):
         if part in found:
             times = (
@@ -106,6 +107,14 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
             )
             lines.append(f"{part}  ms per page, p50/p99: " + " · ".join(times))
     return lines
+
+
+def _by_processes(p: dict[str, Any]) -> str:
+    each = (
+        f"{processes}: {number(one['cpu_us_each'])} µs, {number(one['rate'])}/s"
+        for processes, one in p.items()
+    )
+    return "p  processes, CPU per delivery, rate: " + " · ".join(each)
 
 
 def _pressed(s: dict[str, Any]) -> list[str]:
