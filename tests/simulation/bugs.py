@@ -36,6 +36,7 @@ REPLAY = "homing.engine.replay"
 RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
+WRITES = "homing.store.writes"
 
 
 @dataclass(frozen=True)
@@ -840,6 +841,106 @@ BUGS = [
             "Dispatcher.add_endpoint",
             "within_reach(start.endpoint, rules, now=...)",
             "start.endpoint",
+        ),
+    ),
+    # --- an address that the guard refuses: the operator's mistake, or the receiver's
+    bug(
+        "an address that changed settings refuse is the receiver's failure",
+        replace(ATTEMPT, "refused", "settings_changed(endpoint.guard_passed, guard)", "False"),
+    ),
+    bug(
+        "an address that the guard refuses is always the operator's mistake",
+        replace(ATTEMPT, "refused", "settings_changed(endpoint.guard_passed, guard)", "True"),
+    ),
+    bug(
+        "the settings under which a URL passed the guard are not written",
+        remove(FLOW, "Flow.settle", "await tx.many('endpoint_guarded', _guarded_rows(batch))"),
+    ),
+    bug(
+        "only the first settings under which a URL passed the guard are kept",
+        replace(
+            DECIDE,
+            "Decision._attempt",
+            "endpoint.guard_passed != self._options.guard",
+            "not endpoint.guard_passed",
+        ),
+    ),
+    bug(
+        "an attempt that the guard refused has passed it",
+        replace(DECIDE, "Decision._attempt", "attempt.response.address is not None", "True"),
+    ),
+    bug(
+        "a URL with an address has not passed the guard when it is subscribed",
+        replace(OPERATE, "Operator._new_endpoint", "names_address(parse_url(url)[1])", "False"),
+    ),
+    bug(
+        "the window of a delivery that changed settings refuse never ends",
+        replace(DISPATCH, "Dispatcher.start", "queue.endpoint.guard_refused_at", "False"),
+    ),
+    bug(
+        "an endpoint that changed settings refuse is not held",
+        replace(
+            DECIDE,
+            "Decision._attempt",
+            "max(now + retry.SENDER_ERROR_MAX_MS, endpoint.hold_until)",
+            "endpoint.hold_until",
+        ),
+    ),
+    bug(
+        "an endpoint that passes the guard again is still shown as refused",
+        remove(DECIDE, "Decision._attempt", "guard_refused_at=0"),
+    ),
+    # --- payload fields by which people find events
+    bug(
+        "the payload fields of an id that comes again are written again",
+        replace(
+            FLOW,
+            "Flow.publish",
+            "await append_events(tx, accepted, node=self._node)",
+            """
+            from homing.store.writes import _index_fields
+            await append_events(tx, accepted, node=self._node)
+            again = [it for request in requests for it in request if it not in accepted]
+            await _index_fields(tx, again)
+            """,
+        ),
+    ),
+    bug(
+        "payload fields are stored for the tenant of the first event of their commit",
+        replace(WRITES, "_index_fields", "new.event.tenant", "events[0].event.tenant"),
+    ),
+    bug(
+        "payload fields are only written if the first event of their commit has some",
+        replace(WRITES, "append_events", "events[0].fields is not None", "events[0].fields"),
+    ),
+    bug(
+        "a publish that waits for a commit loses its payload fields",
+        replace(
+            PUBLISH,
+            "Publisher._make",
+            "fields = None if matching is None else matching.fields[place]",
+            "fields = (() if waiting.since < now else None) if matching is None"
+            " else matching.fields[place]",
+        ),
+    ),
+    bug(
+        "notices have no payload fields",
+        replace(
+            FAN_OUT,
+            "FanOut.event",
+            "self._payload_fields is not None",
+            "self._payload_fields is not None and not_to_endpoint is None",
+        ),
+    ),
+    # --- how many deliveries a cause has
+    bug(
+        "a cause counts a delivery with every attempt",
+        replace(CAUSES, "_grown", "cause_before != number", "True"),
+    ),
+    bug(
+        "a delivery does not keep the cause of its last attempt",
+        replace(
+            FLOW, "Flow.settle", "_with_causes(batch, cause_of) if cause_of else batch", "batch"
         ),
     ),
 ]

@@ -24,12 +24,13 @@ class CauseModel:
     last_seen: int
     opened_in: int
     attempts: int = 0
+    deliveries: int = 0  # that came to it: their failed attempt before had another cause, or none
     closed_at: int | None = None
 
     @property
     def facts(self) -> tuple[object, ...]:
         times = (self.first_seen, self.last_seen, self.closed_at)
-        return (self.endpoint_id, self.key, *times, self.attempts)
+        return (self.endpoint_id, self.key, *times, self.attempts, self.deliveries)
 
 
 class CausesModel:
@@ -38,6 +39,7 @@ class CausesModel:
     def __init__(self) -> None:
         self.all: list[CauseModel] = []
         self._newest: dict[tuple[int, CauseKey], CauseModel] = {}
+        self._last: dict[int, CauseModel] = {}  # by delivery: of its last failed attempt
         self.failing: set[int] = set()  # endpoints that have failed since their last success
 
     def failed(self, attempt: Attempt, batch: int) -> None:
@@ -53,6 +55,8 @@ class CausesModel:
             cause.opened_in = batch
         cause.closed_at, cause.last_seen = None, max(cause.last_seen, at)
         cause.attempts += 1
+        cause.deliveries += self._last.get(attempt.delivery_id) is not cause
+        self._last[attempt.delivery_id] = cause
         self.failing.add(endpoint_id)
 
     def succeeded(self, endpoint_id: int, at: int) -> None:
@@ -73,4 +77,4 @@ class CausesModel:
 def facts_of(cause: Cause) -> tuple[object, ...]:
     """A stored cause as the model has it."""
     times = (cause.first_seen, cause.last_seen, cause.closed_at)
-    return (cause.endpoint_id, cause.key, *times, cause.attempts)
+    return (cause.endpoint_id, cause.key, *times, cause.attempts, cause.deliveries)

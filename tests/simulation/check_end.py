@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from operator import sub
@@ -19,6 +21,7 @@ from simulation.checker import ENABLES, Checker
 from simulation.health_model import HOUR
 from simulation.lives import Crashed
 from simulation.machine import Machine
+from simulation.mix import PATHS_KEY
 from simulation.people import Job
 from simulation.reference import Reference, name
 
@@ -96,6 +99,7 @@ class Balance:
         for endpoint in endpoints:
             await self._endpoint(endpoint)
         await self._causes(endpoints)
+        await self._fields()
         await self._cleanup_jobs()
         for job in jobs:
             self._job(job)
@@ -208,6 +212,26 @@ class Balance:
         )
         reference.counts["causes"] += len(model.all)
 
+    async def _fields(self) -> None:
+        """Every stored event has the payload fields of its data, under its tenant, and no other."""
+        reference, paths = self._reference, self._reference.mix.options.payload_fields.paths
+
+        async def look(execute: Execute) -> Sequence[tuple[object, ...]]:
+            return await execute("SELECT event_id, place, hash, tenant FROM event_field")
+
+        stored: Counter[tuple[object, ...]] = Counter(await self._world.db.raw(look))
+        wanted: Counter[tuple[object, ...]] = Counter(
+            (event_id, place, digest, fact.tenant)
+            for event_id, fact in reference.facts.items()
+            for place, digest in enumerate(fields_of(fact.data, paths))
+        )
+        reference.must(
+            stored == wanted,
+            "fields",
+            lambda: f"stored {[*(stored - wanted)][:3]}, and not {[*(wanted - stored)][:3]}",
+        )
+        reference.counts["fields"] += len(wanted)
+
     async def _cleanup_jobs(self) -> None:
         admin = Admin(self._world.db)
         cleanup_jobs, jobs = await admin.cleanup_jobs(), await admin.running_replay_jobs()
@@ -281,6 +305,20 @@ class Balance:
 
         response = await self._world.db.raw(look)
         self._reference.must(response == [("ok",)], "S15", lambda: f"the store says {response}")
+
+
+def fields_of(data: bytes, paths: Sequence[str]) -> list[bytes]:
+    """The hashes of the values at these paths: of texts, whole numbers, true and false."""
+    found = []
+    for path in paths:
+        value = json.loads(data)
+        for part in path.split(".")[1:]:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value != "" and isinstance(value, str | int):
+            text = value if isinstance(value, str) else json.dumps(value)
+            content = f"{path}\0{text}".encode()
+            found.append(hashlib.blake2b(content, digest_size=16, key=PATHS_KEY).digest())
+    return found
 
 
 def hours_of(loop_s: float) -> int:

@@ -15,7 +15,13 @@ from homing.model import Subscription, read_id
 from homing.ports import Response
 from homing.sim.world import Hit
 from simulation.check_outages import host_of
-from simulation.health_model import HOLD_MAX_MS, DeliveryModel, EndpointModel
+from simulation.health_model import (
+    HOLD_MAX_MS,
+    MINUTE,
+    DeliveryModel,
+    EndpointModel,
+    whose_refusal,
+)
 from simulation.reference import Fact, Flight, Memory, Reference, Slots, Sub, name
 
 
@@ -223,6 +229,13 @@ class RequestChecks:
             "S8",
             lambda: f"{hit.delivery} #{hit.number} is {delivery.due - hit.at} ms early",
         )
+        ended = delivery.expires <= hit.at and endpoint.refused_at != 0
+        reference.must(
+            not (ended and known.refused and known.at < hit.at)
+            or hit.at < memory.maybe_quiet_until + MINUTE,
+            "S8",
+            lambda: f"{hit.delivery} was refused by changed settings until its window ended",
+        )
         late = delivery.expires <= min(known.enabled_since, endpoint.enabled_since, hit.at)
         reference.must(
             not late or hit.at < memory.maybe_quiet_until,
@@ -292,5 +305,9 @@ class RequestChecks:
         flight.code = response.code
         flight.failure = response.failure.value if response.failure is not None else None
         flight.asked = asked
+        flight.passed_guard = response.address is not None
+        if flight.failure == "forbidden_address":
+            passed = reference.guard_passed(memory, flight.endpoint_id)
+            flight.refusal_may_be = frozenset(whose_refusal(it, memory.guard) for it in passed)
         dialled = response.phases.connect_us is not None
         memory.outage_checks.responded(flight, host_of(hit.url), dialled=dialled)

@@ -143,6 +143,10 @@ class SettleChecks:
             lambda: f"{flight.code or flight.failure} is {outcome}: {may_be}",
         )
         pending = delivery.status == "pending" and delivery.id not in gone
+        if flight.passed_guard:
+            endpoint.passed_guard(memory.guard)
+        if flight.failure == "forbidden_address":
+            self._refused(memory, flight, endpoint, outcome)
         match outcome:
             case "delivered":
                 delivery.attempts += pending
@@ -162,6 +166,16 @@ class SettleChecks:
         elif attempt.outcome.value == "delivered":
             causes.succeeded(attempt.endpoint_id, attempt.finished_at)
 
+    def _refused(
+        self, memory: Memory, flight: Flight, endpoint: EndpointModel, outcome: str
+    ) -> None:
+        """The guard refused it; nobody but the operator hears of a refusal by changed settings."""
+        if outcome == "sender_error":
+            endpoint.refused(flight.finished_at or 0, memory.guard)
+        if memory.guard:
+            by_settings = flight.refusal_may_be == {"sender_error"}
+            self._reference.counts["held_by_settings" if by_settings else "failed_by_name"] += 1
+
     def _outcomes(self, memory: Memory, flight: Flight) -> set[str]:
         """What it may be called."""
         if flight.code is not None:
@@ -170,12 +184,9 @@ class SettleChecks:
             return {"sender_error"}
         if (flight.failure or "").startswith("sender_"):
             return {"sender_error", "failed"} if flight.maybe_theirs else {"sender_error"}
+        may_be = set(flight.refusal_may_be) or {"failed"}
         # What waits for a verdict when the process stops has spent nothing.
-        return (
-            {"sender_error", "failed"}
-            if flight.maybe_sender_error or memory.stopping
-            else {"failed"}
-        )
+        return may_be | {"sender_error"} if flight.maybe_sender_error or memory.stopping else may_be
 
     def _rested(self, flight: Flight, delivery: DeliveryModel, attempt: Attempt) -> None:
         """Canaries of an outage do not wait longer and longer: the outage paces them."""
@@ -314,6 +325,9 @@ class SettleChecks:
         )
         held = endpoint.state != "enabled" or delivery.expires <= endpoint.enabled_since
         held = held or memory.known[endpoint.id].state != "enabled"
+        if not held and (endpoint.refused_at or memory.known[endpoint.id].refused):
+            held = True
+            reference.counts["expired_by_settings"] += 1
         reference.must(held, "S8", lambda: f"{name(delivery.id)} expired, and nothing held it back")
         quiet = max(memory.started_at, memory.paused_until) + HOUR
         right = not memory.outage_checks.surely_closed
@@ -392,6 +406,8 @@ def compare_endpoint(reference: Reference, row: Endpoint, memory: Memory | None 
         health.manual_enable_at,
         row.next_probe_at,
         row.hold_until,
+        row.guard_passed,
+        row.guard_refused_at,
     )
     expected = (
         model.state,
@@ -405,6 +421,8 @@ def compare_endpoint(reference: Reference, row: Endpoint, memory: Memory | None 
         model.enabled_by_person_at,
         model.probe_at,
         model.hold_until,
+        model.guard_passed,
+        model.refused_at,
     )
     reference.must(
         stored == expected,

@@ -25,6 +25,7 @@ from homing.ports import (
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
 from simulation.check_settles import SettleChecks, compare_changes, compare_endpoint
+from simulation.guard_settings import is_address
 from simulation.health_model import DeliveryModel
 from simulation.reference import (
     SETTLED_WITHIN_MS,
@@ -413,6 +414,7 @@ class Checker(Watch):
             bucket=endpoint.bucket,
             changed=self._change(memory),
             at=endpoint.health.enabled_since,
+            guard_passed=memory.guard if is_address(subscription.url) else 0,
         )
 
     def _done_change_subscription(

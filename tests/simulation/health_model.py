@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 BASE_MS = 84_800
 MINUTE, HOUR = 60_000, 3_600_000
 HOLD_MAX_MS = HOUR
+REFUSED_HOLD_MS = MINUTE
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,15 @@ class DeliveryModel:
 Change = tuple[str, str, str, int, dict[str, int], str]  # from, to, rule, when, numbers, by whom
 
 
+def whose_refusal(passed_under: int, settings: int) -> str:
+    """The outcome of an attempt that the guard refuses under these settings; 0: it never passed.
+
+    If the URL last passed under other settings, the operator refuses it; else its name leads to
+    an address that never was allowed, and that is its receiver's affair.
+    """
+    return "sender_error" if passed_under and passed_under != settings else "failed"
+
+
 @dataclass
 class EndpointModel:
     """What the contract says of one endpoint."""
@@ -171,6 +181,8 @@ class EndpointModel:
     enabled_by_person_at: int | None = None
     probe_at: int | None = None
     hold_until: int = 0
+    guard_passed: int = 0  # the settings under which an attempt last passed the guard
+    refused_at: int = 0  # when other settings last refused it; 0: not since it passed
     probed_last: int = 0
     changes: list[Change] = field(default_factory=list)
 
@@ -201,6 +213,15 @@ class EndpointModel:
         elif self.state == "enabled" and (rule := self._disables()):
             self._becomes("disabled", rule, at, self._numbers(rule, at))
             self.probe_at = at + self.numbers.probe_every_ms
+
+    def passed_guard(self, settings: int) -> None:
+        self.guard_passed, self.refused_at = settings, 0
+
+    def refused(self, at: int, settings: int) -> None:
+        """The guard refused an attempt that was called a sender error: a minute of rest."""
+        if whose_refusal(self.guard_passed, settings) == "sender_error":
+            self.refused_at = at
+            self.hold_until = max(self.hold_until, at + REFUSED_HOLD_MS)
 
     def enabled_by_person(self, at: int, by: str) -> None:
         if self.state != "enabled":

@@ -14,6 +14,7 @@ import msgspec
 from homing.engine.options import EngineOptions
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
+from homing.policy.payload_fields import PayloadFields
 from homing.policy.presets import PRESETS
 from homing.policy.retry import Anchor, Schedule
 from simulation.health_model import (
@@ -29,6 +30,20 @@ from simulation.health_model import (
 
 SECOND = 1_000
 PATTERNS = (("*",), ("order.*",), ("order.created", "user.made"), ("order.*", "homing.*"))
+# Payload fields: of what publishers publish, and of notices. Most events have some of them.
+PATHS = (
+    "data.n",
+    "data.text",
+    "data.x",
+    "data.n.n",
+    "data.url",
+    "data.state",
+    "data.by",
+    "data.numbers.failures",
+)
+PATHS_KEY = b"the key of the hashes of fields "
+# The settings of the guard, by their fingerprints: whether private addresses are allowed.
+GUARDS = {11: True, 22: False, 33: True, 44: False}
 HUSH = "hush"  # the tenant whose URLs hang
 HUSH_URL = "https://hush.example/"
 HUSH_DEADLINE_MS = 30_000
@@ -89,6 +104,7 @@ class Mix:
     hangs: int = 0  # times that one tenant's URLs all hang
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
     slow_names: SlowLookUps | None = None
+    guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
     meanwhile_max: int = 2  # publishes at the time of a person's action
@@ -204,8 +220,11 @@ def draw(seed: int, deliveries: int) -> Mix:
         cuts=0,
         cut_kinds=(),
     )
+    mix = _with_fields(mix, Random(f"fields {seed}"), most=4)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
+    if seed % 24 in {12, 21}:
+        return _with_guard_changes(mix, Random(f"guard {seed}"))
     if seed % 3 == 1 and seed > 1:
         return _with_cuts(mix, Random(f"cuts {seed}"))
     if seed % 6 == 5:
@@ -226,6 +245,13 @@ def _accepting_failure(mix: Mix) -> Mix:
     )
 
 
+def _with_fields(mix: Mix, rng: Random, *, most: int) -> Mix:
+    """Three of four seeds have payload fields."""
+    paths = tuple(rng.sample(PATHS, rng.randint(1, most))) if rng.random() < 0.75 else ()
+    fields = PayloadFields(paths, (PATHS_KEY,))
+    return replace(mix, options=msgspec.structs.replace(mix.options, payload_fields=fields))
+
+
 def draw_fleet(seed: int, deliveries: int) -> Mix:
     """The mix of a seed of a fleet: a few minutes, in which a process is in trouble all the time.
 
@@ -244,7 +270,7 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
     def rate(*choices: float) -> float:
         return rng.choice((0.0, *choices))
 
-    return Mix(
+    mix = Mix(
         seed=seed,
         deliveries=FLEET_TIMES * deliveries,
         run_for_ms=rng.choice((4, 8)) * MINUTE,
@@ -296,6 +322,40 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         slack_ms=2 * MINUTE,
         hears_within_ms=5 * SECOND,  # It looks each second, with faults.
     )
+    return _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
+
+
+def _with_guard_changes(mix: Mix, rng: Random) -> Mix:
+    """Every twelfth seed has other settings of the guard after a start, and names that move.
+
+    Windows are short enough to end while changed settings refuse an address. In half of these
+    seeds nothing else ends the process, so that more than its first hour passes.
+    """
+    run_for_ms = rng.choice((6, 8, 10)) * HOUR
+    rates = _rates(rng, run_for_ms)
+    if rng.random() < 0.5:
+        rates = replace(rates, crash=0, kills_per_hour=0, stops_per_hour=0, steps_per_hour=0)
+    policies = {it: name for it, name in mix.tenant_policies.items() if name == "once"}
+    options = msgspec.structs.replace(
+        mix.options,
+        guard=rng.choice(sorted(GUARDS)),
+        policy="quick",
+        tenant_policies=policies,
+        endpoint_slots=min(mix.options.endpoint_slots, 2),
+    )
+    mix = replace(
+        mix,
+        run_for_ms=run_for_ms,
+        urls_each=min(mix.urls_each, 3),
+        actions_per_hour=min(mix.actions_per_hour, 20),
+        rates=rates,
+        options=options,
+        policy="quick",
+        tenant_policies=policies,
+        downtimes_ms=(20, 5_000, 5_000, MINUTE),
+        guard_changes=rng.choice((2, 3, 3, 6)),
+    )
+    return _with_fields(mix, rng, most=len(PATHS))
 
 
 def _with_hanging(mix: Mix, rng: Random) -> Mix:

@@ -17,6 +17,7 @@ from homing.model import Format, Status, Subscription
 from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.ports import ReplayFilter
 from simulation.checker import ENABLES, FREEZES, Checker
+from simulation.guard_settings import private_url
 from simulation.health_model import DeliveryModel
 from simulation.lives import Crashed
 from simulation.machine import Machine, pick
@@ -57,6 +58,7 @@ class People:
         self._asked = 0
         self.jobs: list[Job] = []
         self.over = False
+        self.allows_private: Callable[[], bool] = lambda: False  # private addresses in URLs
         self.meanwhile: Callable[[], Coroutine[None, None, None]]  # what publishers do then
 
     async def _ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
@@ -79,6 +81,8 @@ class People:
         """One of few: subscriptions of a tenant share endpoints, tenants share URLs."""
         n = self._rng.randint(1, self._mix.urls_each)
         owner = tenant if self._rng.random() < 0.8 else "all"
+        if owner == "all" and self.allows_private():
+            return private_url(n)
         host = f"{owner}-{n}" if self._mix.own_hosts else owner
         return f"https://{host}.example/{n}"
 

@@ -89,22 +89,27 @@ class Process:
 
     async def stops(self) -> None:
         while await self._at_rate(self._mix.rates.stops_per_hour):
-            if not self._world.up or self._paused:
-                continue
-            self._faults.fire("stop")
-            memory = self._reference.memories[self._world.number]
-            memory.stopping = True
-            life, began = self._world.life, self._reference.clock()
-            try:
-                await self._world.ask(lambda engine: engine.stop(grace_ms=self._mix.grace_ms))
-            except Crashed:
-                continue
-            if self._world.life is not life or not life.alive:
-                continue
-            in_time = self._reference.clock() - began < self._mix.grace_ms
-            if in_time and any(self._reference.is_current(it) for it in memory.flights.values()):
-                self._reference.violated("stop", "an orderly stop left attempts unsettled")
-            self._faults.die()
+            if self._world.up and not self._paused:
+                await self.stop()
+
+    async def stop(self) -> None:
+        """Stop it in good order, unless it is being stopped; the supervisor starts it again."""
+        memory = self._reference.memories[self._world.number]
+        if memory.stopping:
+            return
+        self._faults.fire("stop")
+        memory.stopping = True
+        life, began = self._world.life, self._reference.clock()
+        try:
+            await self._world.ask(lambda engine: engine.stop(grace_ms=self._mix.grace_ms))
+        except Crashed:
+            return
+        if self._world.life is not life or not life.alive:
+            return
+        in_time = self._reference.clock() - began < self._mix.grace_ms
+        if in_time and any(self._reference.is_current(it) for it in memory.flights.values()):
+            self._reference.violated("stop", "an orderly stop left attempts unsettled")
+        self._faults.die()
 
     async def outages(self) -> None:
         while await self._at_rate(self._mix.rates.outages_per_hour):

@@ -117,6 +117,10 @@ class Known:
     state: str
     hold_until: int
     enabled_since: int
+    guard_passed: int
+    refused: bool  # by changed settings of the guard
+    at: int  # when it was told
+    before: int  # what it knew of ``guard_passed`` until then
 
 
 @dataclass
@@ -138,6 +142,8 @@ class Flight:
     maybe_closed: bool = False  # there may have been a confirmed outage then
     surely_sender_error: bool = False  # it was a sender outage
     maybe_theirs: bool = False  # a sender error for so long that it may be the host's after all
+    passed_guard: bool = False  # its address was dialled
+    refusal_may_be: frozenset[str] = frozenset()  # outcomes, if the guard refused it
 
     @property
     def number(self) -> int:
@@ -174,6 +180,7 @@ class Memory:
     started_at: int
     outage_checks: OutageChecks
     hears_within_ms: int
+    guard: int = 0  # the settings of the guard with which it was started
     member_id: int = 0  # of the fleet
     resumed_at: int = 0  # it was stopped until then, as by SIGSTOP
     stepped_at: int = 0  # its wall clock was set
@@ -279,13 +286,22 @@ class Reference(Findings):
         )
 
     def endpoint(
-        self, endpoint_id: int, *, tenant: str, url: str, bucket: int, changed: Change, at: int
+        self,
+        endpoint_id: int,
+        *,
+        tenant: str,
+        url: str,
+        bucket: int,
+        changed: Change,
+        at: int,
+        guard_passed: int,
     ) -> None:
         """The endpoint with this id; a new one is enabled."""
         if endpoint_id in self.endpoints:
             return
         numbers = self.mix.numbers[tenant]
         model = EndpointModel(endpoint_id, tenant, url, numbers, enabled_since=at)
+        model.guard_passed = guard_passed
         self.endpoints[endpoint_id] = model
         self.endpoint_ids[tenant, url] = endpoint_id
         self.buckets[endpoint_id], self.changed[endpoint_id] = bucket, changed
@@ -300,8 +316,29 @@ class Reference(Findings):
 
     def learn(self, memory: Memory, endpoint_id: int) -> None:
         """An engine knows this endpoint as it is now."""
-        model = self.endpoints[endpoint_id]
-        memory.known[endpoint_id] = Known(model.state, model.hold_until, model.enabled_since)
+        model, now = self.endpoints[endpoint_id], self.clock()
+        known = memory.known.get(endpoint_id)
+        before = model.guard_passed if known is None else known.guard_passed
+        if known is not None and known.at == now:
+            before = known.before
+        memory.known[endpoint_id] = Known(
+            model.state,
+            model.hold_until,
+            model.enabled_since,
+            model.guard_passed,
+            model.refused_at != 0,
+            now,
+            before,
+        )
+
+    def guard_passed(self, memory: Memory, endpoint_id: int) -> set[int]:
+        """The settings under which an endpoint last passed, as far as its engine may know.
+
+        What it was told in this very moment it may not have read yet.
+        """
+        known = memory.known[endpoint_id]
+        seen = {self.endpoints[endpoint_id].guard_passed, known.guard_passed}
+        return seen | {known.before} if known.at == self.clock() else seen
 
     def add(self, delivery: DeliveryModel) -> None:
         self.deliveries[delivery.id] = delivery
@@ -325,10 +362,12 @@ class Reference(Findings):
         delivery.status, delivery.reason = status, reason
         self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
 
-    def begin_life(self, machine: int, life: int, outage_checks: OutageChecks) -> None:
+    def begin_life(
+        self, machine: int, life: int, outage_checks: OutageChecks, *, guard: int
+    ) -> None:
         """A process starts without any memory: its engine knows what is stored."""
         now = self.clock()
-        memory = Memory(machine, life, now, outage_checks, self.mix.hears_within_ms)
+        memory = Memory(machine, life, now, outage_checks, self.mix.hears_within_ms, guard)
         memory.stepped_at = now  # A new clock has seen no step.
         self.memories[machine] = self.lives[life] = memory
         outage_checks.begin_life(memory)

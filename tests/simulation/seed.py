@@ -25,9 +25,10 @@ from simulation.cuts import Cuts
 from simulation.deaths import Deaths
 from simulation.faults import Faults
 from simulation.findings import Violation
+from simulation.guard_settings import GuardSettings
 from simulation.hanging import Hanging
 from simulation.machine import FleetLoop, Machine, Network
-from simulation.mix import Mix, Rates, draw, draw_fleet
+from simulation.mix import GUARDS, Mix, Rates, draw, draw_fleet
 from simulation.overdue import Overdue
 from simulation.people import People
 from simulation.process import Process
@@ -38,6 +39,7 @@ from simulation.slow_names import ResolvingSender, SlowNames
 
 NO_FAULTS = Rates(*([0] * 10))
 ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
+GUARD_KINDS = ("held_by_settings", "failed_by_name", "expired_by_settings")
 GATHER_S = 2_000  # in which publishers and people get the responses that they still wait for
 
 
@@ -134,6 +136,21 @@ class Seed:
             publishers=self.publishers,
         )
 
+        self.guard: GuardSettings | None = None
+        if mix.guard_changes:
+            self.guard = GuardSettings(
+                mix,
+                self._rng("guard"),
+                world=first,
+                process=self.processes[0],
+                reference=reference,
+                faults=faults,
+                receivers=self.receivers,
+                publishers=self.publishers,
+            )
+            first.otherwise = self.guard.reply
+            self.people.allows_private = lambda: GUARDS[reference.first.guard]
+
     def _rng(self, part: str, machine: int = 1) -> Random:
         """A stream of its own for every part, and for every machine after the first."""
         which = part if machine == 1 else f"{part} of machine {machine}"
@@ -149,7 +166,12 @@ class Seed:
 
     def _begin_life(self, machine: Machine) -> None:
         number = machine.number
-        self.reference.begin_life(number, machine.life.number, self.outage_checks[number])
+        self.reference.begin_life(
+            number,
+            machine.life.number,
+            self.outage_checks[number],
+            guard=machine.options.guard,
+        )
 
     def _tenant_of(self, hit: Hit) -> str:
         delivery = self.reference.deliveries.get(read_id("dlv", hit.delivery) or 0)
@@ -196,7 +218,7 @@ class Seed:
         await Healing(self.first, self.reference).watch()
         await asyncio.sleep(self.mix.slack_ms / 1000)
         await Balance(self.machines, self.checker).check(self.people.jobs)
-        for kind in ("duplicates", "probes"):
+        for kind in ("duplicates", "probes", *GUARD_KINDS):
             self.fired[kind] += self.reference.counts[kind]
         self.fired["handed_over"] += self.reference.counts["given"]
         for supervisor in supervisors:
@@ -210,6 +232,8 @@ class Seed:
             actors += [process.kills(), process.stops(), process.outages(), process.steps()]
             actors.append(process.pauses())
         actors += [self.people.act(), self._cuts_and_deaths(), self.hanging.act()]
+        if self.guard is not None:
+            actors.append(self.guard.act())
         if self._network is None:
             actors.append(self.overdue.look())
         else:
@@ -246,6 +270,8 @@ class Seed:
         self.receivers.healed = True
         if self.names is not None:
             self.names.healed = True
+        if self.guard is not None:
+            self.guard.over = True
         if self._network is not None:
             self._network.cut = False
         for machine in self.machines:

@@ -21,6 +21,7 @@ from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
 
 _ADDRESS = "192.0.2.1:443"
+_NOT_DIALLED = frozenset({Failure.FORBIDDEN_ADDRESS, Failure.DNS, Failure.SENDER_DNS})
 
 
 class Hit(Struct):
@@ -115,11 +116,12 @@ class ScriptedSender:
         reply = world.scripts.get(hit.url, world.otherwise)(seen)
         in_time = reply.latency_ms <= left_ms
         latency_ms = min(reply.latency_ms, left_ms)
+        failure = reply.failure if in_time else late()
         response = Response(
             code=reply.code if in_time else None,
-            failure=reply.failure if in_time else late(),
+            failure=failure,
             detail="",
-            address=_ADDRESS,
+            address=None if failure in _NOT_DIALLED else _ADDRESS,
             phases=Phases(
                 connect_us=0 if reply.dialled else None, total_us=(used_ms + latency_ms) * 1000
             ),
