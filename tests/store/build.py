@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from homing.model import (
     Attempt,
     Connector,
@@ -174,6 +176,20 @@ class Maker:
             decided=Decided.RETRY,
             due_at=self.now + 84_800,
             retry=1,
+        )
+
+    def delivered(self, delivery: Delivery) -> Attempt:
+        """A first attempt that succeeded when ``finished`` says so."""
+        return replace(
+            self.attempt(delivery),
+            finished_at=self.now,
+            outcome=Outcome.DELIVERED,
+            code=204,
+            failure=None,
+            detail="",
+            decided=Decided.DELIVERED,
+            due_at=None,
+            retry=0,
         )
 
     def transition(self, endpoint: Endpoint, *, after: State = State.FROZEN) -> Transition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from homing.model import Delivery, Endpoint, Subscription
+from homing.model import Attempt, Delivery, Endpoint, Subscription
 from homing.ports import DueAsk, DueRows, NewEvent, Receipt, Refusal
 from homing.store import rows
 from homing.store.flow import Flow
@@ -63,6 +63,18 @@ class Scene:
 async def count(db: Db, table: str) -> int:
     """How many rows a table has."""
     return len(await every(db, table))
+
+
+async def every_attempt(db: Db) -> list[Attempt]:
+    """All attempts, also those that are kept in history, in order."""
+    raw = getattr(db, "raw")  # noqa: B009 - both drivers have it; the port does not
+    at_once = (
+        "SELECT id, endpoint_id, subscription_id, finished_at, retry, first_attempt FROM history"
+        " WHERE first_attempt IS NOT NULL"
+    )
+    found = [rows.first_attempt(row) for row in await raw(lambda execute: execute(at_once))]
+    found += [rows.attempt(row) for row in await every(db, "attempt")]
+    return sorted(found, key=lambda it: (it.delivery_id, it.number))
 
 
 async def every(db: Db, table: str) -> list[Row]:

@@ -14,7 +14,7 @@ from homing.store import rows
 from homing.store.admin import Admin
 from homing.store.tx import Db
 from store.build import NOW
-from store.scene import Scene, every
+from store.scene import Scene, every, every_attempt
 
 
 class Model:
@@ -121,7 +121,7 @@ class Model:
         ledger = [row[2:] for row in await every(db, "ledger")]
         accepted, *ended = (sum(column) for column in zip(*ledger, strict=True)) if ledger else [0]
         assert accepted == len(self.pending) + sum(ended)
-        assert len(await every(db, "attempt")) == sum(self.attempts.values())
+        assert len(await every_attempt(db)) == sum(self.attempts.values())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import StaleEndpoints
-from homing.model import Decided, Delivery, Reason, State, Status, id_floor
+from homing.model import Decided, Delivery, Lane, Reason, State, Status, id_floor
 from homing.ports import SettleBatch
 from homing.store import rows
 from homing.store.admin import Admin
@@ -14,7 +14,7 @@ from homing.store.flow import Flow
 from homing.store.tx import Db
 from homing.store.views import Views
 from store.build import NOW, put
-from store.scene import Scene, count, every
+from store.scene import Scene, count, every, every_attempt
 
 
 def waiting(delivery: Delivery) -> Delivery:
@@ -31,8 +31,37 @@ async def test_a_finished_delivery_leaves_pending_for_history(db: Db) -> None:
 
     assert gone == frozenset()
     assert await every(db, "pending") == [rows.pending_row(left)]
-    assert await every(db, "history") == [rows.history_row(finished)]
-    assert [rows.attempt(row) for row in await every(db, "attempt")] == [attempt]
+    assert [rows.history(row) for row in await every(db, "history")] == [finished]
+    assert await every_attempt(db) == [attempt]
+
+
+async def test_an_attempt_that_succeeded_at_once_is_kept_in_history(db: Db) -> None:
+    scene = await Scene(db).begin()
+    deliveries = await scene.deliver(5)
+    at_once, tried, probed, late, cancelled = map(scene.make.delivered, deliveries)
+    attempts = (
+        replace(at_once, detail="a\0b"),
+        replace(tried, number=2),
+        replace(probed, lane=Lane.PROBE),
+        replace(late, finished_at=late.finished_at + 1),
+        cancelled,
+    )
+    await Admin(db).cancel_delivery(deliveries[-1].id, now=NOW)
+
+    finished = tuple(scene.make.finished(it) for it in deliveries)
+    gone = await scene.flow.settle(SettleBatch(number=1, finished=finished, attempts=attempts))
+
+    assert gone == {deliveries[-1].id}
+    stored = [rows.attempt(row) for row in await every(db, "attempt")]
+    assert stored == [*attempts[1:4], replace(cancelled, decided=Decided.CANCELLED)]
+    kept = replace(at_once, detail="a\N{REPLACEMENT CHARACTER}b")
+    assert await every_attempt(db) == [kept, *stored]
+    views = Views(db)
+    assert await views.attempts(at_once.delivery_id) == [kept]
+    assert await views.attempts(tried.delivery_id) == [attempts[1]]
+    keys = [(it.delivery_id, it.number) for it in attempts]
+    assert await views.attempts_by_number(keys) == dict(zip(keys, [kept, *stored], strict=True))
+    assert await views.attempts_by_number([(at_once.delivery_id, 2)]) == {}
 
 
 async def test_the_guards_columns_are_written_only_for_the_endpoints_that_are_named(db: Db) -> None:

@@ -2,13 +2,15 @@
 
 Attempts that failed, retries and probes are in an index by endpoint and start. A first attempt in
 the fresh lane that succeeded is not: an index of all attempts would make every delivery slower.
-Such attempts start in the order of acceptance, so they are found through the history of the
-endpoint, in order of id. Each walk has its own place in the cursor, so nothing is missed or listed
-twice, even where two first attempts started in another order.
+Such an attempt is kept in its delivery's row of history, and they start in the order of acceptance:
+they are found through the history of the endpoint, in order of id. Each walk has its own place in
+the cursor, so nothing is missed or listed twice, even where two first attempts started in another
+order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -83,7 +85,7 @@ async def page(
     if _may_succeed(conditions):
         first = _Walk(
             [
-                _Found(*row)
+                _at_once(*row)
                 for row in await tx.all(
                     "attempts_first",
                     endpoint_id=endpoint_id,
@@ -110,9 +112,34 @@ async def page(
         scan_limit,
     )
     keys, after = _merged(indexed, first, place, conditions, limit)
-    found = [rows.attempt(row) for row in await tx.many("view_attempts_by_number", keys)]
+    found = await by_number(tx, keys)
+    return [found[key] for key in keys if key in found], after
+
+
+async def of_delivery(tx: Tx, delivery_id: int, *, limit: int) -> list[Attempt]:
+    """The attempts of a delivery, the first one first."""
+    first = await tx.many("attempts_at_once", [(delivery_id,)])
+    others = await tx.all("view_attempts", delivery_id=delivery_id, limit=limit)
+    return [*map(rows.first_attempt, first), *map(rows.attempt, others)]
+
+
+async def by_number(tx: Tx, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Attempt]:
+    """These attempts, given by delivery and number, as far as they are stored."""
+    found = [rows.attempt(row) for row in await tx.many("view_attempts_by_number", wanted)]
     by_key = {(it.delivery_id, it.number): it for it in found}
-    return [by_key[key] for key in keys if key in by_key], after
+    missing = [(delivery_id,) for delivery_id, number in wanted if number == 1]
+    missing = [it for it in missing if (*it, 1) not in by_key]
+    for row in await tx.many("attempts_at_once", missing):
+        by_key[row[0], 1] = rows.first_attempt(row)
+    return by_key
+
+
+def _at_once(
+    history_id: int, packed: bytes | None, started_at: int | None, code: int | None
+) -> _Found:
+    if packed is not None:
+        started_at, code = rows.first_attempt_start(packed)
+    return _Found(history_id, started_at, history_id, 1, Outcome.DELIVERED, code, None)
 
 
 def _merged(

@@ -193,9 +193,11 @@ class Flow:
             cause_of = await causes.settle(tx, batch)
             written = _with_causes(batch, cause_of) if cause_of else batch
             gone = await _leave_pending(tx, written)
-            await _append_history(tx, written, gone, node=self._settle_node)
-            if batch.attempts:
-                await tx.insert("attempt", [_attempt_row(it, gone) for it in batch.attempts])
+            kept = _kept_in_history(batch, gone)
+            await _append_history(tx, written, gone, kept, node=self._settle_node)
+            attempts = [it for it in batch.attempts if it.delivery_id not in kept]
+            if attempts:
+                await tx.insert("attempt", [_attempt_row(it, gone) for it in attempts])
             if batch.transitions:
                 await tx.insert("transition", [rows.transition_row(it) for it in batch.transitions])
             await write_events(tx, batch.notices, node=self._settle_node)
@@ -363,7 +365,24 @@ async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
     return frozenset(asked)
 
 
-async def _append_history(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) -> None:
+def _kept_in_history(batch: SettleBatch, gone: frozenset[int]) -> dict[int, bytes]:
+    """The attempts that succeeded at once, by delivery: they are kept in the rows of history."""
+    finished = {it.delivery.id: it for it in batch.finished}
+    kept: dict[int, bytes] = {}
+    for attempt in batch.attempts:
+        done = finished.get(attempt.delivery_id)
+        if (
+            done is not None
+            and rows.succeeded_at_once(attempt, done)
+            and attempt.delivery_id not in gone
+        ):
+            kept[attempt.delivery_id] = rows.first_attempt_column(attempt)
+    return kept
+
+
+async def _append_history(
+    tx: Tx, batch: SettleBatch, gone: frozenset[int], kept: dict[int, bytes], *, node: int
+) -> None:
     arrived = [
         (it.delivery.id,)
         for it in batch.finished
@@ -373,7 +392,7 @@ async def _append_history(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, n
     finished = [it for it in batch.finished if it.delivery.id not in gone]
     if not finished:
         return
-    await tx.insert("history", [rows.history_row(it) for it in finished])
+    await tx.insert("history", [rows.history_row(it, kept.get(it.delivery.id)) for it in finished])
     changes: dict[str, LedgerChange] = defaultdict(LedgerChange)
     for it in finished:
         change = changes[it.delivery.tenant]

@@ -26,7 +26,7 @@ from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
 from homing.store.rewrite import rewrite_table
-from homing.store.rows import COLUMNS
+from homing.store.rows import INSERTED
 from homing.store.statements import Statement, statements, with_integers
 from homing.store.tx import (
     AlreadyWritten,
@@ -248,7 +248,7 @@ class PostgresTx:
                 raise RunAgain from error
             raise
         except _NOT_HELD:
-            check_rows(COLUMNS[table], rows)
+            check_rows(INSERTED[table], rows)
             raise
 
     async def _insert(self, table: str, rows: list[Row]) -> None:
@@ -256,7 +256,7 @@ class PostgresTx:
             self.count += 1
             self.wrote = True
             await self._connection.copy_records_to_table(
-                table, records=rows, columns=COLUMNS[table]
+                table, records=rows, columns=INSERTED[table]
             )
         elif rows:
             statement = self._inserts[table]
@@ -267,7 +267,7 @@ def _insert_texts(types: Iterable[Row]) -> dict[str, Statement]:
     """For each table: INSERT of whole columns, given as arrays."""
     known = {(table, column): kind for table, column, kind in types}
     texts = {}
-    for table, columns in COLUMNS.items():
+    for table, columns in INSERTED.items():
         arrays = (f"${n}::{known[table, column]}[]" for n, column in enumerate(columns, 1))
         texts[table] = with_integers(
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
@@ -313,7 +313,7 @@ class PostgresDb:
         db = cls(dsn, name=name, pooled=pooled, hot=hot)
         try:
             await migrate(db, moving=moving)
-            types = await db.raw(lambda run: run(_TYPES, list(COLUMNS)))
+            types = await db.raw(lambda run: run(_TYPES, list(INSERTED)))
             db._spec = db._spec._replace(inserts=_insert_texts(types))
             await ensure_days(db)
         except BaseException as error:

@@ -101,6 +101,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "rollup": _columns(_ROLLUP),
     "rollup_hour": _columns(_ROLLUP),
 }
+# As above, with columns that only inserts name, because lists do not read them.
+INSERTED = COLUMNS | {"history": (*COLUMNS["history"], "first_attempt")}
 EVENT_WIDTH = len(COLUMNS["event"])
 PENDING_WIDTH = len(COLUMNS["pending"])
 HISTORY_WIDTH = len(COLUMNS["history"])
@@ -252,7 +254,8 @@ def pending(row: Row) -> Delivery:
     return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16]))
 
 
-def history_row(finished: Finished) -> Row:
+def history_row(finished: Finished, first_attempt: bytes | None = None) -> Row:
+    """The inserted row; ``first_attempt`` if it succeeded at once (``first_attempt_column``)."""
     it = finished.delivery
     return (
         it.id,
@@ -275,6 +278,7 @@ def history_row(finished: Finished) -> Row:
         finished.finished_at,
         int(finished.arrived),
         it.cause_id,
+        first_attempt,
     )
 
 
@@ -365,6 +369,79 @@ def attempt(row: Row) -> Attempt:
         due_at=row[21],
         retry=row[22],
     )
+
+
+class _FirstAttempt(msgspec.Struct, array_like=True, gc=False):
+    """The values of a successful first attempt that the row of its delivery has not."""
+
+    started_at: int
+    code: int | None
+    detail: str
+    address: str | None
+    phases: Phases
+    request_headers: bytes
+    response_headers: bytes
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_FirstAttempt).decode
+
+
+# Python 3.11 looks up a member of an enum slowly.
+_ARRIVED, _FRESH, _DONE = Outcome.DELIVERED, Lane.FRESH, Decided.DELIVERED
+
+
+def succeeded_at_once(attempt: Attempt, done: Finished) -> bool:
+    """Whether an attempt needs no row of its own: it is kept in its delivery's row of history."""
+    delivery = done.delivery
+    return (
+        attempt.number == 1
+        and attempt.outcome is _ARRIVED
+        and attempt.lane is _FRESH
+        and attempt.decided is _DONE
+        and attempt.finished_at == done.finished_at
+        and attempt.endpoint_id == delivery.endpoint_id
+        and attempt.subscription_id == delivery.subscription_id
+        and attempt.retry == delivery.retry
+    )
+
+
+def first_attempt_column(it: Attempt) -> bytes:
+    detail, phases = storable(it.detail), it.phases
+    headers = it.request_headers, it.response_headers
+    return _pack((it.started_at, it.code, detail, it.address, phases, *headers))
+
+
+def first_attempt(row: Row) -> Attempt:
+    """From history: id, endpoint_id, subscription_id, finished_at, retry, first_attempt."""
+    number, endpoint_id, subscription_id, finished_at, retry, packed = row
+    it = _unpack(packed)
+    return Attempt(
+        delivery_id=number,
+        number=1,
+        endpoint_id=endpoint_id,
+        subscription_id=subscription_id,
+        lane=Lane.FRESH,
+        started_at=it.started_at,
+        finished_at=finished_at,
+        outcome=Outcome.DELIVERED,
+        code=it.code,
+        failure=None,
+        detail=it.detail,
+        address=it.address,
+        phases=it.phases,
+        request_headers=it.request_headers,
+        response_headers=it.response_headers,
+        excerpt=b"",
+        decided=Decided.DELIVERED,
+        retry=retry,
+    )
+
+
+def first_attempt_start(packed: bytes) -> tuple[int, int | None]:
+    """When a packed first attempt started, and the code of its response."""
+    it = _unpack(packed)
+    return it.started_at, it.code
 
 
 def last_failure(row: Row) -> LastFailure:

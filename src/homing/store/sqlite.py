@@ -31,7 +31,7 @@ from homing.errors import DataInUse, StoreUnavailable
 from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.rewrite import rewrite_file
-from homing.store.rows import COLUMNS
+from homing.store.rows import INSERTED
 from homing.store.statements import statements
 from homing.store.tx import Dialect, Mark, Row, Tx, check_rows, check_storable, run_sync
 
@@ -67,12 +67,12 @@ _ANOTHER_CONNECTION = (
 
 
 def _insert_text(table: str) -> str:
-    columns = COLUMNS[table]
+    columns = INSERTED[table]
     marks = ", ".join(["?"] * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
 
 
-_INSERTS = {table: _insert_text(table) for table in COLUMNS}
+_INSERTS = {table: _insert_text(table) for table in INSERTED}
 
 
 def _bound(value: Any) -> Any:
@@ -134,7 +134,7 @@ class SqliteTx:
         try:
             self._executemany(_INSERTS[table], rows).fetchall()
         except UnicodeEncodeError:
-            check_rows(COLUMNS[table], rows)
+            check_rows(INSERTED[table], rows)
             raise
 
 

@@ -210,8 +210,7 @@ class Views:
 
     @transaction(view=True)
     async def attempts(self, tx: Tx, delivery_id: int) -> list[Attempt]:
-        found = await tx.all("view_attempts", delivery_id=delivery_id, limit=ATTEMPTS_MAX)
-        return [rows.attempt(row) for row in found]
+        return await attempts.of_delivery(tx, delivery_id, limit=ATTEMPTS_MAX)
 
     @transaction(view=True)
     async def endpoint_attempts(
@@ -229,8 +228,7 @@ class Views:
     async def attempts_by_number(
         self, tx: Tx, wanted: Sequence[tuple[int, int]]
     ) -> dict[tuple[int, int], Attempt]:
-        found = [rows.attempt(row) for row in await tx.many("view_attempts_by_number", wanted)]
-        return {(it.delivery_id, it.number): it for it in found}
+        return await attempts.by_number(tx, wanted)
 
     # --- causes -----------------------------------------------------------------------------
 
