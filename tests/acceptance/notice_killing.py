@@ -29,6 +29,7 @@ from acceptance.running import HONEST, Line, Server, free_port
 URLS = 6
 LATE_S = 0.15  # a target's response
 QUIET_S = 60  # to send everything after the last kill
+CHANGE_S = 60  # for the first change after a start
 CONFIG = """
 [health]
 consecutive_disable = 3
@@ -155,7 +156,9 @@ async def kill_with_notices(
                         _person(server.line(), endpoints, chance, toll),
                     )
                 ]
-                await asyncio.sleep(chance.uniform(0.05, 1.2))
+                await _change(folder / "data" / "homing.db")
+                # Every second kill comes right after a change, before anything else is written.
+                await asyncio.sleep(chance.uniform(0.0, 1.2 if number % 2 else 0.1))
                 server.kill()
                 await server.gone()
                 for task in work:
@@ -169,6 +172,19 @@ async def kill_with_notices(
         smtp.stop()
     _judge(folder / "data" / "homing.db", receivers, inbox, toll)
     return toll
+
+
+async def _change(file: Path) -> None:
+    """Wait for the next change of an endpoint that no person made, however slow the machine is."""
+    store = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    store.set_busy_timeout(5_000)
+    count = "SELECT count(*) FROM transition WHERE by = ''"
+    before = store.execute(count).get
+    for _ in range(CHANGE_S * 100):
+        if store.execute(count).get != before:
+            break
+        await asyncio.sleep(0.01)
+    store.close()
 
 
 async def _set_up(line: Line, port: int) -> list[str]:

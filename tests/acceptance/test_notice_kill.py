@@ -13,7 +13,7 @@ def test_a_few_kills_leave_one_record_for_each_transition_and_target(tmp_path: P
     toll = asyncio.run(kill_with_notices(tmp_path, kills=4))
     print(toll)
     assert toll.kills == 4
-    assert toll.transitions > 10
+    assert toll.transitions >= 4  # at least one before each kill
     assert toll.records == 3 * toll.transitions
     assert toll.bad == 0, toll
 
