@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,21 +31,20 @@ async def new_file(path: Path) -> Path:
 @asynccontextmanager
 async def opened(store: str, folder: Path, server: Server | None) -> AsyncIterator[Db]:
     """An empty database of this kind with the current schema."""
-    db: Db
-    match store:
-        case "sqlite-memory":
-            db = await SqliteDb.open(":memory:")
-        case "sqlite-file":
-            db = await SqliteDb.open(await new_file(folder / "homing.db"), threads=True)
-        case "postgres":
-            assert server is not None
-            db = await PostgresDb.open(await server.make())
-        case _:
-            raise AssertionError(store)
-    try:
+    async with AsyncExitStack() as stack:
+        db: Db
+        match store:
+            case "sqlite-memory":
+                db = await SqliteDb.open(":memory:")
+            case "sqlite-file":
+                db = await SqliteDb.open(await new_file(folder / "homing.db"), threads=True)
+            case "postgres":
+                assert server is not None
+                db = await PostgresDb.open(await stack.enter_async_context(server.migrated()))
+            case _:
+                raise AssertionError(store)
+        stack.push_async_callback(db.close)
         yield db
-    finally:
-        await db.close()
 
 
 @pytest.fixture(params=STORES)

@@ -60,7 +60,7 @@ async def test_enabled_disabled_probed_enabled_disabled_frozen_enabled_by_api(
     settings.write_text(SETTINGS)
     server = Server(tmp_path / "data", environ={"HOMING_CONFIG": str(settings)})
     if postgres_or_not is not None:
-        server.environ["HOMING_DATABASE_URL"] = await postgres_or_not.make(empty=True)
+        server.environ["HOMING_DATABASE_URL"] = await postgres_or_not.make()
     async with Receiver(tmp_path / "arrived", delay_s=0.0).listening() as receiver:
         await server.start()
         try:

@@ -42,7 +42,7 @@ async def test_a_database_that_is_gone_gives_503_and_all_works_again_without_a_r
     postgres: Postgres, tmp_path: Path
 ) -> None:
     server = Server(tmp_path / "data")
-    server.environ["HOMING_DATABASE_URL"] = await postgres.make(empty=True)
+    server.environ["HOMING_DATABASE_URL"] = await postgres.make()
     async with Receiver(tmp_path / "arrived", delay_s=0.3).listening() as receiver:
         await server.start()
         line = server.line()

@@ -113,7 +113,7 @@ async def backends(url: str) -> list[int]:
 async def test_stopped_postgres_backends_do_not_hold_a_stop_up(
     postgres: Postgres, tmp_path: Path, role: str
 ) -> None:
-    url = await postgres.make(empty=True)
+    url = await postgres.make()
     database = {"HOMING_DATABASE_URL": url}
     server = Server(tmp_path / "data", environ={**database, **GRACE})
     async with Receiver(tmp_path / "arrived", delay_s=0.3).listening() as receiver:

@@ -19,7 +19,7 @@ from chaos.syscalls import kill_at_every_call
 async def test_a_power_cut_at_any_point_loses_nothing_acknowledged_and_leaves_nothing_half() -> (
     None
 ):
-    toll = await cut_everywhere(steps=25, seed=1, every=6, again=0.1)
+    toll = await cut_everywhere(steps=25, seed=1, every=12, again=0.15)
     print(toll)
     assert not toll.first
     assert toll.cuts > 200
