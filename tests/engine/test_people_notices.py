@@ -12,6 +12,7 @@ from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, always, failin
 from homing.engine.options import EngineOptions
 from homing.errors import Conflict, NotFound, TooMany
 from homing.model import Failure, State
+from homing.policy import notice_text
 from homing.policy.health import HealthRules
 from homing.policy.notices import (
     OPERATOR,
@@ -286,6 +287,29 @@ def test_an_unexpected_error_does_not_end_the_worker(monkeypatch: pytest.MonkeyP
         assert told(world) == [["warning"], ["disabled"]]
 
     live(story, FEW)
+
+
+def test_a_message_that_cannot_be_written_waits_as_long_as_one_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[int] = []
+
+    async def story(world: World) -> None:
+        def broken(_message: object) -> bytes:
+            tried.append(world.clock.now())
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(notice_text, "webhook_body", broken)
+        await world.subscribe(URL)
+        made = await target(world)
+        await world.engine.freeze((await world.endpoint(URL)).id, by="ada")
+        await world.wait(MINUTE)
+        assert 30 * SECOND <= tried[1] - tried[0] < 31 * SECOND
+        found = await Notices(world.db).target(made.id)
+        assert found is not None
+        assert (found.attempts, found.error) == (2, "internal error: ZeroDivisionError")
+
+    live(story)
 
 
 def test_a_target_with_the_url_of_the_failing_endpoint_is_not_used() -> None:

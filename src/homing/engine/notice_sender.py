@@ -11,7 +11,7 @@ asks the store for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import structlog
@@ -218,9 +218,9 @@ class NoticeSender:
             shown = show_id("tgt", target.id)
             log.warning("notices wait for the store; trying again", target=shown, error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
-        except Exception as error:  # A bug: the target is tried again, and no other is held up.
+        except Exception:  # A bug: the target is tried again, and no other is held up.
             log.exception("a notice could not be sent", target=show_id("tgt", target.id))
-            await self._failed(target, target.message_id, f"internal error: {type(error).__name__}")
+            await asyncio.sleep(AGAIN_MS / 1000)
         finally:
             del self._targets[target.id]
             pool.give(target.tenant, _rank(target))
@@ -232,7 +232,7 @@ class NoticeSender:
     async def _send_message(self, target: NoticeTarget) -> None:
         if target.confirmed_at is None:
             subject, text = notice_text.confirmation(target, public_url=self._options.public_url)
-            error = await self._mail(target, target.message_id, subject, text)
+            error = await self._tried(target, self._mail(target, target.message_id, subject, text))
             await self._finish(target, target.message_id, error)
             return
         taken = await self._store.take_message(
@@ -243,8 +243,18 @@ class NoticeSender:
         if taken is None:
             return
         message = Message(taken.id, target, taken.notices, taken.more, self._options.public_url)
-        error = await self._deliver(message)
+        error = await self._tried(target, self._deliver(message))
         await self._finish(target, taken.id, error, count=message.count)
+
+    async def _tried(self, target: NoticeTarget, sending: Awaitable[str]) -> str:
+        """Empty if it arrived, otherwise the reason; a bug is one, so that the wait grows, too."""
+        try:
+            return await sending
+        except HomingError:
+            raise
+        except Exception as error:
+            log.exception("a notice could not be sent", target=show_id("tgt", target.id))
+            return f"internal error: {type(error).__name__}"
 
     async def _deliver(self, message: Message) -> str:
         """Empty if it arrived, otherwise the reason."""

@@ -94,6 +94,8 @@ class _Exchange:
         except smtplib.SMTPRecipientsRefused as error:
             (code, text) = next(iter(error.recipients.values()))
             return _reason(f"the SMTP server refused the address: {code} {_text(text)}")
+        except smtplib.SMTPAuthenticationError as error:  # Its reply could quote the password.
+            return f"the SMTP server refused the user name or the password ({error.smtp_code})"
         except smtplib.SMTPResponseException as error:
             reply = _text(error.smtp_error)
             return _reason(f"the SMTP server responded with {error.smtp_code} {reply}")
