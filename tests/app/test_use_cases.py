@@ -84,7 +84,12 @@ TABLE: dict[str, tuple[str, ...]] = {
     "NoticeTargets.create": (f"POST {TGT}", "POST /notices/targets"),
     "NoticeTargets.page": (f"GET {TGT}",),
     "NoticeTargets.get": (f"GET {TGT}/{{id}}",),
-    "NoticeTargets.change": (f"PATCH {TGT}/{{id}}",),
+    "NoticeTargets.change": (f"PATCH {TGT}/{{id}}", "POST /notices/targets/{id}"),
+    "NoticeTargets.rotate": (
+        f"POST {TGT}/{{id}}/secret/rotate",
+        "POST /notices/targets/{id}/rotate",
+    ),
+    "NoticeTargets.send_link": (f"POST {TGT}/{{id}}/link", "POST /notices/targets/{id}/link"),
     "NoticeTargets.delete": (f"DELETE {TGT}/{{id}}", "POST /notices/targets/{id}/delete"),
     "NoticeTargets.test": (f"POST {TGT}/{{id}}/test", "POST /notices/targets/{id}/test"),
     "NoticeTargets.records": ("GET /v1/notices", "GET /notices"),
@@ -308,7 +313,7 @@ NEW_WORKFRONT = {"objCode": "TASK", "eventType": "UPDATE", "url": "https://new.e
 EVENT = {"type": "a.b", "data": 1, "tenant": "acme"}
 EVENT_FORM = {"type": "a.b", "data": "1", "tenant": "acme"}
 REPLAY = {"filter": {"tenant": "acme"}}
-NEW_TARGET = {"kind": "slack", "address": "https://slack.example/x", "tenant": "acme"}
+NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant": "acme"}
 
 
 @pytest.mark.parametrize(
@@ -416,6 +421,7 @@ BAD_URL = "ftp://no.example/"
         (f"POST {TGT}", {"json": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         ("POST /notices/targets", {"form": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         (f"PATCH {TGT}/{{id}}", {"json": {"quiet_hours": "at night"}}, "quiet_hours"),
+        ("POST /notices/targets/{id}", {"form": {"quiet_hours": "at night"}}, "quiet_hours"),
     ],
 )
 def test_a_bad_field_is_refused_by_its_name(route: str, given: dict[str, Any], field: str) -> None:
@@ -499,7 +505,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 continue
             if route in {"POST /subscriptions/check", "POST /subscriptions/try"}:
                 continue  # They change nothing.
-            if route.endswith("/delete") or route == "POST /deliveries/{id}/cancel":
+            if route.endswith(("/delete", "/link")) or route == "POST /deliveries/{id}/cancel":
                 continue  # Tried in other tests.
             ids = id_of(route, found) if "{id}" in route else "x"
             got = await door.send(route, ids=ids, form=given)

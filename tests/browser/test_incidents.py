@@ -119,8 +119,8 @@ def test_what_failed_until_a_fix_is_replayed_with_four_clicks(
     dialog = page.get_by_role("dialog", name="Replay dropped deliveries?")
     expect(dialog).to_contain_text("3 dropped deliveries will be replayed")  # since it began
     assert person.clicks() == 2
-    since = dialog.get_by_label("Accepted since")
-    since.fill(f"{server.clock.utc() - timedelta(hours=1):%Y-%m-%dT%H:%M}")
+    since = dialog.get_by_label("Dropped since")
+    since.fill(f"{server.clock.utc() - timedelta(minutes=10):%Y-%m-%dT%H:%M}")
     expect(dialog).to_contain_text("nothing to replay")
     since.fill(f"{began - timedelta(minutes=1):%Y-%m-%dT%H:%M}")
     expect(dialog).to_contain_text("3 dropped deliveries will be replayed")

@@ -1,4 +1,4 @@
-"""Notices in a real browser: a person adds a target, tests it, sees its notices and deletes it."""
+"""Notices in a real browser: a person adds, changes, tests and deletes a target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from client.hooks import hook
 from homing.testing import HomingServer
 
 
-def test_a_person_adds_tests_and_deletes_a_target(person: Person, server: HomingServer) -> None:
+def test_a_person_adds_changes_tests_and_deletes_a_target(
+    person: Person, server: HomingServer
+) -> None:
     page, client = person.page, server.client
     person.sign_in()
     person.open("/notices")
@@ -25,8 +27,16 @@ def test_a_person_adds_tests_and_deletes_a_target(person: Person, server: Homing
         person.finds_no_barrier()
         dialog.get_by_role("button", name="Create").click()
         expect(page.locator("#notices")).to_contain_text("On call")
+        page.get_by_role("button", name="Change…").click()
+        dialog = page.get_by_role("dialog", name="Change this target")
+        dialog.get_by_label("Name").fill("The night shift")
+        dialog.get_by_label("frozen").check()
+        person.finds_no_barrier()
+        dialog.get_by_role("button", name="Save").click()
+        expect(page.locator("#notices")).to_contain_text("The night shift")
+        expect(dialog).to_be_hidden()
         page.get_by_role("button", name="Send a test notice").click()
-        person.sees("Test notice to On call: arrived.")
+        person.sees("Test notice to The night shift: arrived.")
         made = client.subscribe("https://shop.invalid/hook", ["*"])
         client.freeze_endpoint(made.endpoint)
         person.open("/notices")

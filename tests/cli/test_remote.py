@@ -178,6 +178,12 @@ def test_a_notice_target_is_added_listed_changed_tested_and_removed(terminal: Te
     assert "did not arrive" in tested.err
     webhook = terminal.well("notices", "add", "webhook", url, "--tenant", "told").out
     assert "whsec_" in webhook
+    own = terminal.well("notices", "add", "webhook", url, "--tenant", "told", "--json").document
+    rotated = terminal.well("notices", "rotate-secret", own["id"])
+    assert "whsec_" in rotated.out
+    assert own["secret"] not in rotated.out
+    linked = terminal.run("notices", "link", own["id"])
+    assert "needs no link" in linked.err
     refused = terminal.run("notices", "add", "email", "ops@a.example")
     assert refused.code == 1
     assert "smtp_host" in refused.err

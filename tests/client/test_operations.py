@@ -232,6 +232,10 @@ async def test_notice_targets_are_made_tested_and_their_notices_listed(
     assert (target.id, target.address) == (made.id, "https://hooks.invalid/****")
     changed = await homing.change_notice_target(made.id, name="ours")
     assert (changed.name, changed.notices) == ("ours", ("frozen",))
+    rotated = await homing.rotate_notice_target_secret(made.id)
+    assert rotated.id == made.id
+    assert rotated.secret not in {None, made.secret}
+    assert "needs no link" in str(await raised(homing.send_notice_target_link(made.id)))
     assert not (await homing.test_notice_target(made.id)).arrived
     subscription = await homing.subscribe("https://a.invalid/", ["*"], tenant=tenant)
     await homing.freeze_endpoint(subscription.endpoint)

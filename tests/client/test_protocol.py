@@ -76,6 +76,8 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.notice_targets({}).page(None),
         p.notice_target("X"),
         p.change_notice_target("X", {}),
+        p.rotate_notice_target_secret("X"),
+        p.send_notice_target_link("X"),
         p.delete_notice_target("X"),
         p.test_notice_target("X"),
         p.notices({}).page(None),

@@ -23,6 +23,7 @@ from homing.policy.notices import (
     TargetDraft,
     TargetKind,
 )
+from homing.policy.signature import Signer
 from homing.store.notices import Notices
 
 URL = "https://receiver.example/hook"
@@ -346,6 +347,60 @@ def test_a_tenants_address_gets_nothing_before_it_is_confirmed() -> None:
         assert [mail.subject for mail in world.mailer.sent[1:]] == [
             "Homing: receiver.example is enabled again"
         ]
+
+    live(story)
+
+
+def test_a_link_is_sent_again_as_another_message_with_the_same_token() -> None:
+    async def story(world: World) -> None:
+        made = await target(world, kind=TargetKind.EMAIL, address="ops@a.example")
+        await world.wait(MINUTE)
+        with pytest.raises(TooMany):
+            await world.engine.notice_targets.send_link(made.id)
+        await world.wait(5 * MINUTE)
+        await world.engine.notice_targets.send_link(made.id)
+        await world.wait(SECOND)
+        first, second = world.mailer.sent
+        assert first.text == second.text
+        assert first.message_id != second.message_id
+        await world.engine.notice_targets.confirm(made.secret)
+        with pytest.raises(Conflict):
+            await world.engine.notice_targets.send_link(made.id)
+
+    live(story)
+
+
+def test_a_link_that_could_not_be_sent_is_tried_at_once_when_it_is_asked_for_again() -> None:
+    async def story(world: World) -> None:
+        world.mailer.script = lambda _: "450 later"
+        made = await target(world, kind=TargetKind.EMAIL, address="ops@a.example")
+        await world.wait(12 * HOUR)
+        world.mailer.script, world.mailer.sent[:] = (lambda _: ""), []
+        await world.engine.notice_targets.send_link(made.id)
+        await world.wait(SECOND)
+        assert len(world.mailer.sent) == 1
+        await world.wait(DAY)
+        assert len(world.mailer.sent) == 1
+
+    live(story)
+
+
+def test_a_rotated_secret_signs_the_next_notice() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        made = await target(world)
+        rotated = await world.engine.notice_targets.rotate(made.id)
+        assert rotated.secret != made.secret
+        world.secrets.add(rotated.secret)
+        await world.engine.freeze((await world.endpoint(URL)).id, by="ada")
+        await world.wait(SECOND)
+        (hit,) = [hit for hit in world.sender.hits if hit.url == HOOK]
+        number, at = hit.headers["webhook-id"].encode(), hit.headers["webhook-timestamp"].encode()
+        wanted = Signer(rotated.secret).sign(number, at, hit.body)
+        assert hit.headers["webhook-signature"].encode() == wanted
+        slack = await target(world, kind=TargetKind.SLACK)
+        with pytest.raises(Conflict):
+            await world.engine.notice_targets.rotate(slack.id)
 
     live(story)
 

@@ -128,13 +128,13 @@ def test_a_drop_is_the_first_after_a_day_without_one() -> None:
 def test_what_is_not_one_address_is_refused(address: str) -> None:
     draft = TargetDraft(kind=TargetKind.EMAIL, address=address, tenant="acme")
     with pytest.raises(Invalid) as caught:
-        check_target(draft, refuses=lambda _: False, is_zone=lambda _: True, mail_problem="")
+        check_target(draft, refuses=lambda _: "", is_zone=lambda _: True, mail_problem="")
     assert [it.field for it in caught.value.problems] == ["address"]
 
 
 def test_an_address_keeps_its_local_part_and_a_url_its_secret() -> None:
     draft = TargetDraft(kind=TargetKind.EMAIL, address=" Ops+1@B.Example ", tenant="acme")
-    checked = check_target(draft, refuses=lambda _: False, is_zone=lambda _: True, mail_problem="")
+    checked = check_target(draft, refuses=lambda _: "", is_zone=lambda _: True, mail_problem="")
     assert checked.address == "Ops+1@b.example"
     slack = target(kind=TargetKind.SLACK, address="https://hooks.slack.com/services/T/B/x")
     assert masked_address(slack) == "https://hooks.slack.com/****"

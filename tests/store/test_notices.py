@@ -14,6 +14,7 @@ from homing.policy.notices import (
     ADDRESS_A_DAY_MAX,
     CREATED_A_DAY_MAX,
     DAY_MS,
+    LINK_EVERY_MS,
     OPERATOR,
     SAME_URL,
     TARGET_DELETED,
@@ -38,7 +39,7 @@ from homing.store.encryption import (
 from homing.store.flow import Flow
 from homing.store.notices import Notices
 from homing.store.tx import Db
-from store.build import NOW, Maker, put
+from store.build import HOUR, NOW, Maker, put
 
 URL = "https://a.example/hook"
 
@@ -329,6 +330,66 @@ async def test_an_address_gets_few_confirmations_a_day_from_all_tenants_together
     with pytest.raises(TooMany, match="tomorrow"):
         await it.add(tenant="t9", **mail)
     await it.add(tenant="t9", **(mail | {"address": "other@b.example"}))
+
+
+async def test_a_link_is_sent_again_within_the_limits_of_confirmations(db: Db) -> None:
+    it = Targets(db)
+    mail = {"kind": TargetKind.EMAIL, "address": "ada@b.example", "confirmed_at": None}
+    target = await it.add(**mail, message_id=5)
+    await it.store.message_sent(target.id, 5, now=NOW, due_at=NOW + LINK_EVERY_MS)
+    assert await it.store.targets_to_send(after_id=0, limit=9) == []
+
+    async def again(minutes: int) -> int:
+        number = it.make.id()
+        now = NOW + minutes * 60_000
+        assert await it.store.send_link_again(target.id, message_id=number, now=now)
+        return number
+
+    with pytest.raises(TooMany, match="five minutes") as early:
+        await again(4)
+    assert early.value.after_ms == 60_000
+    assert await it.store.targets_to_send(after_id=0, limit=9) == []
+    number = await again(5)
+    (sending,) = await it.store.targets_to_send(after_id=0, limit=9)
+    assert (sending.id, sending.message_id, sending.due_at) == (target.id, number, 0)
+    assert sending.secret == target.secret
+    with pytest.raises(TooMany, match="five minutes"):
+        await again(9)
+    await again(10)
+    with pytest.raises(TooMany, match="tomorrow"):
+        await again(15)
+    with pytest.raises(TooMany, match="tomorrow"):
+        await it.add(tenant="t9", **mail)
+    await again(16 + 24 * 60)
+    (listed,), _ = await it.store.targets(tenant="acme", before_id=None, limit=9)
+    assert listed.id == target.id
+    assert await it.store.confirm_target(target.secret, now=NOW) is not None
+    later = {"message_id": it.make.id(), "now": NOW + 9 * DAY_MS}
+    assert not await it.store.send_link_again(target.id, **later)
+    assert not await it.store.send_link_again(17, **later)
+
+
+async def test_links_that_are_sent_again_count_for_the_tenant(db: Db) -> None:
+    it = Targets(db)
+    target = await it.add(kind=TargetKind.EMAIL, confirmed_at=None)
+    for _ in range(CREATED_A_DAY_MAX - 1):
+        await it.store.delete_target((await it.add()).id, now=NOW)
+    later = {"message_id": it.make.id(), "now": NOW + HOUR}
+    with pytest.raises(TooMany, match="in a day"):
+        await it.store.send_link_again(target.id, **later)
+
+
+async def test_a_new_secret_stays_when_keys_change_at_the_same_time(db: Db) -> None:
+    it = Targets(db)
+    target = await it.add(kind=TargetKind.WEBHOOK)
+    rotated = replace(target, secret="new")
+    keys = EncryptionKeys(db)
+    read = await keys.targets_page(0, limit=9)
+    assert await it.store.change_secret(rotated, secret=address_hash("new"))
+    await keys.reencrypt_targets([(old, replace(old, secret="same, encrypted")) for old in read])
+    assert await it.store.target(target.id) == rotated
+    await it.store.delete_target(target.id, now=NOW)
+    assert not await it.store.change_secret(rotated, secret=address_hash("new"))
 
 
 async def test_a_deleted_target_leaves_no_secret_and_its_records_are_skipped(db: Db) -> None:

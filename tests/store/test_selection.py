@@ -12,7 +12,7 @@ from homing.store.tx import Db
 from store.build import HOUR, NOW
 from store.test_view_deliveries import Scene, all_conditions
 
-SINGLE = 20  # conditions that stand first
+SINGLE = 21  # conditions that stand first
 LATER = NOW + 100 * HOUR  # all have finished
 
 
@@ -46,7 +46,7 @@ async def finished(scene: Scene, conditions: DeliveryFilter) -> list[int]:
     return [row.delivery.id for row in rows if row.status is not Status.PENDING][::-1]
 
 
-@pytest.mark.parametrize(("limit", "every"), [(9, 31), (1_000, 5)])
+@pytest.mark.parametrize(("limit", "every"), [(9, 23), (1_000, 5)])
 async def test_the_job_of_many_pairs_of_conditions_takes_what_its_list_shows(
     db: Db, limit: int, every: int
 ) -> None:
@@ -71,6 +71,19 @@ async def test_the_moments_at_the_bounds_belong_to_the_same_side_in_both(db: Db)
                 assert await taken(scene, job_filter(conditions), limit=7) == shown
     first = DeliveryFilter(since=times[0], until=times[0])
     assert await taken(scene, job_filter(first), limit=7) == []
+
+
+async def test_what_finished_at_the_given_moment_is_taken(db: Db) -> None:
+    scene = await Scene(db).build()
+    times = sorted({row.finished_at for row in scene.rows if row.finished_at is not None})
+    assert times
+    for at in (times[0], times[-1]):
+        for near in (at - 1, at, at + 1):
+            conditions = DeliveryFilter(finished_since=near)
+            shown = await finished(scene, conditions)
+            assert await taken(scene, job_filter(conditions), limit=7) == shown
+            wanted = [it for it in scene.rows if it.finished_at and it.finished_at >= near]
+            assert len(shown) == len(wanted)
 
 
 async def test_what_finishes_after_the_list_was_seen_is_left_out(db: Db) -> None:

@@ -127,6 +127,10 @@ def matches(row: DeliveryRow, conditions: DeliveryFilter) -> bool:
         and (conditions.since is None or id_time(it.id) >= conditions.since)
         and (conditions.until is None or id_time(it.id) < conditions.until)
         and (
+            conditions.finished_since is None
+            or (row.finished_at is not None and row.finished_at >= conditions.finished_since)
+        )
+        and (
             conditions.expires_before is None
             or (row.status is Status.PENDING and it.expires_at < conditions.expires_before)
         )
@@ -148,6 +152,7 @@ def all_conditions(scene: Scene) -> list[DeliveryFilter]:
         {"url": "A.Example"},
         {"since": NOW + 20 * HOUR},
         {"until": NOW + 20 * HOUR},
+        {"finished_since": NOW + 60 * HOUR},
         {"expires_before": NOW + 70 * HOUR},
     ]
     pairs = [left | right for left in single for right in single if left.keys() != right.keys()]

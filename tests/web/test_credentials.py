@@ -71,6 +71,8 @@ ROWS: dict[str, Row] = {
     "getNoticeTarget": Row(READ, "/v1/notice-targets/{target}"),
     "changeNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}", {"name": "x"}),
     "deleteNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}", None, 204),
+    "rotateNoticeTargetSecret": Row(MANAGE, "/v1/notice-targets/{target}/secret/rotate"),
+    "sendNoticeTargetLink": Row(MANAGE, "/v1/notice-targets/{target}/link", good=409),
     "testNoticeTarget": Row(MANAGE, "/v1/notice-targets/{target}/test"),
     "listNotices": Row(READ, "/v1/notices", other="empty"),
     "listDeliveries": Row(READ, "/v1/deliveries", other="empty"),

@@ -6,7 +6,9 @@ import re
 
 from msgspec.structs import replace
 
-from engine.world import always
+from engine.world import always, failing_with
+from homing.engine.options import EngineOptions
+from homing.model import Failure
 from homing.web.dashboard.pages.endpoints import shares
 from homing.web.dashboard.pages.incidents import ROWS, SAMPLE_LINES, sample
 from store.build import Maker
@@ -15,6 +17,7 @@ from web.browse import text
 from web.house import URL, House, live
 from web.test_dashboard_pages import HTMX, an_endpoint, entered
 
+HOUR_MS = 3_600_000
 AT_INCIDENTS = ("hx-current-url", "http://x/incidents")
 
 
@@ -99,6 +102,73 @@ def test_a_person_tests_enables_and_replays_from_the_page_and_stays_there() -> N
         assert plain.headers["location"] == page
 
     live(story)
+
+
+def test_the_replay_of_an_incident_takes_what_it_dropped_whenever_that_was_accepted() -> None:
+    async def story(house: House) -> None:
+        endpoint = await a_failing_url(house, 500, types=["a.b"])
+        once = await house.subscribe(url=URL, types=["only.once"], policy="once")
+        await house.publish(type="only.once")  # dropped with 500, before the incident
+        await house.settled()
+        assert once["endpoint"] == endpoint
+        await house.world.wait(25 * HOUR_MS)
+        house.world.sender.scripts[URL] = always(503)
+        await house.world.wait(24 * HOUR_MS)  # The last retry: dropped with 503.
+        browser = await entered(house)
+        (cause,) = (await house.client.get(f"/v1/causes?endpoint={endpoint}")).json["items"][:1]
+        assert (cause["code"], cause["attempts"]) == (503, 1)
+        shown = (await browser.get("/incidents")).body.decode()
+        assert "Dropped since" in shown
+        (since,) = re.findall(r'data-time="([^"]+)" required', shown)[:1]
+        page = f"/endpoints/{endpoint}"
+        count = text(await browser.get(f"{page}/replay-count?since={since}", HTMX))
+        assert "1 dropped delivery will be replayed" in count
+        both = text(await browser.get(f"{page}/replay-count?since=30d", HTMX))
+        assert "2 dropped deliveries will be replayed" in both
+        token = await browser.token("/incidents")
+        await browser.send(f"{page}/replay", HTMX, csrf=token, since=since)
+        await house.settled()
+        await house.world.wait(1_000)
+        pending = await house.deliveries("?status=pending")
+        assert [it["type"] for it in pending] == ["a.b"]
+        later = await house.deliveries("?finished_since=1h&status=dropped")
+        assert len(later) == 1
+
+    live(story)
+
+
+def test_the_overview_names_the_cause_of_disabled_and_frozen_urls() -> None:
+    async def story(house: House) -> None:
+        browser = await entered(house)
+        endpoint = await a_failing_url(house)
+        await house.client.post(f"/v1/endpoints/{endpoint}/freeze")
+        page = text(await browser.get("/"))
+        assert "frozen receiver.example /hook 503 Service Unavailable since" in page
+        assert "a person must enable it" in page
+        assert "1 more" not in page
+
+    live(story)
+
+
+def test_settings_that_refuse_a_url_are_shown_to_admins_as_a_problem_to_solve() -> None:
+    async def story(house: House) -> None:
+        await an_endpoint(house)
+        await house.publish()
+        await house.settled()
+        house.world.sender.scripts[URL] = failing_with(Failure.FORBIDDEN_ADDRESS)
+        house.world.options = replace(house.world.options, guard=22)
+        await house.world.crash()
+        await house.world.publish()
+        await house.settled()
+        again = House(house.world)  # The use cases of the new process.
+        page = text(await (await entered(again)).get("/"))
+        assert "settings were changed and now refuse the addresses of one endpoint" in page
+        assert "refused receiver.example /hook the settings of this installation refuse" in page
+        assert "No action needed" not in page
+        manager = await entered(again, role="manager", tenant="default")
+        assert "refuse" not in text(await manager.get("/"))
+
+    live(story, EngineOptions(guard=11))
 
 
 def test_a_viewer_sees_its_tenant_only_and_no_action() -> None:

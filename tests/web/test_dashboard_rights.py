@@ -34,6 +34,9 @@ SAME_AS = {
     "/subscriptions/{id}/rotate": "rotateSecret",
     "/subscriptions/{id}/test": "testSubscription",
     "/notices/targets": "createNoticeTarget",
+    "/notices/targets/{id}": "changeNoticeTarget",
+    "/notices/targets/{id}/rotate": "rotateNoticeTargetSecret",
+    "/notices/targets/{id}/link": "sendNoticeTargetLink",
     "/notices/targets/{id}/test": "testNoticeTarget",
     "/notices/targets/{id}/delete": "deleteNoticeTarget",
 }

@@ -77,6 +77,21 @@ def test_a_bad_field_is_refused_by_its_name(changes: dict[str, Any], field: str)
     live(story)
 
 
+def test_a_refused_address_names_the_rule_and_the_setting_to_an_admin_only() -> None:
+    async def story(house: House) -> None:
+        acme = await key_of(house, Role.MANAGER)
+        given = {**SLACK, "address": "http://127.0.0.1/services/secret-part", "tenant": "acme"}
+        told = text(await house.client.post(TARGETS, given))
+        assert "is not allowed as a target: 127.0.0.1 is a loopback address" in told
+        assert "allow_loopback" in told
+        got = await acme.post(TARGETS, given)
+        assert got.json["problems"] == [
+            {"field": "address", "reason": "is not allowed as a target"}
+        ]
+
+    live(story)
+
+
 def test_a_tenant_sees_and_touches_only_its_own_targets() -> None:
     async def story(house: House) -> None:
         acme = await key_of(house, Role.MANAGER)
@@ -93,6 +108,8 @@ def test_a_tenant_sees_and_touches_only_its_own_targets() -> None:
             assert (await other.call("PATCH", one, json={"name": "x"})).status == 404
             assert (await other.call("DELETE", one)).status == 404
             assert (await other.post(f"{one}/test", {})).status == 404
+            assert (await other.post(f"{one}/link", {})).status == 404
+            assert (await other.post(f"{one}/secret/rotate", {})).status == 404
         assert (await acme.get(f"{TARGETS}/{operators['id']}")).status == 404
         refused = await acme.post(TARGETS, {**SLACK, "operator": True})
         assert refused.status == 403
@@ -159,6 +176,19 @@ def test_the_dashboard_creates_tests_and_deletes_a_target() -> None:
         assert "whsec_" not in text(await browser.get("/notices"))
         (target,) = (await house.client.get(TARGETS)).json["items"]
         assert target["notices"] == ["frozen"]
+        at = f"/notices/targets/{target['id']}"
+        changes = {"name": "Theirs", "notice-disabled": "on", "quiet_hours": "22:00-07:00"}
+        zone = {"time_zone": "Europe/Berlin"}
+        assert (await browser.form("/notices", at, **changes, **zone)).status == 303
+        (target,) = (await house.client.get(TARGETS)).json["items"]
+        assert (target["name"], target["notices"]) == ("Theirs", ["disabled"])
+        assert (target["quiet_hours"], target["time_zone"]) == ("22:00-07:00", "Europe/Berlin")
+        bad = await browser.form("/notices", at, **changes, time_zone="Mars/Olympus")
+        assert bad.status == 422
+        assert (await browser.form("/notices", f"{at}/link")).status == 409
+        assert (await browser.form("/notices", f"{at}/rotate")).status == 303
+        assert "whsec_" in text(await browser.get("/notices"))
+        assert "whsec_" not in text(await browser.get("/notices"))
         tested = await browser.form("/notices", f"/notices/targets/{target['id']}/test")
         assert tested.status == 303
         deleted = await browser.form("/notices", f"/notices/targets/{target['id']}/delete")
@@ -197,6 +227,17 @@ def test_a_tenants_address_is_confirmed_by_the_button_behind_its_link() -> None:
         path = link.removeprefix("https://homing.example")
         assert "Confirm my address" in text(await browser.get(path))
         assert (await client.get(f"{TARGETS}/{made['id']}")).json["confirmed_at"] is None
+        refused = await client.post(f"{TARGETS}/{made['id']}/link", {})
+        assert (refused.status, refused.headers["retry-after"]) == (429, "299")
+        assert "at most one link in five minutes" in text(refused)
+        await house.world.wait(5 * 60_000)
+        await browser.sign_in()
+        assert "Send the link again" in text(await browser.get("/notices"))
+        again = await browser.form("/notices", f"/notices/targets/{made['id']}/link")
+        assert again.status == 303
+        assert b"on its way to ada@acme.example" in (await browser.get("/notices")).body
+        await house.settled()
+        assert [it.text for it in house.world.mailer.sent] == [mail.text] * 2
         token = path.partition("token=")[2]
         done = await browser.send("/confirm", token=token)
         assert "will be sent to ada@acme.example" in text(done)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from homing.app.access import READERS, Caller, use_case
 from homing.errors import NotFound
-from homing.model import Endpoint, State
+from homing.model import Cause, Endpoint, State
 from homing.ports import CauseRow, Ledger, ViewStore
 from homing.ports.views import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
 
@@ -25,6 +25,7 @@ class Overview(Struct, frozen=True):
     hour: list[Rollup]  # the minutes of the last hour
     frozen: list[Endpoint]
     disabled: list[Endpoint]
+    causes: dict[int, list[Cause]]  # open ones of frozen and disabled endpoints, by endpoint
     failing: list[CauseRow]  # open causes of enabled endpoints, one of each endpoint
     ledgers: list[Ledger]
     counts: Counts
@@ -64,10 +65,13 @@ class Figures:
         hour = await views.rollups(
             endpoint_id=None, tenant=tenant, since=now - HOUR_MS, until=now + 1
         )
+        frozen = await self._held(State.FROZEN, tenant)
+        disabled = await self._held(State.DISABLED, tenant)
         return Overview(
             hour=hour,
-            frozen=await self._held(State.FROZEN, tenant),
-            disabled=await self._held(State.DISABLED, tenant),
+            frozen=frozen,
+            disabled=disabled,
+            causes=await views.open_causes([it.id for it in (*frozen, *disabled)]),
             failing=await self._failing(tenant),
             ledgers=await views.ledger(tenant=tenant, scan_limit=1),
             counts=await views.counts(tenant=tenant, limit=COUNT_MAX),

@@ -45,7 +45,9 @@ class NoticeTargets:
         try:
             checked = check_target(
                 replace(draft, tenant=owner),
-                refuses=lambda target: bool(self._options.refuses(target)),
+                refuses=lambda target: self._options.refusal(
+                    target, caller=caller, tenant=owner, url=target.authority
+                ),
                 is_zone=_is_zone,
                 mail_problem=self._options.mail_problem,
             )
@@ -88,12 +90,27 @@ class NoticeTargets:
             )
             return check_target(
                 replace(draft, **changes),
-                refuses=lambda _: False,  # The address stays; every request to it is checked.
+                refuses=lambda _: "",  # The address stays; every request to it is checked.
                 is_zone=_is_zone,
                 mail_problem="",
             )
 
         return await self._engine.notice_targets.change(target_id, draft_of)
+
+    @use_case(MANAGERS)
+    async def rotate(self, caller: Caller, target_id: int) -> NoticeTarget:
+        """Replaces the secret of a webhook; raises NotFound, or Conflict for another kind."""
+        await self._visible(caller, target_id)
+        return await self._engine.notice_targets.rotate(target_id)
+
+    @use_case(MANAGERS)
+    async def send_link(self, caller: Caller, target_id: int) -> NoticeTarget:
+        """Sends the link that confirms an e-mail address again.
+
+        Raises NotFound, Conflict for a target that needs no link, or TooMany.
+        """
+        await self._visible(caller, target_id)
+        return await self._engine.notice_targets.send_link(target_id)
 
     @use_case(MANAGERS)
     async def delete(self, caller: Caller, target_id: int) -> None:

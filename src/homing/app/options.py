@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import structlog
 from msgspec import Struct
 
+from homing.app.access import ADMINS, Caller
 from homing.app.simulation import Simulate
 from homing.model import Target
 from homing.policy.networks import Network
 from homing.policy.quota import Quota
+from homing.policy.reach import REFUSED
+
+_log = structlog.get_logger("homing.app")
 
 
 class SettingShown(Struct, frozen=True):
@@ -35,6 +40,17 @@ class AppOptions(Struct, frozen=True):
     settings: tuple[SettingShown, ...] = ()  # for the system page
     mail_problem: str = "must not be email: this installation sends none"  # empty: it does
     simulate: Simulate | None = None  # None: this process has no simulator
+
+    def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:
+        """Why a caller may not send to this target, or ""; the log has the rule and ``url``.
+
+        The rule and the setting are for operators: a tenant must not map their network.
+        """
+        why = self.refuses(target)
+        if not why:
+            return ""
+        _log.info("URL refused", url=url, tenant=tenant, by=caller.name, why=why)
+        return f"{REFUSED}: {why}" if caller.may(ADMINS) else REFUSED
 
     def __repr__(self) -> str:
         return "AppOptions(****)"

@@ -9,10 +9,12 @@ from homing.app.deliveries import visible_endpoint_id
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
-from homing.model import Status
+from homing.model import Endpoint, Status
 from homing.policy.admission import DEFAULT_TENANT
 from homing.ports import ReplayFilter, ReplayJob, ViewStore
+from homing.ports.views import HOUR_MS
 
+LATE_MAX_MS = 24 * HOUR_MS  # how long after its window a delivery is dropped at the latest
 ONLY_FINISHED = "must not be pending: only finished deliveries are replayed"
 
 
@@ -21,6 +23,21 @@ class Replays:
 
     def __init__(self, engine: Engine, views: ViewStore, quotas: Quotas) -> None:
         self._engine, self._views, self._quotas = engine, views, quotas
+
+    def dropped(self, endpoint: Endpoint, *, since: int, as_of: int) -> ReplayFilter:
+        """What an endpoint dropped since then, also what was accepted before.
+
+        The time of acceptance is bounded, so that a job does not read all of the history.
+        """
+        earliest = since - self._engine.window_max_ms - LATE_MAX_MS
+        return ReplayFilter(
+            tenant=endpoint.tenant,
+            status=Status.DROPPED,
+            endpoint_id=endpoint.id,
+            since=max(earliest, 0),
+            finished_since=since,
+            as_of=as_of,
+        )
 
     @use_case(MANAGERS)
     async def count(

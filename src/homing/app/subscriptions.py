@@ -6,21 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-import structlog
-
-from homing.app.access import ADMINS, MANAGERS, READERS, Caller, use_case
+from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.options import AppOptions
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.model import Attempt, Subscription, Target
 from homing.policy.admission import SubscriptionDraft, check_subscription
-from homing.policy.reach import REFUSED
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
 from homing.ports import ViewStore
-
-_log = structlog.get_logger("homing.app")
 
 
 class Drafted(NamedTuple):
@@ -41,7 +36,7 @@ class Subscriptions:
         self, engine: Engine, views: ViewStore, quotas: Quotas, options: AppOptions
     ) -> None:
         self._engine, self._views, self._quotas = engine, views, quotas
-        self._policies, self._refuses = options.policies, options.refuses
+        self._options = options
         # Held from the checks (quota, equal subscription) until the write, in this process.
         self.creating = asyncio.Lock()
 
@@ -156,17 +151,12 @@ class Subscriptions:
         same_url = before is not None and before.url == draft.url
 
         def refuses(target: Target) -> str:
-            """The rule and the setting are for operators: a tenant must not map their network."""
-            why = self._refuses(target)
-            if not why:
-                return ""
-            _log.info("URL refused", url=draft.url, tenant=draft.tenant, by=caller.name, why=why)
-            return f"{REFUSED}: {why}" if caller.may(ADMINS) else REFUSED
+            return self._options.refusal(target, caller=caller, tenant=draft.tenant, url=draft.url)
 
         try:
             draft = check_subscription(
                 draft,
-                policies=self._policies,
+                policies=self._options.policies,
                 refuses=None if same_url else refuses,
                 before=before,
             )

@@ -142,6 +142,10 @@ SinceFlag = Annotated[
     typer.Option(help="Accepted at or after this time: RFC 3339, or a duration back like 2h."),
 ]
 UntilFlag = Annotated[str | None, typer.Option(help="Accepted before this time; like --since.")]
+FinishedSinceFlag = Annotated[
+    str | None,
+    typer.Option(help="Delivered, dropped or cancelled at or after this time; like --since."),
+]
 SecretFlag = Annotated[
     str | None, typer.Option(help="The signing secret, whsec_…; default: a new one.")
 ]

@@ -12,6 +12,7 @@ from homing.cli.arguments import (
     EndpointFlag,
     EventFlag,
     FailureFlag,
+    FinishedSinceFlag,
     LimitFlag,
     ReasonFlag,
     SinceFlag,
@@ -67,6 +68,7 @@ def deliveries(
     code: CodeFlag = None,
     since: SinceFlag = None,
     until: UntilFlag = None,
+    finished_since: FinishedSinceFlag = None,
     expiring_within: Annotated[
         str | None, typer.Option(help="Pending ones whose retry window ends within, like 6h.")
     ] = None,
@@ -87,6 +89,7 @@ def deliveries(
         code=code,
         since=since,
         until=until,
+        finished_since=finished_since,
         expiring_within=expiring_within,
         tenant=tenant,
     )

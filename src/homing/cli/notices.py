@@ -166,11 +166,15 @@ def add(
 def _view_created(out: Console, made: NewNoticeTarget) -> None:
     out.print(f"Added: {plain(made.id)}")
     _view(out, made)
+    _view_secret(out, made)
+    if made.confirmed_at is None:
+        out.print("An e-mail with a link is being sent: open the link to confirm the address.")
+
+
+def _view_secret(out: Console, made: NewNoticeTarget) -> None:
     if made.secret:
         out.print(fields((("secret", made.secret),)))
         out.print("Keep the secret: it signs the notices, and is not shown again.", style="dim")
-    if made.confirmed_at is None:
-        out.print("An e-mail with a link is being sent: open the link to confirm the address.")
 
 
 def _view(out: Console, one: NoticeTarget) -> None:
@@ -213,6 +217,26 @@ def change(
             target, name=name, notices=chosen, quiet_hours=quiet_hours, time_zone=time_zone
         ),
         _view,
+    )
+
+
+@app.command("rotate-secret")
+@remote_command
+def rotate_secret(target: TargetArgument, *, remote: Remote) -> None:
+    """Sign the notices to a webhook with a new secret from now on; the old one ends."""
+    remote.show(lambda client: client.rotate_notice_target_secret(target), _view_secret)
+
+
+@app.command("link")
+@remote_command
+def link(target: TargetArgument, *, remote: Remote) -> None:
+    """Send the link that confirms an e-mail address again; at most one in five minutes."""
+    remote.show(lambda client: client.send_notice_target_link(target), _view_link)
+
+
+def _view_link(out: Console, one: NoticeTarget) -> None:
+    out.print(
+        f"An e-mail with a link is being sent to {plain(one.address)}: open the link to confirm."
     )
 
 

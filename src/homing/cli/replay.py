@@ -13,6 +13,7 @@ from homing.cli.arguments import (
     EndpointFlag,
     EventFlag,
     FailureFlag,
+    FinishedSinceFlag,
     ReasonFlag,
     SinceFlag,
     StatusFlag,
@@ -54,6 +55,7 @@ def replay(
     code: CodeFlag = None,
     since: SinceFlag = None,
     until: UntilFlag = None,
+    finished_since: FinishedSinceFlag = None,
     tenant: TenantFlag = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -71,6 +73,7 @@ def replay(
         code=code,
         since=since,
         until=until,
+        finished_since=finished_since,
         tenant=tenant,
     )
     if (delivery is None) == (not where.keys() - {"tenant"}):

@@ -344,6 +344,14 @@ def change_notice_target(target_id: str, fields: Mapping[str, Any]) -> Call[Noti
     )
 
 
+def rotate_notice_target_secret(target_id: str) -> Call[NewNoticeTarget]:
+    return _post(f"/v1/notice-targets/{_part(target_id)}/secret/rotate", NewNoticeTarget)
+
+
+def send_notice_target_link(target_id: str) -> Call[NoticeTarget]:
+    return _post(f"/v1/notice-targets/{_part(target_id)}/link", NoticeTarget)
+
+
 def delete_notice_target(target_id: str) -> Call[None]:
     return _delete(f"/v1/notice-targets/{_part(target_id)}")
 

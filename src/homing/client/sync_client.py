@@ -333,6 +333,14 @@ class Homing:
         given = {field: value for field, value in fields.items() if value is not None}
         return self._call(protocol.change_notice_target(target_id, given))
 
+    def rotate_notice_target_secret(self, target_id: str) -> NewNoticeTarget:
+        """Sign the notices to a webhook with a new secret, which is returned only here."""
+        return self._call(protocol.rotate_notice_target_secret(target_id))
+
+    def send_notice_target_link(self, target_id: str) -> NoticeTarget:
+        """Send the link that confirms an e-mail address again; at most one in five minutes."""
+        return self._call(protocol.send_notice_target_link(target_id))
+
     def delete_notice_target(self, target_id: str) -> None:
         """Delete a target; notices that wait for it are skipped."""
         self._call(protocol.delete_notice_target(target_id))

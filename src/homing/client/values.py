@@ -297,6 +297,7 @@ class DeliveriesWhere(TypedDict, total=False):
     code: int
     since: str
     until: str
+    finished_since: str
     expiring_within: str
 
 
@@ -317,6 +318,7 @@ class ReplayWhere(TypedDict, total=False):
     code: int
     since: str
     until: str
+    finished_since: str
     tenant: str
     as_of: str
 
@@ -335,6 +337,7 @@ class ReplayFilter(Struct, frozen=True, kw_only=True):
     code: int | None = None
     since: str | None = None
     until: str | None = None
+    finished_since: str | None = None
     tenant: str | None = None
     as_of: str | None = None
 

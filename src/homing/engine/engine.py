@@ -382,6 +382,11 @@ class Engine:
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)
 
+    @property
+    def window_max_ms(self) -> int:
+        """The longest window of all policies."""
+        return self._options.window_max_ms
+
     def rules_of(self, tenant: str) -> HealthRules:
         return self._options.rules_of(tenant)
 

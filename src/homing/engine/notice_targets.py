@@ -1,4 +1,4 @@
-"""Commands on the targets of notices: create, change, delete, confirm, send a test notice."""
+"""Commands on the targets of notices: create, change, rotate, delete, confirm, test."""
 
 from __future__ import annotations
 
@@ -87,6 +87,25 @@ class NoticeTargets:
             raise NotFound
         self._sender.wake()
         return changed
+
+    async def rotate(self, target_id: int) -> NoticeTarget:
+        """Sign with a new secret from now on; raises NotFound, or Conflict if it has none."""
+        target = await self.get(target_id)
+        if target.kind is not TargetKind.WEBHOOK:
+            raise Conflict("Only a target of kind webhook has a secret.")
+        target = replace(target, secret=_signing_secret())
+        if not await self._store.change_secret(target, secret=address_hash(target.secret)):
+            raise NotFound
+        return target
+
+    async def send_link(self, target_id: int) -> NoticeTarget:
+        """Send the link that confirms it again; raises NotFound, Conflict or TooMany."""
+        target, now = await self.get(target_id), self._core.clock.now()
+        message_id = self._core.ids.take(now)
+        if not await self._store.send_link_again(target_id, message_id=message_id, now=now):
+            raise Conflict("This target needs no link: it gets notices already.")
+        self._sender.wake()
+        return target
 
     async def delete(self, target_id: int) -> None:
         """Nothing is sent to it any more, except a message that is being sent; raises NotFound."""

@@ -61,3 +61,7 @@ class EngineOptions(Struct, frozen=True):
     def window_min_ms(self) -> int:
         """The shortest window: a younger delivery cannot have expired."""
         return min(schedule.window_ms for schedule in self.schedules.values())
+
+    @property
+    def window_max_ms(self) -> int:
+        return max(schedule.window_ms for schedule in self.schedules.values())

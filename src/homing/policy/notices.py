@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid
 from homing.model import State, Target, TextEnum
-from homing.policy.reach import REFUSED
 from homing.policy.url import parse_url
 
 OPERATOR = ""  # stands in place of a tenant: the target belongs to the operator
@@ -31,6 +30,7 @@ REMINDER_DAYS = (1, 2, 3)
 TARGETS_MAX = 20  # of a tenant
 CREATED_A_DAY_MAX = 50  # targets of a tenant, deleted ones included
 ADDRESS_A_DAY_MAX = 3  # new targets with the same e-mail address: each gets a confirmation
+LINK_EVERY_MS = 300_000  # a link that is sent again, to one e-mail address
 WAITING_MAX = 1_000  # records that wait for one target; further ones are only counted
 MESSAGE_NOTICES_MAX = 2_000  # records in one message
 NAME_CHARS_MAX = 100
@@ -225,13 +225,14 @@ def quiet_for_ms(quiet_hours: str, zone: tzinfo, *, wall: int) -> int:
 def check_target(
     draft: TargetDraft,
     *,
-    refuses: Callable[[Target], bool],
+    refuses: Callable[[Target], str],
     is_zone: Callable[[str], bool],
     mail_problem: str,
 ) -> TargetDraft:
     """The draft in its normal form; raises Invalid with every wrong field.
 
-    ``mail_problem`` says why this installation cannot send e-mail; empty if it can.
+    ``refuses`` returns why Homing may not send to a URL, or "". ``mail_problem`` says why this
+    installation cannot send e-mail; empty if it can.
     """
     problems: list[FieldProblem] = []
     address = draft.address.strip()
@@ -255,13 +256,14 @@ def check_target(
 
 
 def _http_address(
-    address: str, *, refuses: Callable[[Target], bool]
+    address: str, *, refuses: Callable[[Target], str]
 ) -> tuple[str, list[FieldProblem]]:
     try:
         address, target = parse_url(address)
     except Invalid as error:
         return address, [FieldProblem("address", reason) for _, reason in error.problems]
-    return address, [FieldProblem("address", REFUSED)] if refuses(target) else []
+    why = refuses(target)
+    return address, [FieldProblem("address", why)] if why else []
 
 
 def _settings_problems(draft: TargetDraft, is_zone: Callable[[str], bool]) -> list[FieldProblem]:

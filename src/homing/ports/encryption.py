@@ -43,7 +43,8 @@ class EncryptionStore(Protocol):
     async def targets_page(self, after_id: int, *, limit: int) -> list[NoticeTarget]:
         """Targets of notices in order of id, as they are stored; deleted ones have no secrets."""
 
-    async def reencrypt_targets(self, targets: Sequence[NoticeTarget]) -> None:
+    async def reencrypt_targets(self, targets: Sequence[tuple[NoticeTarget, NoticeTarget]]) -> None:
+        """Each as it was read and as it is to be stored; one that was changed since is left."""
         """Write the addresses and secrets of targets."""
 
     async def all_encrypted(self, name: str) -> None:

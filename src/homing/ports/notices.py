@@ -36,6 +36,15 @@ class NoticeStore(Protocol):
     async def change_target(self, target: NoticeTarget) -> NoticeTarget | None:
         """Replace its name, kinds and quiet hours; None if it is deleted."""
 
+    async def change_secret(self, target: NoticeTarget, *, secret: bytes) -> bool:
+        """Replace its secret by the one of ``target``, with its hash; False if it is deleted."""
+
+    async def send_link_again(self, target_id: int, *, message_id: int, now: int) -> bool:
+        """Send its confirmation again, as this message; False if it is confirmed or deleted.
+
+        Raises TooMany.
+        """
+
     async def delete_target(self, target_id: int, *, now: int) -> int | None:
         """The version of the catalog; None if it is deleted already. Its records are skipped."""
 

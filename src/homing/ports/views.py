@@ -93,6 +93,7 @@ class Selection(Struct, frozen=True):
     """Conditions on deliveries, for lists and bulk replays alike; None: any.
 
     ``since`` and ``until`` are times of acceptance: ``since`` is included, ``until`` is not.
+    ``finished_since`` is included, too; a pending delivery never matches it.
     """
 
     tenant: str | None = None
@@ -108,6 +109,7 @@ class Selection(Struct, frozen=True):
     code: int | None = None  # the status code of its last failed attempt
     since: int | None = None
     until: int | None = None
+    finished_since: int | None = None  # delivered, dropped or cancelled since
 
 
 class DeliveryFilter(Selection, frozen=True):

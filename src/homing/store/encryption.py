@@ -210,6 +210,9 @@ class EncryptedNotices(_Wrapper):
     async def change_target(self, target: NoticeTarget) -> NoticeTarget | None:
         return self._decrypted(await self._store.change_target(target))
 
+    async def change_secret(self, target: NoticeTarget, *, secret: bytes) -> bool:
+        return await self._store.change_secret(self._fields.encrypt_target(target), secret=secret)
+
     async def confirm_target(self, token: str, *, now: int) -> NoticeTarget | None:
         return self._decrypted(await self._store.confirm_target(token, now=now))
 
@@ -249,7 +252,7 @@ async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
     while targets := await store.targets_page(after_id, limit=PAGE):
         outdated = [it for it in targets if not fields.is_current_target(it)]
         await store.reencrypt_targets(
-            [fields.encrypt_target(fields.decrypt_target(it)) for it in outdated]
+            [(it, fields.encrypt_target(fields.decrypt_target(it))) for it in outdated]
         )
         after_id = targets[-1].id
     await store.all_encrypted(keys.ids[0])
@@ -295,9 +298,17 @@ class EncryptionKeys:
         return [read_target(row) for row in found]
 
     @transaction()
-    async def reencrypt_targets(self, tx: Tx, targets: Sequence[NoticeTarget]) -> None:
-        for it in targets:
-            await tx.all("notice_target_reencrypt", id=it.id, address=it.address, secret=it.secret)
+    async def reencrypt_targets(
+        self, tx: Tx, targets: Sequence[tuple[NoticeTarget, NoticeTarget]]
+    ) -> None:
+        for old, new in targets:
+            await tx.all(
+                "notice_target_reencrypt",
+                id=new.id,
+                address=new.address,
+                secret=new.secret,
+                old_secret=old.secret,
+            )
 
     @transaction()
     async def all_encrypted(self, tx: Tx, name: str) -> None:

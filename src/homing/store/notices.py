@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from homing.errors import TooMany
 from homing.model import State, id_floor
@@ -18,6 +19,7 @@ from homing.policy.notices import (
     ADDRESS_A_DAY_MAX,
     CREATED_A_DAY_MAX,
     DAY_MS,
+    LINK_EVERY_MS,
     MESSAGE_NOTICES_MAX,
     OPERATOR,
     REMINDER_DAYS,
@@ -168,17 +170,36 @@ async def _begin_reminders(tx: Tx, now: int) -> None:
 
 async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
     """Raises TooMany. The limits of a day include targets that were deleted since."""
-    whose = f"The tenant {target.tenant}" if target.tenant != OPERATOR else "The operator"
+    whose = _owner(target)
     if await _count(tx, "notice_targets_count", tenant=target.tenant) >= TARGETS_MAX:
         detail = f"{whose} may have at most {TARGETS_MAX} notice targets: delete one first."
         raise TooMany(detail, after_ms=HOUR_MS)
+    await _check_day(tx, target, address, now=now)
+
+
+async def _check_link(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
+    """Raises TooMany. A link that is sent again counts like a target for the limits of a day."""
+    row = await tx.one("notice_link_latest", address_hash=address)
+    assert row is not None
+    wait_ms = row[0] + LINK_EVERY_MS - now
+    if 0 < wait_ms <= LINK_EVERY_MS:
+        detail = "An address gets at most one link in five minutes: look for the e-mail first."
+        raise TooMany(detail, after_ms=wait_ms)
+    await _check_day(tx, target, address, now=now)
+
+
+async def _check_day(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
+    whose = _owner(target)
     since = now - DAY_MS
     limit = CREATED_A_DAY_MAX
     made = await _count(
         tx, "notice_targets_created", tenant=target.tenant, since=since, limit=limit
     )
     if made >= limit:
-        detail = f"{whose} may create at most {limit} notice targets in a day."
+        detail = (
+            f"{whose} may create at most {limit} notice targets in a day. A link that is sent again"
+            " counts as one."
+        )
         raise TooMany(detail, after_ms=HOUR_MS)
     if target.confirmed_at is not None:
         return
@@ -192,6 +213,10 @@ async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: in
             "try again tomorrow."
         )
         raise TooMany(detail, after_ms=HOUR_MS)
+
+
+def _owner(target: NoticeTarget) -> str:
+    return f"The tenant {target.tenant}" if target.tenant != OPERATOR else "The operator"
 
 
 async def _count(tx: Tx, statement: str, **params: object) -> int:
@@ -230,6 +255,34 @@ class Notices:
             time_zone=target.time_zone,
         )
         return None if row is None else read_target(row)
+
+    @transaction()
+    async def change_secret(self, tx: Tx, target: NoticeTarget, *, secret: bytes) -> bool:
+        row = await tx.one(
+            "notice_target_secret", id=target.id, secret=target.secret, secret_hash=secret
+        )
+        return row is not None
+
+    @transaction()
+    async def send_link_again(self, tx: Tx, target_id: int, *, message_id: int, now: int) -> bool:
+        await tx.one("catalog_lock")  # as in create_target: limits are checked one after another
+        row = await tx.one("notice_link_again", id=target_id, message_id=message_id)
+        if row is None:
+            return False
+        target, address = read_target(row), bytes(row[5])
+        await _check_link(tx, target, address, now=now)
+        # For the limits, it counts as a target that was created and deleted now.
+        counted = replace(
+            target,
+            id=message_id,
+            address="",
+            secret="",
+            created_at=now,
+            deleted_at=now,
+            message_id=0,
+        )
+        await tx.insert("notice_target", [_target_row(counted, address=address, secret=b"")])
+        return True
 
     @transaction()
     async def delete_target(self, tx: Tx, target_id: int, *, now: int) -> int | None:

@@ -44,6 +44,7 @@ def selection_values(conditions: Selection, *, now: int | None = None) -> dict[s
         "code": conditions.code,
         "url": conditions.url.lower() if conditions.url else None,
         "expires_before": listed,
+        "finished_since": conditions.finished_since,
         "as_of": conditions.as_of if isinstance(conditions, ReplayFilter) else None,
         "now": now,
         **type_terms(conditions.type),

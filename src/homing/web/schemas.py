@@ -545,6 +545,10 @@ class ReplayFilterIn(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Accepted since: RFC 3339, or a duration back from as_of like 2h."),
     ] = None
     until: Annotated[str | None, Meta(description="Accepted before; same format as since.")] = None
+    finished_since: Annotated[
+        str | None,
+        Meta(description="Delivered, dropped or cancelled since; same format as since."),
+    ] = None
     tenant: str | None = None
     as_of: Annotated[
         str | None,
@@ -586,6 +590,7 @@ class ReplayFilterView(Struct, frozen=True):
     code: int | None
     since: Time | None
     until: Time | None
+    finished_since: Time | None
     tenant: str | None
     as_of: Time | None
 

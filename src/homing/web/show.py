@@ -277,6 +277,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
             code=conditions.code,
             since=time_or_none(conditions.since),
             until=time_or_none(conditions.until),
+            finished_since=time_or_none(conditions.finished_since),
             tenant=conditions.tenant,
             as_of=time_or_none(conditions.as_of),
         ),

@@ -152,7 +152,13 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
     ] = "process"
     retention_days: Annotated[
         int,
-        _number("How long events, attempts and finished deliveries are kept.", 1, 3_650, "days"),
+        _number(
+            "How long events, attempts and finished deliveries are kept. All three reminders of a"
+            " disabled or frozen URL need at least 4.",
+            1,
+            3_650,
+            "days",
+        ),
     ] = 30
 
     @property

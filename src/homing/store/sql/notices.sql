@@ -67,6 +67,17 @@ SELECT count(*) FROM (
     WHERE address_hash = :address_hash AND created_at >= :since LIMIT :limit
 ) AS created;
 
+-- name: notice_link_latest
+SELECT max(created_at) FROM notice_target WHERE address_hash = :address_hash;
+
+-- name: notice_link_again
+UPDATE notice_target SET message_id = :message_id, due_at = 0, attempts = 0, error = ''
+WHERE id = :id AND confirmed_at IS NULL AND deleted_at IS NULL RETURNING {notice_target};
+
+-- name: notice_target_secret
+UPDATE notice_target SET secret = :secret, secret_hash = :secret_hash
+WHERE id = :id AND deleted_at IS NULL RETURNING id;
+
 -- name: notice_target_change
 UPDATE notice_target SET
     name = :name, kinds = :kinds, quiet_hours = :quiet_hours, time_zone = :time_zone
@@ -83,8 +94,9 @@ WHERE secret_hash = :secret_hash AND confirmed_at IS NULL AND deleted_at IS NULL
 RETURNING {notice_target};
 
 -- name: notice_target_reencrypt
+-- Not if its secret was rotated meanwhile.
 UPDATE notice_target SET address = :address, secret = :secret
-WHERE id = :id AND deleted_at IS NULL;
+WHERE id = :id AND secret = :old_secret AND deleted_at IS NULL;
 
 -- name: notices_skip
 -- The records of a deleted target.

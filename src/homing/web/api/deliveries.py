@@ -48,6 +48,7 @@ async def list_deliveries(call: Call) -> Response:
         code=query.code(),
         since=query.since("since", now=now),
         until=query.since("until", now=now),
+        finished_since=query.since("finished_since", now=now),
         expires_before=None if within is None else min(now + within, TIME_MAX),
     )
     rows, after = await call.app.deliveries.page(
@@ -114,6 +115,10 @@ OPERATIONS = (
             *FAILURE,
             Param("since", "Accepted since: RFC 3339, or a duration back from now like 2h."),
             Param("until", "Accepted before; same format as since."),
+            Param(
+                "finished_since",
+                "Delivered, dropped or cancelled since; same format as since.",
+            ),
             Param(
                 "expiring_within", "Only pending deliveries that expire within this time, like 6h."
             ),

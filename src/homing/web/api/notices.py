@@ -102,7 +102,7 @@ class NoticeTargetView(Struct, frozen=True, kw_only=True):
 
 
 class NoticeTargetCreated(NoticeTargetView, frozen=True, kw_only=True):
-    """A new target; a webhook has a secret that signs its requests, shown only here."""
+    """A target that is new or has a new secret; of a webhook, its secret is shown only here."""
 
     secret: str | None
     __repr__ = silent
@@ -197,10 +197,12 @@ async def create(call: Call) -> Response:
     made = await call.app.notice_targets.create(
         call.caller, draft, tenant=given.tenant, operator=given.operator
     )
+    return json_response(_created(made), status=201)
+
+
+def _created(made: NoticeTarget) -> NoticeTargetCreated:
     secret = made.secret if made.kind is TargetKind.WEBHOOK else None
-    return json_response(
-        NoticeTargetCreated(**asdict(target_view(made)), secret=secret), status=201
-    )
+    return NoticeTargetCreated(**asdict(target_view(made)), secret=secret)
 
 
 async def list_targets(call: Call) -> Response:
@@ -224,6 +226,18 @@ async def change(call: Call) -> Response:
         changes["kinds"] = tuple(changes.pop("notices"))
     changed = await call.app.notice_targets.change(call.caller, call.number(TARGET), changes)
     return json_response(target_view(changed))
+
+
+async def rotate(call: Call) -> Response:
+    return json_response(
+        _created(await call.app.notice_targets.rotate(call.caller, call.number(TARGET)))
+    )
+
+
+async def send_link(call: Call) -> Response:
+    return json_response(
+        target_view(await call.app.notice_targets.send_link(call.caller, call.number(TARGET)))
+    )
 
 
 async def delete(call: Call) -> Response:
@@ -299,6 +313,26 @@ OPERATIONS = (
         request=NoticeTargetPatch,
         response=NoticeTargetView,
         errors=(BadRequest, Invalid, NotFound, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/secret/rotate",
+        id="rotateNoticeTargetSecret",
+        use_case=NoticeTargets.rotate,
+        summary="Sign the notices to a webhook with a new secret from now on; the old one ends.",
+        handler=rotate,
+        response=NoticeTargetCreated,
+        errors=(Conflict, NotFound, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/link",
+        id="sendNoticeTargetLink",
+        use_case=NoticeTargets.send_link,
+        summary="Send the link that confirms an e-mail address again; at most one in five minutes.",
+        handler=send_link,
+        response=NoticeTargetView,
+        errors=(Conflict, NotFound, TooMany, StoreUnavailable),
     ),
     Operation(
         method="DELETE",

@@ -84,6 +84,7 @@ def _read(given: ReplayFilterIn, *, now: int) -> ReplayFilter:
         as_of=as_of,
         since=time(given.since, "since"),
         until=time(given.until, "until"),
+        finished_since=time(given.finished_since, "finished_since"),
     )
     problems.extend(_wrong(given))
     if problems:

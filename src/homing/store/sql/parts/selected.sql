@@ -10,6 +10,7 @@ AND (CAST(:subscription_id AS BIGINT) IS NULL OR {it}.subscription_id = :subscri
 AND (CAST(:event_id AS BIGINT) IS NULL OR {it}.event_id = :event_id)
 AND (CAST(:expires_before AS BIGINT) IS NULL
      OR ({it}.status = 'pending' AND {it}.expires_at < :expires_before))
+AND (CAST(:finished_since AS BIGINT) IS NULL OR {it}.finished_at >= :finished_since)
 AND (CAST(:as_of AS BIGINT) IS NULL OR {it}.finished_at <= :as_of OR {it}.finished_at > :now)
 AND (CAST(:type AS TEXT) IS NULL OR EXISTS (
       SELECT 1 FROM event e WHERE e.id = {it}.event_id AND (

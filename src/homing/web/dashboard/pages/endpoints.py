@@ -11,7 +11,7 @@ from homing.app.endpoints import Endpoints, EndpointSummary
 from homing.app.figures import Figures
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
-from homing.model import Cause, Endpoint, Outcome, State, Status, Transition, show_id
+from homing.model import Cause, Endpoint, Outcome, State, Transition, show_id
 from homing.policy.causes import key_of, title
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
@@ -289,29 +289,24 @@ async def test_event(request: PageRequest) -> Response:
     return _done(request, message, number)
 
 
-def _dropped(found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
+def _dropped(request: PageRequest, found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
     if not since:
         raise Invalid(problems=(FieldProblem("since", "must be given"),))
-    return ReplayFilter(
-        tenant=found.tenant,
-        status=Status.DROPPED,
-        endpoint_id=found.id,
-        since=moment(since, "since", now=as_of),
-        as_of=as_of,
-    )
+    at = moment(since, "since", now=as_of)
+    return request.app.replays.dropped(found, since=at, as_of=as_of)
 
 
 async def replay_count(request: PageRequest) -> Shown:
     found = await _endpoint(request)
     as_of = request.now
-    conditions = _dropped(found, request.query.text("since"), as_of=as_of)
+    conditions = _dropped(request, found, request.query.text("since"), as_of=as_of)
     count, exact = await request.app.replays.count(request.caller, conditions)
     return request.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
 
 
 async def replay(request: PageRequest) -> Response:
     found = await _endpoint(request)
-    conditions = _dropped(found, request.field("since"), as_of=request.as_of())
+    conditions = _dropped(request, found, request.field("since"), as_of=request.as_of())
     await request.app.replays.start(request.caller, conditions)
     message = "Replay started. Each dropped delivery becomes a new one in the retry lane."
     return _done(request, message, found.id)

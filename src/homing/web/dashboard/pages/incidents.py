@@ -53,11 +53,8 @@ def sample(attempt: Attempt) -> str:
 
 
 def replay_since(cause: Cause) -> str:
-    """The start of a replay form: the whole minute before the one in which a cause was first seen.
-
-    The first deliveries that failed were accepted shortly before they failed.
-    """
-    return time_text((cause.first_seen // _MINUTE_MS - 1) * _MINUTE_MS)
+    """The minute in which a cause was first seen: a form shows whole minutes."""
+    return time_text(cause.first_seen // _MINUTE_MS * _MINUTE_MS)
 
 
 PAGES = (Page(path="/incidents", handler=incidents, use_case=Causes.incidents),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from homing.app.notice_targets import NoticeTargets
 from homing.errors import FieldProblem, Invalid
 from homing.policy.notice_text import headline, sentence
@@ -9,6 +11,7 @@ from homing.policy.notices import (
     OPERATOR,
     TARGETS_MAX,
     NoticeKind,
+    NoticeTarget,
     TargetDraft,
     TargetKind,
     masked_address,
@@ -54,24 +57,48 @@ async def show(request: PageRequest) -> Shown:
 
 async def create(request: PageRequest) -> Response:
     operator = request.field("operator") == "on"
-    chosen = [kind for kind in NoticeKind if request.field(f"notice-{kind.value}") == "on"]
     draft = TargetDraft(
-        kind=_kind(request.field("kind")),
-        address=request.field("address"),
-        name=request.field("name"),
-        kinds=tuple(chosen),
-        quiet_hours=request.field("quiet_hours"),
-        time_zone=request.field("time_zone") or "UTC",
+        kind=_kind(request.field("kind")), address=request.field("address"), **_fields(request)
     )
     tenant = request.field("tenant") or None
     made = await request.app.notice_targets.create(
         request.caller, draft, tenant=tenant, operator=operator
     )
     if made.kind is TargetKind.EMAIL and made.tenant != OPERATOR:
-        message = f"An e-mail with a link is on its way to {made.address}: open it to confirm."
-        return request.done(message, to=_HERE)
+        return request.done(_link_sent(made), to=_HERE)
     secret = made.secret if made.kind is TargetKind.WEBHOOK else ""
     return request.done("Target created.", to=_HERE, secret=secret)
+
+
+def _fields(request: PageRequest) -> dict[str, Any]:
+    """The fields that can be changed later."""
+    chosen = [kind for kind in NoticeKind if request.field(f"notice-{kind.value}") == "on"]
+    return {
+        "name": request.field("name"),
+        "kinds": tuple(chosen),
+        "quiet_hours": request.field("quiet_hours"),
+        "time_zone": request.field("time_zone") or "UTC",
+    }
+
+
+def _link_sent(target: NoticeTarget) -> str:
+    return f"An e-mail with a link is on its way to {target.address}: open it to confirm."
+
+
+async def change(request: PageRequest) -> Response:
+    targets = request.app.notice_targets
+    await targets.change(request.caller, request.number(TARGET), _fields(request))
+    return request.done("Target changed.", to=_HERE)
+
+
+async def rotate(request: PageRequest) -> Response:
+    target = await request.app.notice_targets.rotate(request.caller, request.number(TARGET))
+    return request.done("Secret rotated.", to=_HERE, secret=target.secret)
+
+
+async def send_link(request: PageRequest) -> Response:
+    target = await request.app.notice_targets.send_link(request.caller, request.number(TARGET))
+    return request.done(_link_sent(target), to=_HERE)
 
 
 async def test(request: PageRequest) -> Response:
@@ -96,6 +123,24 @@ def _kind(text: str) -> TargetKind:
 PAGES = (
     Page(path=_HERE, handler=show, use_case=NoticeTargets.records),
     Page(path=f"{_HERE}/targets", handler=create, method="POST", use_case=NoticeTargets.create),
+    Page(
+        path=f"{_HERE}/targets/{{id}}",
+        handler=change,
+        method="POST",
+        use_case=NoticeTargets.change,
+    ),
+    Page(
+        path=f"{_HERE}/targets/{{id}}/rotate",
+        handler=rotate,
+        method="POST",
+        use_case=NoticeTargets.rotate,
+    ),
+    Page(
+        path=f"{_HERE}/targets/{{id}}/link",
+        handler=send_link,
+        method="POST",
+        use_case=NoticeTargets.send_link,
+    ),
     Page(
         path=f"{_HERE}/targets/{{id}}/test",
         handler=test,

@@ -26,6 +26,7 @@ async def overview(request: PageRequest) -> Shown:
         p99=percentile_ms(last.took, 0.99),
         frozen=found.frozen,
         disabled=found.disabled,
+        causes=found.causes,
         failing=found.failing,
         expiring=found.expiring,
         pulse=request.app.status.pulse(request.caller) if is_admin else None,

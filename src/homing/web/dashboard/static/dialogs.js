@@ -1,3 +1,5 @@
+import { refresh } from "./live.js";
+
 // Dialogs: a button opens the dialog with its id. Its buttons, Escape and a successful form close it.
 export function startDialogs() {
   document.addEventListener("click", (event) => {
@@ -13,7 +15,10 @@ export function startDialogs() {
   });
   document.body.addEventListener("htmx:afterRequest", (event) => {
     const dialog = event.target.closest?.("dialog[open]");
-    if (dialog && event.target.nodeName === "FORM" && event.detail.successful && !dialog.hasAttribute("data-stay")) dialog.close();
+    if (dialog && event.target.nodeName === "FORM" && event.detail.successful && !dialog.hasAttribute("data-stay")) {
+      dialog.close();
+      refresh(); // A live part with an open dialog was left as it is.
+    }
   });
   // The buttons of a form are disabled while it is being sent, so that it is not sent twice.
   document.body.addEventListener("htmx:beforeRequest", (event) => busy(event, true));
