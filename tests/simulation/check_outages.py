@@ -56,8 +56,9 @@ class OutageChecks:
         self._memory: Memory
         self._rules: OutageRules = reference.mix.options.outage
         self._suspects: dict[int, tuple[str, int]] = {}
-        self._noted: set[int] = set()  # of those: the engine surely knows that they fell
+        self._noted: set[int] = set()  # of those: the engine surely calls them fallen
         self._down: set[int] = set()  # they fell, something got through, and no success since
+        self._maybe_down: set[int] = set()  # the same, as far as the engine may see it
         self._failed: list[Flight] = []  # without a response, a short time ago
         self._evidence_at: int | None = None
         self._fades_at: int | None = None
@@ -104,6 +105,7 @@ class OutageChecks:
         self._suspects.clear()
         self._noted.clear()
         self._down.clear()
+        self._maybe_down.clear()
         self._failed.clear()
         self._hosts.clear()
         self._evidence_at = self._fades_at = self.cut = None
@@ -177,6 +179,8 @@ class OutageChecks:
         before, self._responded_at = self._responded_at, now
         if 200 <= (flight.code or 0) <= 299:
             self._down.discard(flight.endpoint_id)
+            self._maybe_down.discard(flight.endpoint_id)
+        self._noted.discard(flight.endpoint_id)  # It lives: when it fails again, it falls anew.
         self._hosts.pop(host, None)
         for trouble in self._hosts.values():
             trouble.others = True
@@ -185,7 +189,9 @@ class OutageChecks:
         if evidence is None or dialled:
             if dialled:  # It speaks for what failed before it began, not for what came after.
                 left = {it: seen for it, seen in self._suspects.items() if seen[1] > flight.at}
-                self._down |= (set(self._suspects) - set(left)) & self._noted
+                cleared = set(self._suspects) - set(left)
+                self._down |= cleared & self._noted
+                self._maybe_down |= cleared - {flight.endpoint_id}
                 self._noted &= set(left)
                 self._suspects = left
             if evidence is not None and flight.at >= evidence:
@@ -226,6 +232,7 @@ class OutageChecks:
     def _fade(self, now: int) -> None:
         if self._fades_at is not None and now >= self._fades_at:
             self._evidence_at = self._fades_at = None
+            self._maybe_down |= set(self._suspects)
             self._suspects.clear()
         if self._evidence_at is not None:
             self._memory.maybe_paused_at = now
@@ -256,7 +263,7 @@ class OutageChecks:
         healthy = {
             it.tenant
             for it in reference.endpoints.values()
-            if (it.last_success_at or 0) >= since and it.id not in self._down
+            if (it.last_success_at or 0) >= since and it.id not in self._maybe_down
         }
         return len({reference.endpoints[it].tenant for it in self._suspects}) >= min(
             len(healthy), 2

@@ -23,6 +23,7 @@ REGRESSIONS = {
     82: "after a clock that was ahead, no probe went out for a day",
     138: "a replay whose reply was lost left a delivery that nobody looked for",
     142: "the watch took a response to a request from before a second outage as the end of it",
+    157: "the watch took an endpoint that had just responded for one that was still down",
     483: "a frozen endpoint that was being read for the first time was attempted once",
 }
 # These faults have tests of their own in ``tests/engine`` (``test_fencing``, ``test_fleet``).
