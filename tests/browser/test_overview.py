@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from browser.person import Person
 from client.hooks import Hook, hook
@@ -100,6 +100,39 @@ def test_the_pages_stand_wide_and_narrow_light_and_dark_without_barriers(
             expect(person.page.locator(".plot canvas").first).to_be_visible()
         person.finds_no_barrier()
         person.keeps(name)
+
+
+def test_a_dialog_that_was_opened_during_a_refresh_stays_open(
+    person: Person, server: HomingServer, receiver: Hook
+) -> None:
+    made = server.client.subscribe(receiver.url, ["*"])
+    page, held, holding = person.page, list[Route](), [True]
+    person.sign_in()
+    person.open(f"/endpoints/{made.endpoint}")
+
+    def hold(route: Route) -> None:
+        if holding and "hx-request" in route.request.headers:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(f"**/endpoints/{made.endpoint}*", hold)
+    page.evaluate(
+        "document.querySelectorAll('[data-live]').forEach((it) => htmx.trigger(it, 'tick'))"
+    )
+    while not held:
+        page.wait_for_timeout(20)
+    dialog = page.get_by_role("dialog", name="Freeze this endpoint?")
+    page.get_by_role("button", name="Freeze", exact=True).first.click()
+    expect(dialog).to_be_visible()
+    holding.clear()
+    for route in held:
+        with page.expect_response(lambda response: "hx-request" in response.request.headers):
+            route.continue_()
+    page.wait_for_timeout(200)  # Long enough for the page to put the response in.
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name="Freeze", exact=True).click()
+    expect(page.locator("#top .badge").first).to_have_text("frozen")
 
 
 def test_the_keyboard_searches_walks_and_helps(

@@ -13,8 +13,13 @@ function showState(state) {
   indicator.querySelector(".live-text").textContent = TEXTS[state];
 }
 
+// Whether somebody is doing something in this part: reloading it would close their dialog or clear their field.
+function inUse(region) {
+  return region.querySelector("dialog[open], input:focus, select:focus") !== null;
+}
+
 function busy(region) {
-  return region.hasAttribute("data-refreshing") || region.querySelector("dialog[open], input:focus, select:focus");
+  return region.hasAttribute("data-refreshing") || inUse(region);
 }
 
 export function refresh() {
@@ -71,6 +76,11 @@ export function startLive() {
     if (event.target.hasAttribute("data-live")) event.target.setAttribute("data-refreshing", "");
   });
   body.addEventListener("htmx:afterRequest", (event) => event.target.removeAttribute?.("data-refreshing"));
+  // A dialog may have been opened while the part was on its way: the next tick reloads it.
+  body.addEventListener("htmx:beforeSwap", (event) => {
+    const region = event.detail.target;
+    if (region.hasAttribute("data-live") && inUse(region)) event.detail.shouldSwap = false;
+  });
   // A failed refresh changes the indicator of the stream; a toast every second would be too much.
   body.addEventListener("htmx:sendError", (event) => {
     if (event.target.hasAttribute?.("data-live")) {
