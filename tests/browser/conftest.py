@@ -15,7 +15,7 @@ from homing.testing import HomingServer, running_server
 
 # A folder for pictures of the pages, if somebody wants them: SCREENSHOTS=… pytest tests/browser
 SHOTS = Path(os.environ["SCREENSHOTS"]) if "SCREENSHOTS" in os.environ else None
-PATIENCE_MS = 20_000  # The machine may be busy.
+PATIENCE_MS = 60_000  # The machine may be busy: a page of the simulator is seconds of work.
 
 
 @pytest.fixture(scope="module")
