@@ -1,8 +1,8 @@
 """Which of several processes accepts a connection: the one with the fewest, on one shared socket.
 
-A new connection wakes every process. Left to itself the first to wake accepts, and that is often
-the same one; clients keep their connections, so that process would do most of the work. Therefore
-a process that is ahead of another by more than an eighth gives way for a millisecond. A connection
+A new connection wakes every process, and the first to wake would accept it. That may be the same
+one again and again; clients keep their connections, so it would do most of the work. Therefore a
+process that is ahead of another by more than an eighth gives way for a millisecond. A connection
 that still waits then it accepts: the others are busy, stopped or gone. No waiting connection is
 lost with a process: the queue belongs to the socket, which the supervisor and all processes hold.
 """

@@ -127,8 +127,7 @@ async def by_number(tx: Tx, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int
     """These attempts, given by delivery and number, as far as they are stored."""
     found = [rows.attempt(row) for row in await tx.many("view_attempts_by_number", wanted)]
     by_key = {(it.delivery_id, it.number): it for it in found}
-    missing = [(delivery_id,) for delivery_id, number in wanted if number == 1]
-    missing = [it for it in missing if (*it, 1) not in by_key]
+    missing = [key[:1] for key in wanted if key[1] == 1 and key not in by_key]
     for row in await tx.many("attempts_at_once", missing):
         by_key[row[0], 1] = rows.first_attempt(row)
     return by_key
