@@ -167,8 +167,9 @@ class _Body:
 BODY_BYTES_MAX = 10 * SMALL_BYTES
 
 
-async def _read(body: _Body, budget: BodyBudget) -> bytes:
-    return await read_body(body, declared=None, bytes_max=BODY_BYTES_MAX, budget=budget)
+async def _read(body: _Body, budget: BodyBudget, tenant: str = "a") -> bytes:
+    share = budget.of(tenant)
+    return await read_body(body, declared=None, bytes_max=BODY_BYTES_MAX, share=share)
 
 
 @pytest.mark.parametrize(
@@ -182,16 +183,16 @@ async def _read(body: _Body, budget: BodyBudget) -> bytes:
     ],
 )
 async def test_budget_is_held_until_it_is_given_back(parts: tuple[bytes, ...]) -> None:
-    budget = BodyBudget(BODY_BYTES_MAX)
+    budget = BodyBudget(2 * BODY_BYTES_MAX)
     got = await _read(_Body(*parts), budget)
     assert got == b"".join(parts)
     assert budget.held == (len(got) if len(got) > SMALL_BYTES else 0)
-    budget.release(got)
-    assert budget.held == 0
+    budget.of("a").release(got)
+    assert (budget.held, budget.by_tenant) == (0, {})
 
 
 async def test_without_budget_a_body_is_refused_while_it_comes() -> None:
-    budget = BodyBudget(3 * SMALL_BYTES)
+    budget = BodyBudget(5 * SMALL_BYTES)
     first = await _read(_Body(b"x" * SMALL_BYTES, b"x" * SMALL_BYTES), budget)
     with pytest.raises(Busy):
         await _read(_Body(b"y" * SMALL_BYTES, b"y"), budget)
@@ -199,14 +200,29 @@ async def test_without_budget_a_body_is_refused_while_it_comes() -> None:
         await _read(_Body(b"y" * (SMALL_BYTES + 1)), budget)
     assert await _read(_Body(b"small"), budget) == b"small"
     assert budget.held == len(first)
-    budget.release(first)
-    assert budget.held == 0
+    budget.of("a").release(first)
+    assert (budget.held, budget.by_tenant) == (0, {})
+
+
+async def test_a_tenant_with_many_large_bodies_leaves_room_for_the_others() -> None:
+    budget = BodyBudget(8 * SMALL_BYTES)
+    large = b"x" * 2 * SMALL_BYTES
+    held = [await _read(_Body(large), budget, "greedy") for _ in range(2)]
+    with pytest.raises(Busy):
+        await _read(_Body(large), budget, "greedy")
+    assert await _read(_Body(large), budget, "neighbour") == large
+    with pytest.raises(Busy):
+        await _read(_Body(large), budget, "neighbour")
+    for body in held:
+        budget.of("greedy").release(body)
+    assert await _read(_Body(large), budget, "neighbour") == large
+    assert budget.by_tenant == {"neighbour": 4 * SMALL_BYTES}
 
 
 async def test_whoever_leaves_or_drips_gives_its_budget_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    budget = BodyBudget(BODY_BYTES_MAX)
+    budget = BodyBudget(2 * BODY_BYTES_MAX)
     with pytest.raises(ClientGone):
         await _read(_Body(b"x" * SMALL_BYTES, b"y", goes=True), budget)
     assert budget.held == 0

@@ -172,14 +172,14 @@ class _Resource:
             caller = listed or await self._authenticator.caller_of(key, address)
             caller.must_be(operation.roles)  # before a body of up to 256 KiB is read
         query = Query(scope["query_string"], self._known[operation.method])
-        body = b""
+        body, share = b"", self._parts.body_budget.of(caller.tenant)
         if operation.request is not None:
             declared = headers.get(b"content-length")
             body = await read_body(
                 receive,
                 declared=declared,
                 bytes_max=COMMAND_BYTES_MAX,
-                budget=self._parts.body_budget,
+                share=share,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
         host = headers.get(b"host", b"").decode("latin-1")
@@ -187,7 +187,7 @@ class _Resource:
         try:
             await send_response(send, await operation.handler(call))
         finally:
-            self._parts.body_budget.release(body)
+            share.release(body)
 
 
 class _Document:

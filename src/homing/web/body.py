@@ -14,7 +14,7 @@ from starlette.types import Receive
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.policy.exact import decoder
-from homing.web.body_budget import SMALL_BYTES, BodyBudget
+from homing.web.body_budget import SMALL_BYTES, BodyShare
 from homing.web.texts import json_problems, raw_fields
 
 PUBLISH_BYTES_MAX = 8 * 1024 * 1024
@@ -36,11 +36,11 @@ class ClientGone(Exception):
 
 
 async def read_body(
-    receive: Receive, *, declared: bytes | None, bytes_max: int, budget: BodyBudget
+    receive: Receive, *, declared: bytes | None, bytes_max: int, share: BodyShare
 ) -> bytes:
     """The whole body; raises TooLarge, TooSlow or Busy as soon as that is known.
 
-    The caller must call ``budget.release(body)`` after the response.
+    The caller must call ``share.release(body)`` after the response.
     """
     if declared is not None:
         if not declared.isdigit():
@@ -55,29 +55,29 @@ async def read_body(
         raise _too_large(bytes_max)
     if not message.get("more_body", False):
         if len(body) > SMALL_BYTES:
-            budget.take(len(body))
+            share.take(len(body))
         return body
-    return await _read_rest(receive, body, bytes_max, budget)
+    return await _read_rest(receive, body, bytes_max, share)
 
 
-async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, budget: BodyBudget) -> bytes:
-    budget.take(len(begin))
+async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, share: BodyShare) -> bytes:
+    share.take(len(begin))
     parts = [begin]
     try:
         async with asyncio.timeout(ARRIVE_WITHIN_S):
-            await _arrive(receive, parts, bytes_max, budget)
+            await _arrive(receive, parts, bytes_max, share)
     except BaseException as error:
-        budget.held -= sum(map(len, parts))
+        share.give_back(sum(map(len, parts)))
         if isinstance(error, TimeoutError):
             raise TooSlow(f"The body did not arrive within {ARRIVE_WITHIN_S:.0f} s.") from None
         raise
     body = b"".join(parts)
     if len(body) <= SMALL_BYTES:
-        budget.held -= len(body)
+        share.give_back(len(body))
     return body
 
 
-async def _arrive(receive: Receive, parts: list[bytes], bytes_max: int, budget: BodyBudget) -> None:
+async def _arrive(receive: Receive, parts: list[bytes], bytes_max: int, share: BodyShare) -> None:
     """Adds the rest of the body to ``parts``; only bytes that have arrived use the budget."""
     size = len(parts[0])
     more = True
@@ -90,7 +90,7 @@ async def _arrive(receive: Receive, parts: list[bytes], bytes_max: int, budget: 
         size += len(part)
         if size > bytes_max:
             raise _too_large(bytes_max)
-        budget.take(len(part))
+        share.take(len(part))
         parts.append(part)
 
 

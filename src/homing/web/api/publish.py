@@ -107,15 +107,13 @@ class Publish:
         caller.must_be(PUBLISHERS)
         if scope["query_string"]:
             Query(scope["query_string"], ())
-        budget = self._budget
-        body = await read_body(
-            receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, budget=budget
-        )
+        share = self._budget.of(caller.tenant)
+        body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
         try:
             drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
             response = published(await self._publishing.publish(caller, drafts))
         finally:
-            budget.release(body)
+            share.release(body)
         await send(
             {
                 "type": "http.response.start",

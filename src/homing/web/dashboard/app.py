@@ -215,13 +215,13 @@ class DashboardApp:
     async def _form(self, request: PageRequest, receive: Receive, bytes_max: int) -> dict[str, str]:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
-        budget = self._body_budget
+        share = self._body_budget.of(request.caller.tenant)
         bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, budget=budget)
+        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
         try:
             return read_form(body)
         finally:
-            budget.release(body)
+            share.release(body)
 
 
 class _Paths:
