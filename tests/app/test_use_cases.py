@@ -113,7 +113,7 @@ PARTS = {
     "Endpoints.subscriptions",
     "Events.data",
     "Search.examples",
-    "Status.notices",
+    "Status.condition",
     "WorkfrontSubscriptions.endpoints_of",
 }
 OPEN = {"GET /healthz", "GET /readyz"}  # operations that need no key

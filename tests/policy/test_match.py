@@ -165,3 +165,15 @@ def test_the_index_finds_what_looking_at_every_subscription_finds(
         and any(type_matches(pattern, event_type) for pattern in known[number].types)
     ]
     assert index.match("acme", event_type, not_to_endpoint=not_to) == expected
+
+
+def test_a_type_is_named_by_a_tenant_or_by_any_of_those_searched() -> None:
+    index = Index()
+    for number, tenant in enumerate(("a", "b"), start=1):
+        index.add(a_subscription(id=number, tenant=tenant, types=(f"{tenant}.made",)))
+    assert index.names("a.made", tenant="a", tenants_max=1) is True
+    assert index.names("a.made", tenant="b", tenants_max=1) is False
+    assert index.names("a.made", tenant=None, tenants_max=1) is True
+    assert index.names("b.made", tenant=None, tenants_max=1) is None  # b was not searched
+    assert index.names("b.made", tenant=None, tenants_max=2) is True
+    assert index.names("c.made", tenant=None, tenants_max=2) is False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.world import always
+from homing.app import endpoints
 from homing.model import Health, State, Transition
 from homing.ports import FleetState, Lease, Member
 from homing.ports.views import Rollup
@@ -167,6 +168,25 @@ def test_a_test_event_and_a_replay_of_what_was_dropped() -> None:
         got = await browser.send(f"{page}/replay", HTMX, at, csrf=token, since="24h")
         assert "Replay started" in got.headers["hx-trigger"]
         assert (await browser.send(f"{page}/replay", HTMX, csrf=token, since="x")).status == 422
+
+    live(story)
+
+
+def test_a_test_event_can_be_signed_for_any_subscription_of_the_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoints, "SUBSCRIPTIONS_MAX", 1)
+
+    async def story(house: House) -> None:
+        browser = await entered(house)
+        older, _, other = [await house.subscribe(url=url) for url in (URL, URL, f"{URL}/other")]
+        page = f"/endpoints/{older['endpoint']}"
+        token = await browser.token(page)
+        at = ("hx-current-url", f"http://x{page}")
+        got = await browser.send(f"{page}/test", HTMX, at, csrf=token, subscription=older["id"])
+        assert "responded with 200" in got.headers["hx-trigger"]
+        got = await browser.send(f"{page}/test", HTMX, at, csrf=token, subscription=other["id"])
+        assert "no such subscription" in got.headers["hx-trigger"]
 
     live(story)
 

@@ -197,10 +197,14 @@ class Endpoints:
 
         Raises NotFound.
         """
-        found = await self._subscriptions(await self._visible(caller, endpoint_id))
-        if not found or subscription_id not in {None, *(it.id for it in found)}:
+        endpoint = await self._visible(caller, endpoint_id)
+        if subscription_id is None:
+            found = next(iter(await self._views.subscriptions_to(endpoint.id, limit=1)), None)
+        else:
+            found = await self._views.subscription(subscription_id)
+        if found is None or found.endpoint_id != endpoint.id or found.deleted_at is not None:
             raise NotFound("This endpoint has no such subscription.")
-        return await self._engine.test_send(subscription_id or found[0].id)
+        return await self._engine.test_send(found.id)
 
     async def _visible(self, caller: Caller, endpoint_id: int) -> Endpoint:
         endpoint = await self._views.endpoint(endpoint_id)

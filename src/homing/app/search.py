@@ -123,10 +123,11 @@ class Search:
     async def _like(self, query: SearchQuery, scope: str | None, notes: list[str]) -> list[Hit]:
         """Event types, and endpoints by a part of their URL."""
         hits: list[Hit] = []
-        if query.type is not None and self._engine.names_type(
-            query.type, tenant=scope, tenants_max=TENANTS_MAX
-        ):
-            hits.append(_type_hit(query.type))
+        is_named: bool | None = False
+        if query.type is not None:
+            is_named = self._engine.names_type(query.type, tenant=scope, tenants_max=TENANTS_MAX)
+            if is_named:
+                hits.append(_type_hit(query.type))
         if query.part is not None:
             endpoints, complete = await self._views.endpoints_by_part(
                 query.part, tenant=scope, limit=HITS_MAX + 1
@@ -136,6 +137,8 @@ class Search:
                 notes.append(_PARTS_NOTE)
         if not hits and query.type is not None and await self._was_published(query.type, scope):
             hits.append(_type_hit(query.type))
+        if not hits and is_named is None and _TENANTS_NOTE not in notes:
+            notes.append(_TENANTS_NOTE)
         return hits
 
     async def _by_id(self, prefix: str, number: int, scope: str | None) -> list[Hit]:

@@ -19,8 +19,8 @@ from homing.ports import ClockState, FleetState, Ledger, ViewStore
 from homing.ports.views import StoreFigures
 
 __all__ = [
+    "Condition",
     "FleetPulse",
-    "Notices",
     "OutageView",
     "Pulse",
     "RelayPulse",
@@ -36,8 +36,8 @@ ENDPOINTS_COUNTED_MAX = 100_000
 LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
 
-class Notices(Struct, frozen=True):
-    """Problems of this process that pages and health checks report; no notices to people."""
+class Condition(Struct, frozen=True):
+    """The condition of this process, as pages and health checks report it."""
 
     outage: OutageView
     clock: ClockState
@@ -76,10 +76,10 @@ class Status:
         return self._engine.pulse(), await self._figures()
 
     @use_case(READERS)
-    def notices(self, _caller: Caller) -> Notices:
+    def condition(self, _caller: Caller) -> Condition:
         """Whether there is a sender outage, a stepped clock, a failed commit or a shutdown."""
         pulse = self._engine.pulse()
-        return Notices(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
+        return Condition(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
 
     @use_case(ADMINS)
     async def system(self, _caller: Caller) -> SystemView:
@@ -96,15 +96,15 @@ class Status:
 
     # --- without a key -----------------------------------------------------------------------
 
-    def health(self) -> Notices:
+    def health(self) -> Condition:
         """Raises Unavailable if a delivery has been due for a minute although a slot is free."""
         pulse, now = self._engine.pulse(), self._now()
         if pulse.due_since is not None and now - pulse.due_since >= STUCK_AFTER_MS:
             late = span_text(now - pulse.due_since)
             raise Unavailable(f"A delivery has been due for {late} although a slot is free.")
-        return Notices(pulse.outage, pulse.clock)
+        return Condition(pulse.outage, pulse.clock)
 
-    async def ready(self) -> Notices:
+    async def ready(self) -> Condition:
         """Raises ShuttingDown or StoreUnavailable while events cannot be accepted.
 
         A sender outage or a stepped clock is reported, but the process stays ready: events that
@@ -120,7 +120,7 @@ class Status:
         if not pulse.store_ok:
             raise StoreUnavailable("The last commit failed.")
         await self._ping()
-        return Notices(pulse.outage, pulse.clock)
+        return Condition(pulse.outage, pulse.clock)
 
     def fingerprint(self) -> int:
         """A number that changes when a page of the dashboard may have changed."""

@@ -80,8 +80,8 @@ class Catalog:
         """The subscriptions of a tenant to this type, whatever their filters."""
         return self._index.match(tenant, event_type)
 
-    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
-        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
+    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool | None:
+        """Whether a subscription names this type; None: not all tenants were searched."""
         return self._index.names(event_type, tenant=tenant, tenants_max=tenants_max)
 
     def wants(self, tenant: str) -> TenantWants | None:

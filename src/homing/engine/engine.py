@@ -390,8 +390,8 @@ class Engine:
     def rules_of(self, tenant: str) -> HealthRules:
         return self._options.rules_of(tenant)
 
-    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
-        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
+    def names_type(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool | None:
+        """Whether a subscription names this type; None: not all tenants were searched."""
         return self._core.catalog.names_type(event_type, tenant=tenant, tenants_max=tenants_max)
 
     @property

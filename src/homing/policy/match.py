@@ -9,7 +9,6 @@ subscriptions there are.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from itertools import islice
 from operator import attrgetter
 
@@ -107,12 +106,17 @@ class Index:
         if own.empty:
             del self._by_tenant[subscription.tenant]
 
-    def names(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool:
-        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any."""
-        owns: Iterable[_TenantIndex | None] = (self._by_tenant.get(tenant or ""),)
-        if tenant is None:
-            owns = islice(self._by_tenant.values(), tenants_max)
-        return any(own is not None and own.names(event_type) for own in owns)
+    def names(self, event_type: str, *, tenant: str | None, tenants_max: int) -> bool | None:
+        """Whether a subscription names this type, exactly or by a prefix, of one tenant or any.
+
+        None: no subscription of the first ``tenants_max`` tenants does, and there are more.
+        """
+        if tenant is not None:
+            own = self._by_tenant.get(tenant)
+            return own is not None and own.names(event_type)
+        if any(own.names(event_type) for own in islice(self._by_tenant.values(), tenants_max)):
+            return True
+        return None if len(self._by_tenant) > tenants_max else False
 
     def match(
         self, tenant: str, event_type: str, *, not_to_endpoint: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homing import __version__
-from homing.app.status import Notices, OutageView, Status
+from homing.app.status import Condition, OutageView, Status
 from homing.model import show_id
 from homing.policy.outage import OutageState
 from homing.web.clock import clock_differs, clock_shown
@@ -24,9 +24,9 @@ def outage_shown(outage: OutageView) -> OutageShown:
     )
 
 
-def well(notices: Notices, *, now: int) -> Well:
+def well(condition: Condition, *, now: int) -> Well:
     """The response of a healthy process, with its outage state and clock where they matter."""
-    outage, clock = notices.outage, notices.clock
+    outage, clock = condition.outage, condition.clock
     return Well(
         True,
         outage=None if outage.state is OutageState.NONE else outage_shown(outage),

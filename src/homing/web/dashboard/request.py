@@ -10,7 +10,7 @@ from msgspec.json import encode
 
 from homing.app.access import Caller, roles_of
 from homing.app.app import App
-from homing.app.status import Notices
+from homing.app.status import Condition
 from homing.errors import NotFound
 from homing.model import read_id
 from homing.policy.keys import Role
@@ -112,9 +112,9 @@ class PageRequest:
             raise NotFound(f"Ids of this kind begin with {prefix}_.")
         return number
 
-    def notices(self) -> Notices:
+    def condition(self) -> Condition:
         """Problems of this process, for the banners."""
-        return self.app.status.notices(self.caller)
+        return self.app.status.condition(self.caller)
 
     def one_time_secret(self) -> tuple[str, Headers]:
         """The secret that ``done`` left for this page, and the header that deletes it."""
