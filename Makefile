@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SERVE := $(VENV)/.serve.ready
 DEVELOP := $(VENV)/.develop.ready
+PROJECTS := pyproject.toml packages/homing-client/pyproject.toml
 export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
@@ -22,16 +23,16 @@ $(BIN)/python:
 	@python=$$(tools/find_python.sh) && echo "Making $(VENV) with $$($$python --version) ($$python)" \
 	&& $$python -m venv --clear $(VENV)
 
-$(SERVE): requirements.lock pyproject.toml | $(BIN)/python
+$(SERVE): requirements.lock $(PROJECTS) | $(BIN)/python
 	@echo "Installing the packages that the server needs (requirements.lock)"
 	@$(PIP) install --require-hashes --no-deps --requirement requirements.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable packages/homing-client --editable .
 	@touch $@
 
-$(DEVELOP): requirements-dev.lock pyproject.toml | $(BIN)/python
+$(DEVELOP): requirements-dev.lock $(PROJECTS) | $(BIN)/python
 	@echo "Installing the packages for tests, benchmarks and development (requirements-dev.lock)"
 	@$(PIP) install --require-hashes --no-deps --requirement requirements-dev.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable packages/homing-client --editable .
 	@touch $(SERVE) $@
 
 run: $(SERVE)  ## start a server with SQLite at http://127.0.0.1:8700

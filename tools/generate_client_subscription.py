@@ -1,6 +1,6 @@
 """Generates the client's values of a subscription from the list of its fields: ``make docs``.
 
-    python tools/generate_client_subscription.py            write client/subscription.py
+    python tools/generate_client_subscription.py            write homing_client/subscription.py
     python tools/generate_client_subscription.py --check    exit with 1 if it is out of date
 
 The client imports nothing of the server, so it cannot read the list in ``homing.model`` itself.
@@ -16,7 +16,7 @@ from typing import Any
 from homing.model import SPEC, Field, Kind
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "src/homing/client/subscription.py"
+TARGET = ROOT / "src/homing_client/subscription.py"
 
 PAGE = '''\
 # Generated from SubscriptionSpec in homing/model.py by tools/generate_client_subscription.py: do

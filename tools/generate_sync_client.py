@@ -1,6 +1,6 @@
 """Generates the blocking client from the asynchronous one: ``make docs`` runs it.
 
-    python tools/generate_sync_client.py            write src/homing/client/sync_client.py
+    python tools/generate_sync_client.py            write src/homing_client/sync_client.py
     python tools/generate_sync_client.py --check    exit with 1 if that file is out of date
 
 ``async`` and ``await`` are removed, a few names and sentences are replaced;
@@ -17,8 +17,8 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src/homing/client/async_client.py"
-TARGET = ROOT / "src/homing/client/sync_client.py"
+SOURCE = ROOT / "src/homing_client/async_client.py"
+TARGET = ROOT / "src/homing_client/sync_client.py"
 
 NOTICE = "# Generated from async_client.py by tools/generate_sync_client.py: do not edit.\n"
 NAMES = {

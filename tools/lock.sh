@@ -13,7 +13,7 @@ trap 'rm -rf "$place"' EXIT
 
 compile() {
     "$place/venv/bin/uv" pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-        --group build --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" "$@"
+        --group build --no-emit-package homing-client --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" "$@"
 }
 
 compile --output-file requirements.lock "$@"

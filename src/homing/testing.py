@@ -23,12 +23,12 @@ from typing import Any
 import structlog
 import uvloop
 
-from homing.client import Homing
 from homing.engine.engine import Engine
 from homing.net.clock import SystemClock
 from homing.ports import ClockState
 from homing.server.serve import serving
 from homing.server.settings import DeliverySettings, ListenSettings, ReachSettings, Settings
+from homing_client import Homing
 
 KEY = "hk_key-of-a-server-for-tests"
 SETTLE_TIMEOUT_S = 30.0

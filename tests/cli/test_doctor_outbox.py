@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 
 from homing.cli.doctor_checks import CheckStatus, check_outbox
-from homing.client import outbox
 from homing.server.settings import Settings
 from homing.store.outbox import install_sqlite
+from homing_client import outbox
 
 
 def _settings(tmp_path: Path) -> Settings:

@@ -13,7 +13,7 @@ from homing.cli.arguments import read_seconds
 from homing.cli.errors import Usage
 from homing.cli.output import ago, plain, span
 
-HEAVY = ("asyncio", "rich.console", "structlog", "starlette", "apsw", "asyncpg", "homing.client")
+HEAVY = ("asyncio", "rich.console", "structlog", "starlette", "apsw", "asyncpg", "homing_client")
 
 
 def test_help_is_there_at_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.terminal import Terminal
 from homing.cli.output import read_ms, sentence
-from homing.client import SentencePart
+from homing_client import SentencePart
 
 HOUR_MS = 3_600_000
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from homing.client import AsyncHoming, Homing
+from homing_client import AsyncHoming, Homing
 
 LISTS = {
     "events",

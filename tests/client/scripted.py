@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from homing.client.http1 import ResponseReader
+from homing_client.http1 import ResponseReader
 
 CLOSE = b""  # hang up without a word
 HANG = b"\0"  # never respond

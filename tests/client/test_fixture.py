@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from client.hooks import hook
-from homing.client import AsyncHoming, verify
 from homing.testing import HomingServer
+from homing_client import AsyncHoming, verify
 
 FORMULA_S = [((2**n) - 1) * 84.8 for n in range(1, 12)]
 
@@ -109,7 +109,7 @@ def test_the_plugin_imports_nothing_of_the_server_until_it_is_used(tmp_path: Pat
         "import sys\n"
         "def test_lazy(request):\n"
         "    assert 'homing.pytest_plugin' in sys.modules\n"
-        "    assert not {'homing.engine', 'homing.client', 'uvicorn', 'apsw'} & set(sys.modules)\n"
+        "    assert not {'homing.engine', 'homing_client', 'uvicorn', 'apsw'} & set(sys.modules)\n"
         "def test_used(homing_server):\n"
         "    assert homing_server.client.ready()\n"
     )

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.client.errors import BadResponse
-from homing.client.http1 import Response, ResponseReader, read_server, write_request
+from homing_client.errors import BadResponse
+from homing_client.http1 import Response, ResponseReader, read_server, write_request
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"
 CHUNKED = (

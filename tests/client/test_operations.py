@@ -13,7 +13,7 @@ from msgspec import Raw
 from acceptance.running import KEY, Server
 from client.both import Make, both, listed, raised
 from client.hooks import hook
-from homing.client import (
+from homing_client import (
     AsyncHoming,
     Conflict,
     DeliveryDetail,

@@ -18,8 +18,8 @@ import uvicorn
 
 from client.hooks import hook
 from client.pages import blocks, run
-from homing.client import StillHandling
 from homing.testing import HomingServer
+from homing_client import StillHandling
 
 OLD = "whsec_" + b64encode(b"o" * 32).decode()
 NEW = "whsec_" + b64encode(b"n" * 32).decode()

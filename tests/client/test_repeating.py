@@ -14,7 +14,7 @@ import pytest
 from acceptance.running import KEY, Server
 from client.both import Make, both, listed, raised
 from client.scripted import ACCEPTED, CLOSE, HANG, relay, response, scripted
-from homing.client import (
+from homing_client import (
     AsyncHoming,
     BadResponse,
     Homing,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from homing.client.errors import (
+from homing_client.errors import (
     BadResponse,
     HomingClientError,
     Problem,
@@ -12,7 +12,7 @@ from homing.client.errors import (
     Unreachable,
     refusal,
 )
-from homing.client.retries import PAUSE_MAX_S, RetryOptions, RetryRule, RetryState
+from homing_client.retries import PAUSE_MAX_S, RetryOptions, RetryRule, RetryState
 
 UNSENT = Unreachable("refused", maybe_done=False)
 LOST = TimedOut(maybe_done=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from homing.client import Seen, StillHandling
+from homing_client import Seen, StillHandling
 
 
 @dataclass

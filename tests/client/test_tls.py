@@ -10,7 +10,7 @@ from pathlib import Path
 
 from client.both import Make, both, raised
 from client.scripted import ACCEPTED
-from homing.client import NotTrusted
+from homing_client import NotTrusted
 from net.certificates import Authority
 
 

@@ -12,7 +12,8 @@ import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.client import (
+from homing.policy.signature import Signer
+from homing_client import (
     BadSecret,
     HeaderMissing,
     NotVerified,
@@ -20,7 +21,6 @@ from homing.client import (
     TimestampOutside,
     verify,
 )
-from homing.policy.signature import Signer
 
 SECRET = "whsec_" + b64encode(b"k" * 32).decode()
 OTHER = "whsec_" + b64encode(b"o" * 24).decode()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cli.terminal import Terminal
 from client.hooks import hook
-from homing.client import Homing
 from homing.policy.shares import BUCKETS
 from homing.store.inspect import inspect_fleet
 from homing.store.move import at_work
+from homing_client import Homing
 from postgres import Server
 
 KEY = "hk_move-test-key-012345"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.terminal import Going, Terminal
-from homing.client import Homing
+from homing_client import Homing
 
 KEY = "hk_outbox-test-key-0123"
 

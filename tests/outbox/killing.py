@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acceptance.running import KEY, Receiver, Server
-from homing.client import AsyncHoming
 from homing.store.outbox import open_outbox
+from homing_client import AsyncHoming
 from outbox.application import Application
 
 RELAY = (sys.executable, "-m", "homing.cli.main", "relay")

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from client.hooks import hook
-from homing.client import outbox
+from homing_client import outbox
 from outbox.application import application, libpq
 from outbox.houses import House, house
 
@@ -75,7 +75,7 @@ DJANGO = """
 import sys, django
 from django.conf import settings
 from django.db import IntegrityError, connection, models, transaction
-from homing.client import outbox
+from homing_client import outbox
 
 settings.configure(DATABASES={"default": %r}, USE_TZ=True)
 django.setup()

@@ -1,4 +1,4 @@
-"""``homing.client.outbox.publish`` by every driver: committed is one row, rolled back is none."""
+"""``homing_client.outbox.publish`` by every driver: committed is one row, rolled back is none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from homing.client import outbox
 from homing.store.outbox import sqlite_path
+from homing_client import outbox
 from outbox.application import application, libpq
 
 BYTES = msgspec.Raw(b'{"b":  1, "a": 2}')
@@ -181,7 +181,7 @@ async def test_a_bad_call_raises_the_drivers_own_error(postgres_app: str, sqlite
 
 def test_importing_it_imports_no_driver_and_nothing_of_the_server(tmp_path: Path) -> None:
     code = (
-        "import sys, homing.client.outbox;"
+        "import sys, homing_client.outbox;"
         "print([it for it in ('sqlalchemy','django','psycopg','asyncpg','apsw','sqlite3',"
         "'homing.store','homing.engine','homing.server') if it in sys.modules])"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from acceptance.running import free_port
 from cli.terminal import Terminal
-from homing.client import Homing
+from homing_client import Homing
 from outbox.application import application
 from outbox.houses import KEY, house
 

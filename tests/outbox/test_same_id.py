@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from homing.cli.relay import publish_through
-from homing.client import AsyncHoming
 from homing.engine.relay import Relay, RelayOptions
 from homing.net.clock import SystemClock
 from homing.ports import NotNow, OutboxRow, PublishRows, ViewStore
@@ -17,6 +16,7 @@ from homing.server.serve import serving
 from homing.server.settings import Settings
 from homing.store.outbox import open_outbox
 from homing.web.relay import publish_here
+from homing_client import AsyncHoming
 from outbox.application import Application, application
 
 KEY = "hk_same-id-test-key-0123"

@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from homing.client import verify
-from homing.client.errors import BadResponse, HomingClientError
-from homing.client.http1 import ResponseReader as ClientReader
 from homing.errors import HomingError
 from homing.model import SPEC, Format, Subscription, read_id
 from homing.net.response import ResponseReader
@@ -52,6 +49,9 @@ from homing.web.dashboard.targets import Targets
 from homing.web.query import Query, read_cursor
 from homing.web.schemas import FilterTryIn, SubscriptionIn
 from homing.web.workfront.schemas import WorkfrontSubscriptionIn
+from homing_client import verify
+from homing_client.errors import BadResponse, HomingClientError
+from homing_client.http1 import ResponseReader as ClientReader
 
 EVENT = b'{"type":"a.b","data":1}'
 URL = "https://a.example/"

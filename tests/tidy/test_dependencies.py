@@ -43,11 +43,12 @@ def project() -> dict[str, Any]:
 
 
 def wanted(*extras: str) -> list[Requirement]:
+    """What is installed from PyPI; the client comes from this repository."""
     table = project()
     texts = [*table["project"]["dependencies"], *table["dependency-groups"]["build"]]
     for extra in extras:
         texts += table["project"]["optional-dependencies"][extra]
-    return [Requirement(text) for text in texts]
+    return [Requirement(text) for text in texts if not text.startswith("homing-client")]
 
 
 def test_uvicorn_is_a_version_that_the_tests_have_seen() -> None:

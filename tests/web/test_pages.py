@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 import pytest
 
 from homing.app.access import Caller
-from homing.client import Homing
 from homing.errors import Invalid
 from homing.model import Status
 from homing.policy.keys import Role
 from homing.testing import KEY, HomingServer, running_server
 from homing.web.dashboard.search import find, read_search
+from homing_client import Homing
 from web.house import House, live
 
 _taken = socket.socket()  # Nobody listens there: every attempt is refused.

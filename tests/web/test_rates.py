@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cli.terminal import Terminal
-from homing.client import Homing, Invalid
 from homing.errors import BadSetting
 from homing.server.settings import Settings, load_settings
 from homing.testing import KEY, HomingServer, running_server
+from homing_client import Homing, Invalid
 from web.house import URL, House, live
 from web.outage import receivers
 

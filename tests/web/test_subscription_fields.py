@@ -9,12 +9,12 @@ import typer
 from msgspec.structs import replace
 
 from homing.cli.main import app
-from homing.client import subscription as client
 from homing.model import SPEC, Connector, Field, Format, Subscription
 from homing.policy.admission import check_subscription, draft_of, patched
 from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
 from homing.web.openapi import openapi
 from homing.web.routes import OPERATIONS
+from homing_client import subscription as client
 from policy.build import a_subscription
 
 FIELDS = pytest.mark.parametrize("field", SPEC.values(), ids=SPEC)

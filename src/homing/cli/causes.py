@@ -14,8 +14,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from homing.client import Cause, Homing
-    from homing.client.values import CausesWhere
+    from homing_client import Cause, Homing
+    from homing_client.values import CausesWhere
 
 
 @remote_command

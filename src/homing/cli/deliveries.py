@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from homing.client import Delivery, DeliveryDetail, Homing
-    from homing.client.values import DeliveriesWhere
+    from homing_client import Delivery, DeliveryDetail, Homing
+    from homing_client.values import DeliveriesWhere
 
 app = typer.Typer(name="deliveries", rich_markup_mode=None)
 

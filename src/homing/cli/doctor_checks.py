@@ -17,7 +17,6 @@ from msgspec import Struct
 from homing.cli.errors import Usage
 from homing.cli.output import byte_size, clock_ms, counted, plain, span
 from homing.cli.remote import Target, find_server, local_url
-from homing.client import Homing, HomingClientError, NotAuthorized, ServerStatus
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
 from homing.policy.encryption_keys import key_id, read_keys
@@ -32,6 +31,7 @@ from homing.store.inspect import (
     inspect_sqlite,
 )
 from homing.store.outbox import open_outbox
+from homing_client import Homing, HomingClientError, NotAuthorized, ServerStatus
 
 GB = 1_000_000_000
 DISK_FREE_MIN = GB // 4

@@ -36,8 +36,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import AttemptLine, Endpoint, EndpointDetail, Homing
-    from homing.client.values import EndpointAttemptsWhere, EndpointsWhere
+    from homing_client import AttemptLine, Endpoint, EndpointDetail, Homing
+    from homing_client.values import EndpointAttemptsWhere, EndpointsWhere
 
 SCAN_LIMIT = 100_000
 

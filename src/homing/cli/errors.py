@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from homing.errors import BadSetting, DataInUse, HomingError
 
 if TYPE_CHECKING:
-    from homing.client import Refused
+    from homing_client import Refused
 
 REFUSED = 1
 USAGE = 2
@@ -65,7 +65,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
 
 
 def _explain_client_error(error: Exception) -> tuple[str, int] | None:
-    from homing.client import errors
+    from homing_client import errors
 
     match error:
         case errors.NotTrusted() | errors.Unreachable():

@@ -16,8 +16,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import FilterResult, Subscription
-    from homing.client.values import FilterInput
+    from homing_client import FilterResult, Subscription
+    from homing_client.values import FilterInput
 
 app = typer.Typer(name="filters", no_args_is_help=True, rich_markup_mode=None)
 

@@ -13,7 +13,7 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import SearchResult
+    from homing_client import SearchResult
 
 
 @remote_command

@@ -14,7 +14,7 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import Key, NewKey
+    from homing_client import Key, NewKey
 
 app = typer.Typer(name="keys", rich_markup_mode=None)
 

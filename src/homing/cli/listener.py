@@ -22,7 +22,7 @@ from homing.cli.errors import Failed, Usage
 from homing.cli.output import clock_ms, console, note, plain, print_json, time_of
 from homing.cli.receiver import ReceivedRequest, receiver
 from homing.cli.remote import Target, no_server
-from homing.client import (
+from homing_client import (
     AsyncHoming,
     HomingClientError,
     Invalid,
@@ -32,7 +32,7 @@ from homing.client import (
     Unreachable,
     verify,
 )
-from homing.client.subscription import SubscriptionOptions
+from homing_client.subscription import SubscriptionOptions
 
 GOOD = 204
 BODY_CHARS_MAX = 4_000

@@ -15,8 +15,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import NewNoticeTarget, Notice, NoticeTarget
-    from homing.client.values import NoticeKind as NoticeName
+    from homing_client import NewNoticeTarget, Notice, NoticeTarget
+    from homing_client.values import NoticeKind as NoticeName
 
 app = typer.Typer(name="notices", rich_markup_mode=None)
 

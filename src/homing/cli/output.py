@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from homing.client import Attempt, AttemptLine, SentencePart
+    from homing_client import Attempt, AttemptLine, SentencePart
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import Event, Receipt
+    from homing_client import Event, Receipt
 
 
 @remote_command
@@ -82,7 +82,7 @@ def _read(name: str) -> bytes:
 
 
 def _events(name: str) -> list[Event]:
-    from homing.client import Event
+    from homing_client import Event
 
     events = []
     for number, line in enumerate(_read(name).splitlines(), start=1):

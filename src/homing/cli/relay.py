@@ -17,15 +17,6 @@ from homing.cli.logs import configure_logs
 from homing.cli.outbox import outbox_address
 from homing.cli.output import counted
 from homing.cli.remote import Target, find_server
-from homing.client import AsyncHoming, Event
-from homing.client.errors import (
-    Conflict,
-    HomingClientError,
-    Invalid,
-    NotAuthorized,
-    Refused,
-    TooLarge,
-)
 from homing.engine.relay import Relay, RelayOptions
 from homing.errors import FieldProblem, StoreUnavailable
 from homing.net.clock import SystemClock
@@ -34,6 +25,15 @@ from homing.server.settings import load_settings
 from homing.server.shutdown import Shutdown
 from homing.store.outbox import open_outbox
 from homing.web.relay_metrics import relay_metrics
+from homing_client import AsyncHoming, Event
+from homing_client.errors import (
+    Conflict,
+    HomingClientError,
+    Invalid,
+    NotAuthorized,
+    Refused,
+    TooLarge,
+)
 
 RESPONSE_TIMEOUT_S = 10.0
 FORBIDDEN = 403

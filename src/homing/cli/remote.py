@@ -26,7 +26,7 @@ from homing.server.settings import ADMIN_KEY_FILE, ENV_SERVER, Settings, load_se
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import Homing
+    from homing_client import Homing
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Remote(Struct, frozen=True):
 
     def connect(self) -> Homing:
         """A client of a server that responds; raises Usage, BadSetting or NoServer."""
-        from homing.client import Homing, NotTrusted, Unreachable
+        from homing_client import Homing, NotTrusted, Unreachable
 
         target = find_server(self.server, self.key)
         try:

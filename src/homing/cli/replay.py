@@ -31,8 +31,8 @@ from homing.cli.output import console, note, print_json
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
-    from homing.client import Homing, ReplayCount, ReplayJob
-    from homing.client.values import ReplayWhere
+    from homing_client import Homing, ReplayCount, ReplayJob
+    from homing_client.values import ReplayWhere
 
 POLL_S = 0.2
 

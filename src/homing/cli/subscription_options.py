@@ -15,7 +15,7 @@ from homing.cli.filters import read_filters
 from homing.model import SPEC, Field, Kind
 
 if TYPE_CHECKING:
-    from homing.client import Subscription
+    from homing_client import Subscription
 
 _APART = frozenset(("url", "types", "filter_connector"))  # given as two arguments and ``--any``
 

@@ -25,8 +25,8 @@ from homing.model import SPEC
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from homing.client import NewSubscription, RotatedSubscription, Subscription
-    from homing.client.subscription import SubscriptionOptions
+    from homing_client import NewSubscription, RotatedSubscription, Subscription
+    from homing_client.subscription import SubscriptionOptions
 
 
 @remote_command

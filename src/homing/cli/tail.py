@@ -32,8 +32,8 @@ from homing.cli.remote import Remote, remote_command
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from homing.client import AttemptLine
-    from homing.client.values import AttemptsWhere
+    from homing_client import AttemptLine
+    from homing_client.values import AttemptsWhere
 
 POLL_S = 0.3
 

@@ -20,7 +20,6 @@ from homing.cli.demo.view import Line, View, sentences
 from homing.cli.demo.world import World
 from homing.cli.logs import configure_logs
 from homing.cli.output import add_row, coloured, console, print_json, table
-from homing.client import AsyncHoming
 from homing.server.serve import serving
 from homing.server.settings import (
     DatabaseSettings,
@@ -29,6 +28,7 @@ from homing.server.settings import (
     ReachSettings,
     Settings,
 )
+from homing_client import AsyncHoming
 
 FRAME_S = 0.1
 READ_S = 4.0  # time to read the policy before the live view covers it

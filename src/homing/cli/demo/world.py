@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
 from homing.cli.receiver import ReceivedRequest, receiver
-from homing.client import AsyncHoming, HomingClientError
 from homing.model import Attempt, Endpoint, Outcome, State, Transition, read_id
 from homing.policy.explain import explain_change
 from homing.policy.health import HealthRules
 from homing.ports import Ledger
 from homing.server.wiring import Running
+from homing_client import AsyncHoming, HomingClientError
 
 HOST = "127.0.0.1"
 TYPES = ("order.placed", "order.paid", "order.packed", "order.sent")

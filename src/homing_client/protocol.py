@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from homing.client.errors import BadResponse, NotFound, Problem, refusal
-from homing.client.http1 import Response
-from homing.client.retries import RetryRule
-from homing.client.subscription import API_NAMES, Subscription
-from homing.client.values import (
+from homing_client.errors import BadResponse, NotFound, Problem, refusal
+from homing_client.http1 import Response
+from homing_client.retries import RetryRule
+from homing_client.subscription import API_NAMES, Subscription
+from homing_client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,

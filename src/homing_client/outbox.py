@@ -1,6 +1,6 @@
 """Publish in your own transaction: the event exists if and only if that transaction commits.
 
-    from homing.client import outbox
+    from homing_client import outbox
 
     with connection.transaction():
         pay(connection, invoice=17)

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Raw, Struct
 
-from homing.client.subscription import Subscription
+from homing_client.subscription import Subscription
 
 T = TypeVar("T")
 

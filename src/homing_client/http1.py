@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from homing import __version__
-from homing.client.errors import BadResponse
+from homing_client.errors import BadResponse
+from homing_client.version import __version__
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 256 * 1024 * 1024

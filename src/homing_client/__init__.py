@@ -3,8 +3,8 @@
 It imports nothing of the server, and nothing but the standard library and msgspec.
 """
 
-from homing.client.async_client import AsyncHoming
-from homing.client.errors import (
+from homing_client.async_client import AsyncHoming
+from homing_client.errors import (
     BadResponse,
     BadSecret,
     Conflict,
@@ -27,10 +27,10 @@ from homing.client.errors import (
     Unavailable,
     Unreachable,
 )
-from homing.client.seen import Seen
-from homing.client.subscription import MaskedSecret, Subscription
-from homing.client.sync_client import Homing
-from homing.client.values import (
+from homing_client.seen import Seen
+from homing_client.subscription import MaskedSecret, Subscription
+from homing_client.sync_client import Homing
+from homing_client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,
@@ -72,7 +72,8 @@ from homing.client.values import (
     Transition,
     UnmatchedSubscription,
 )
-from homing.client.verify import Verified, verify
+from homing_client.verify import Verified, verify
+from homing_client.version import __version__
 
 __all__ = [
     "AsyncHoming",
@@ -142,5 +143,6 @@ __all__ = [
     "UnmatchedSubscription",
     "Unreachable",
     "Verified",
+    "__version__",
     "verify",
 ]

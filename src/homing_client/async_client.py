@@ -1,37 +1,36 @@
-# Generated from async_client.py by tools/generate_sync_client.py: do not edit.
-"""``Homing``: the blocking client. Any number of threads may share one.
+"""``AsyncHoming``: the client for asyncio. Any number of tasks may share one.
 
-    with Homing("https://homing.example", key) as homing:
-        homing.publish("invoice.paid", {"invoice": 17})
+    async with AsyncHoming("https://homing.example", key) as homing:
+        await homing.publish("invoice.paid", {"invoice": 17})
 
 Publishing always sends an event id and is repeated until the server responds or ``timeout`` (in
 seconds, for all attempts together) has passed: the same id twice is one event. A call whose
 repetition has no further effect is repeated in the same way, every other call only if its request
-was certainly not sent. With ``retry=False`` no call is repeated. Lists are iterators
+was certainly not sent. With ``retry=False`` no call is repeated. Lists are asynchronous iterators
 that fetch the next page when it is needed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from homing.client import protocol
-from homing.client.connections import IdleConnections, SocketConnection
-from homing.client.errors import HomingClientError, Unavailable
-from homing.client.http1 import Response, read_server, write_request
-from homing.client.protocol import Call, Listing, read_response
-from homing.client.retries import RetryOptions, RetryState
-from homing.client.subscription import (
+from homing_client import protocol
+from homing_client.connections import IdleConnections, StreamConnection
+from homing_client.errors import HomingClientError, Unavailable
+from homing_client.http1 import Response, read_server, write_request
+from homing_client.protocol import Call, Listing, read_response
+from homing_client.retries import RetryOptions, RetryState
+from homing_client.subscription import (
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,
 )
-from homing.client.time_and_random import monotonic, new_id, random_fraction
-from homing.client.values import (
+from homing_client.time_and_random import monotonic, new_id, random_fraction
+from homing_client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,
@@ -73,8 +72,8 @@ from homing.client.values import (
 T = TypeVar("T")
 
 
-class Homing:
-    """A client of the Homing API. Threads may share it."""
+class AsyncHoming:
+    """A client of the Homing API, for one event loop at a time."""
 
     def __init__(
         self,
@@ -89,29 +88,29 @@ class Homing:
         self._server = read_server(url, key)
         self._options = RetryOptions(timeout, attempt_timeout, retry)
         self._context = (ssl_context or ssl.create_default_context()) if self._server.tls else None
-        self._idle: IdleConnections[SocketConnection] = IdleConnections()
+        self._idle: IdleConnections[StreamConnection] = IdleConnections()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connections; the client cannot be used afterwards."""
         self._idle.close()
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self,
         _kind: type[BaseException] | None,
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self.close()
+        await self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._server!r})"
 
     # --- events ------------------------------------------------------------------------------
 
-    def publish(
+    async def publish(
         self,
         type: str,  # noqa: A002
         data: Any,
@@ -122,58 +121,59 @@ class Homing:
     ) -> Receipt:
         """Publish one event; on return, it and all its deliveries are on the server's disk."""
         event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
-        return self._call(protocol.publish(event, new_id))
+        return await self._call(protocol.publish(event, new_id))
 
-    def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+    async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
         """Publish one batch of at most 1,000 events and 8 MiB: all are accepted or none is."""
-        return self._call(protocol.publish_many(events, new_id))
+        return await self._call(protocol.publish_many(events, new_id))
 
-    def publish_all(self, events: Iterable[Event]) -> Iterator[Receipt]:
+    async def publish_all(self, events: Iterable[Event]) -> AsyncIterator[Receipt]:
         """Publish any number of events, batch by batch; yields receipts as batches are accepted."""
         for call in protocol.publish_lines(events, new_id):
-            yield from self._call(call)
+            for receipt in await self._call(call):
+                yield receipt
 
     def events(
         self,
         *,
         tenant: str | None = None,
         type: str | None = None,  # noqa: A002
-    ) -> Iterator[EventSummary]:
+    ) -> AsyncIterator[EventSummary]:
         """Events, newest first."""
         return self._each(protocol.events({"tenant": tenant, "type": type}))
 
-    def event(
+    async def event(
         self,
         id: str,  # noqa: A002
         *,
         tenant: str | None = None,
     ) -> EventDetail:
         """An event with its data and its deliveries."""
-        return self._call(protocol.event(id, tenant))
+        return await self._call(protocol.event(id, tenant))
 
     # --- subscriptions -----------------------------------------------------------------------
 
-    def subscribe(
+    async def subscribe(
         self, url: str, types: Sequence[str], **options: Unpack[SubscriptionOptions]
     ) -> NewSubscription:
         """Create a subscription; the result has its secret, which is never shown again."""
-        return self._call(protocol.subscribe(url, types, options))
+        return await self._call(protocol.subscribe(url, types, options))
 
-    def subscriptions(self, *, tenant: str | None = None) -> Iterator[Subscription]:
+    def subscriptions(self, *, tenant: str | None = None) -> AsyncIterator[Subscription]:
         """Subscriptions, newest first."""
         return self._each(protocol.subscriptions({"tenant": tenant}))
 
-    def subscription(self, subscription_id: str) -> Subscription:
+    async def subscription(self, subscription_id: str) -> Subscription:
         """One subscription."""
-        return self._call(protocol.subscription(subscription_id))
+        return await self._call(protocol.subscription(subscription_id))
 
-    def change_subscription(
+    async def change_subscription(
         self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
     ) -> Subscription:
         """Change the given fields; pending deliveries use the new values."""
-        return self._call(protocol.change_subscription(subscription_id, changes))
+        return await self._call(protocol.change_subscription(subscription_id, changes))
 
-    def try_filters(
+    async def try_filters(
         self,
         filters: Sequence[Mapping[str, Any]],
         *,
@@ -181,107 +181,109 @@ class Homing:
         **on: Unpack[FilterInput],
     ) -> FilterResult:
         """Whether filters match given data, an event or the newest event, and what decided."""
-        return self._call(protocol.try_filters({"filters": filters, **on}, tenant))
+        return await self._call(protocol.try_filters({"filters": filters, **on}, tenant))
 
-    def delete_subscription(self, subscription_id: str) -> None:
+    async def delete_subscription(self, subscription_id: str) -> None:
         """Delete a subscription: no attempt starts after this; pending deliveries are cancelled."""
-        self._call(protocol.delete_subscription(subscription_id))
+        await self._call(protocol.delete_subscription(subscription_id))
 
-    def rotate_secret(
+    async def rotate_secret(
         self, subscription_id: str, *, secret: str | None = None, overlap_ms: int | None = None
     ) -> RotatedSubscription:
         """Sign with a new secret, and for the overlap (24 h) with the old one as well."""
-        return self._call(protocol.rotate_secret(subscription_id, secret, overlap_ms))
+        return await self._call(protocol.rotate_secret(subscription_id, secret, overlap_ms))
 
-    def test_subscription(self, subscription_id: str) -> Attempt:
+    async def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
-        return self._call(protocol.test_subscription(subscription_id))
+        return await self._call(protocol.test_subscription(subscription_id))
 
     # --- endpoints ---------------------------------------------------------------------------
 
-    def endpoints(self, **where: Unpack[EndpointsWhere]) -> Iterator[Endpoint]:
+    def endpoints(self, **where: Unpack[EndpointsWhere]) -> AsyncIterator[Endpoint]:
         """Endpoints with their health, newest first."""
         return self._each(protocol.endpoints(where))
 
-    def endpoint(self, endpoint_id: str) -> EndpointDetail:
+    async def endpoint(self, endpoint_id: str) -> EndpointDetail:
         """One endpoint: its state with the reason, and how many deliveries wait for it."""
-        return self._call(protocol.endpoint(endpoint_id))
+        return await self._call(protocol.endpoint(endpoint_id))
 
-    def enable_endpoint(self, endpoint_id: str) -> EndpointDetail:
+    async def enable_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Enable an endpoint: its counters are reset, overdue deliveries are sent."""
-        return self._call(protocol.enable_endpoint(endpoint_id))
+        return await self._call(protocol.enable_endpoint(endpoint_id))
 
-    def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
+    async def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Freeze an endpoint: nothing is attempted until it is enabled."""
-        return self._call(protocol.freeze_endpoint(endpoint_id))
+        return await self._call(protocol.freeze_endpoint(endpoint_id))
 
     def endpoint_attempts(
         self, endpoint_id: str, **where: Unpack[EndpointAttemptsWhere]
-    ) -> Iterator[AttemptLine]:
+    ) -> AsyncIterator[AttemptLine]:
         """The attempts of an endpoint, newest first."""
         return self._each(protocol.endpoint_attempts(endpoint_id, where))
 
-    def causes(self, **where: Unpack[CausesWhere]) -> Iterator[Cause]:
+    def causes(self, **where: Unpack[CausesWhere]) -> AsyncIterator[Cause]:
         """Why endpoints fail, since when, and how often; the newest cause first."""
         return self._each(protocol.causes(where))
 
     # --- deliveries and replays --------------------------------------------------------------
 
-    def deliveries(self, **where: Unpack[DeliveriesWhere]) -> Iterator[Delivery]:
+    def deliveries(self, **where: Unpack[DeliveriesWhere]) -> AsyncIterator[Delivery]:
         """Deliveries, pending and finished, newest first."""
         return self._each(protocol.deliveries(where))
 
-    def delivery(self, delivery_id: str) -> DeliveryDetail:
+    async def delivery(self, delivery_id: str) -> DeliveryDetail:
         """A delivery with its attempts, the retries ahead, and an explanation of its status."""
-        return self._call(protocol.delivery(delivery_id))
+        return await self._call(protocol.delivery(delivery_id))
 
-    def attempts(self, *, cursor: str | None = None, **where: Unpack[AttemptsWhere]) -> AttemptPage:
+    async def attempts(
+        self, *, cursor: str | None = None, **where: Unpack[AttemptsWhere]
+    ) -> AttemptPage:
         """The latest attempts, oldest first; with a cursor, those after it."""
-        return self._call(protocol.attempts(where, cursor))
+        return await self._call(protocol.attempts(where, cursor))
 
-    def replay_delivery(self, delivery_id: str) -> DeliveryDetail:
+    async def replay_delivery(self, delivery_id: str) -> DeliveryDetail:
         """Create a new delivery from a finished one; returns the new one."""
-        return self._call(protocol.replay_delivery(delivery_id))
+        return await self._call(protocol.replay_delivery(delivery_id))
 
-    def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
+    async def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
         """Cancel a pending delivery."""
-        return self._call(protocol.cancel_delivery(delivery_id))
+        return await self._call(protocol.cancel_delivery(delivery_id))
 
-    def count_replay(self, **where: Unpack[ReplayWhere]) -> ReplayCount:
+    async def count_replay(self, **where: Unpack[ReplayWhere]) -> ReplayCount:
         """How many finished deliveries a bulk replay would replay."""
-        return self._call(protocol.count_replay(where))
+        return await self._call(protocol.count_replay(where))
 
-    def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
+    async def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
         """Replay all finished deliveries that match."""
-        return self._call(protocol.start_replay(where))
+        return await self._call(protocol.start_replay(where))
 
-    def replay_job(self, job_id: str) -> ReplayJob:
+    async def replay_job(self, job_id: str) -> ReplayJob:
         """A bulk replay and its progress."""
-        return self._call(protocol.replay_job(job_id))
+        return await self._call(protocol.replay_job(job_id))
 
-    def cancel_replay(self, job_id: str) -> ReplayJob:
+    async def cancel_replay(self, job_id: str) -> ReplayJob:
         """Stop a bulk replay; deliveries that it has made stay."""
-        return self._call(protocol.cancel_replay(job_id))
+        return await self._call(protocol.cancel_replay(job_id))
 
     # --- keys --------------------------------------------------------------------------------
 
-    def create_key(
+    async def create_key(
         self, name: str, role: Role, *, tenant: str | None = None, expires: str | None = None
     ) -> NewKey:
         """Create an API key; the result has the key itself, which is never shown again."""
-        return self._call(protocol.create_key(name, role, tenant, expires))
+        return await self._call(protocol.create_key(name, role, tenant, expires))
 
-    def keys(self, *, tenant: str | None = None) -> Iterator[Key]:
+    def keys(self, *, tenant: str | None = None) -> AsyncIterator[Key]:
         """API keys, newest first, including revoked ones."""
         return self._each(protocol.keys({"tenant": tenant}))
 
-    def revoke_key(self, key_id: str) -> None:
+    async def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
-        self._call(protocol.revoke_key(key_id))
+        await self._call(protocol.revoke_key(key_id))
 
     # --- notices -----------------------------------------------------------------------------
 
-    def create_notice_target(
+    async def create_notice_target(
         self,
         kind: TargetKind,
         address: str,
@@ -304,17 +306,17 @@ class Homing:
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
         }
-        return self._call(protocol.create_notice_target(fields))
+        return await self._call(protocol.create_notice_target(fields))
 
-    def notice_targets(self, *, tenant: str | None = None) -> Iterator[NoticeTarget]:
+    def notice_targets(self, *, tenant: str | None = None) -> AsyncIterator[NoticeTarget]:
         """Targets of notices, newest first."""
         return self._each(protocol.notice_targets({"tenant": tenant}))
 
-    def notice_target(self, target_id: str) -> NoticeTarget:
+    async def notice_target(self, target_id: str) -> NoticeTarget:
         """One target of notices, with the error of its last attempt."""
-        return self._call(protocol.notice_target(target_id))
+        return await self._call(protocol.notice_target(target_id))
 
-    def change_notice_target(
+    async def change_notice_target(
         self,
         target_id: str,
         *,
@@ -331,72 +333,75 @@ class Homing:
             "time_zone": time_zone,
         }
         given = {field: value for field, value in fields.items() if value is not None}
-        return self._call(protocol.change_notice_target(target_id, given))
+        return await self._call(protocol.change_notice_target(target_id, given))
 
-    def rotate_notice_target_secret(self, target_id: str) -> NewNoticeTarget:
+    async def rotate_notice_target_secret(self, target_id: str) -> NewNoticeTarget:
         """Sign the notices to a webhook with a new secret, which is returned only here."""
-        return self._call(protocol.rotate_notice_target_secret(target_id))
+        return await self._call(protocol.rotate_notice_target_secret(target_id))
 
-    def send_notice_target_link(self, target_id: str) -> NoticeTarget:
+    async def send_notice_target_link(self, target_id: str) -> NoticeTarget:
         """Send the link that confirms an e-mail address again; at most one in five minutes."""
-        return self._call(protocol.send_notice_target_link(target_id))
+        return await self._call(protocol.send_notice_target_link(target_id))
 
-    def delete_notice_target(self, target_id: str) -> None:
+    async def delete_notice_target(self, target_id: str) -> None:
         """Delete a target; notices that wait for it are skipped."""
-        self._call(protocol.delete_notice_target(target_id))
+        await self._call(protocol.delete_notice_target(target_id))
 
-    def test_notice_target(self, target_id: str) -> NoticeTested:
+    async def test_notice_target(self, target_id: str) -> NoticeTested:
         """Send a test notice now."""
-        return self._call(protocol.test_notice_target(target_id))
+        return await self._call(protocol.test_notice_target(target_id))
 
-    def notices(self, *, tenant: str | None = None, target: str | None = None) -> Iterator[Notice]:
+    def notices(
+        self, *, tenant: str | None = None, target: str | None = None
+    ) -> AsyncIterator[Notice]:
         """Notices to people with their status, newest first."""
         return self._each(protocol.notices({"tenant": tenant, "target": target}))
 
     # --- the server --------------------------------------------------------------------------
 
-    def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
+    async def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
         """What a text names: an id, an event id, a URL or a part of it, a type, a payload field."""
-        return self._call(protocol.search(text, tenant))
+        return await self._call(protocol.search(text, tenant))
 
-    def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
+    async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""
-        return self._call(protocol.ledger(tenant))
+        return await self._call(protocol.ledger(tenant))
 
-    def status(self) -> ServerStatus:
+    async def status(self) -> ServerStatus:
         """The state of the process that responds: outage detection, lanes, store."""
-        return self._call(protocol.status())
+        return await self._call(protocol.status())
 
-    def healthy(self) -> bool:
+    async def healthy(self) -> bool:
         """Whether due deliveries are being sent. Not repeated; raises Unreachable."""
-        return self._is_ok(protocol.healthz())
+        return await self._is_ok(protocol.healthz())
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Whether the server accepts requests. Not repeated; raises Unreachable."""
-        return self._is_ok(protocol.readyz())
+        return await self._is_ok(protocol.readyz())
 
-    def metrics(self) -> str:
+    async def metrics(self) -> str:
         """Metrics in the Prometheus text format."""
-        return self._call(protocol.metrics())
+        return await self._call(protocol.metrics())
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _is_ok(self, call: Call[bool]) -> bool:
+    async def _is_ok(self, call: Call[bool]) -> bool:
         try:
-            return self._call(call)
+            return await self._call(call)
         except Unavailable:
             return False
 
-    def _each(self, listing: Listing[T]) -> Iterator[T]:
+    async def _each(self, listing: Listing[T]) -> AsyncIterator[T]:
         cursor: str | None = None
         while True:
-            page = self._call(listing.page(cursor))
-            yield from page.items
+            page = await self._call(listing.page(cursor))
+            for item in page.items:
+                yield item
             cursor = page.next_cursor
             if cursor is None:
                 return
 
-    def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: Call[T]) -> T:
         request = write_request(
             self._server, call.method, call.path, body=call.body, content_type=call.content_type
         )
@@ -404,18 +409,18 @@ class Homing:
         while True:
             try:
                 deadline = state.attempt_deadline(monotonic())
-                response = self._exchange(request, deadline=deadline)
+                response = await self._exchange(request, deadline=deadline)
                 return read_response(call, response, maybe_done=state.maybe_done)
             except HomingClientError as error:
                 pause_s = state.pause_s(error, now=monotonic(), random_fraction=random_fraction())
-            time.sleep(pause_s)
+            await asyncio.sleep(pause_s)
 
-    def _exchange(self, request: bytes, *, deadline: float) -> Response:
+    async def _exchange(self, request: bytes, *, deadline: float) -> Response:
         connection = self._idle.take(monotonic())
         if connection is None:
-            connection = SocketConnection.open(self._server, self._context, deadline=deadline)
+            connection = await StreamConnection.open(self._server, self._context, deadline=deadline)
         try:
-            response = connection.exchange(request, deadline=deadline)
+            response = await connection.exchange(request, deadline=deadline)
         except BaseException:
             connection.close()
             raise

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from homing.client.errors import NotTrusted, TimedOut, Unreachable
-from homing.client.http1 import Response, ResponseReader, ServerAddress
-from homing.client.time_and_random import monotonic
+from homing_client.errors import NotTrusted, TimedOut, Unreachable
+from homing_client.http1 import Response, ResponseReader, ServerAddress
+from homing_client.time_and_random import monotonic
 
 READ_BYTES = 64 * 1024
 IDLE_MAX = 32

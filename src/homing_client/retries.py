@@ -10,7 +10,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from homing.client.errors import HomingClientError, Unavailable, Unreachable
+from homing_client.errors import HomingClientError, Unavailable, Unreachable
 
 PAUSE_FIRST_S = 0.1
 PAUSE_MAX_S = 5.0

@@ -18,8 +18,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from homing.client.errors import BadSecret, HeaderMissing, SignatureWrong, TimestampOutside
-from homing.client.time_and_random import unix_time
+from homing_client.errors import BadSecret, HeaderMissing, SignatureWrong, TimestampOutside
+from homing_client.time_and_random import unix_time
 
 TOLERANCE_S = 300
 SIGNATURES_MAX = 16

@@ -1,36 +1,37 @@
-"""``AsyncHoming``: the client for asyncio. Any number of tasks may share one.
+# Generated from async_client.py by tools/generate_sync_client.py: do not edit.
+"""``Homing``: the blocking client. Any number of threads may share one.
 
-    async with AsyncHoming("https://homing.example", key) as homing:
-        await homing.publish("invoice.paid", {"invoice": 17})
+    with Homing("https://homing.example", key) as homing:
+        homing.publish("invoice.paid", {"invoice": 17})
 
 Publishing always sends an event id and is repeated until the server responds or ``timeout`` (in
 seconds, for all attempts together) has passed: the same id twice is one event. A call whose
 repetition has no further effect is repeated in the same way, every other call only if its request
-was certainly not sent. With ``retry=False`` no call is repeated. Lists are asynchronous iterators
+was certainly not sent. With ``retry=False`` no call is repeated. Lists are iterators
 that fetch the next page when it is needed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from homing.client import protocol
-from homing.client.connections import IdleConnections, StreamConnection
-from homing.client.errors import HomingClientError, Unavailable
-from homing.client.http1 import Response, read_server, write_request
-from homing.client.protocol import Call, Listing, read_response
-from homing.client.retries import RetryOptions, RetryState
-from homing.client.subscription import (
+from homing_client import protocol
+from homing_client.connections import IdleConnections, SocketConnection
+from homing_client.errors import HomingClientError, Unavailable
+from homing_client.http1 import Response, read_server, write_request
+from homing_client.protocol import Call, Listing, read_response
+from homing_client.retries import RetryOptions, RetryState
+from homing_client.subscription import (
     Subscription,
     SubscriptionChanges,
     SubscriptionOptions,
 )
-from homing.client.time_and_random import monotonic, new_id, random_fraction
-from homing.client.values import (
+from homing_client.time_and_random import monotonic, new_id, random_fraction
+from homing_client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,
@@ -72,8 +73,8 @@ from homing.client.values import (
 T = TypeVar("T")
 
 
-class AsyncHoming:
-    """A client of the Homing API, for one event loop at a time."""
+class Homing:
+    """A client of the Homing API. Threads may share it."""
 
     def __init__(
         self,
@@ -88,29 +89,29 @@ class AsyncHoming:
         self._server = read_server(url, key)
         self._options = RetryOptions(timeout, attempt_timeout, retry)
         self._context = (ssl_context or ssl.create_default_context()) if self._server.tls else None
-        self._idle: IdleConnections[StreamConnection] = IdleConnections()
+        self._idle: IdleConnections[SocketConnection] = IdleConnections()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections; the client cannot be used afterwards."""
         self._idle.close()
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         _kind: type[BaseException] | None,
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._server!r})"
 
     # --- events ------------------------------------------------------------------------------
 
-    async def publish(
+    def publish(
         self,
         type: str,  # noqa: A002
         data: Any,
@@ -121,59 +122,58 @@ class AsyncHoming:
     ) -> Receipt:
         """Publish one event; on return, it and all its deliveries are on the server's disk."""
         event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
-        return await self._call(protocol.publish(event, new_id))
+        return self._call(protocol.publish(event, new_id))
 
-    async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+    def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
         """Publish one batch of at most 1,000 events and 8 MiB: all are accepted or none is."""
-        return await self._call(protocol.publish_many(events, new_id))
+        return self._call(protocol.publish_many(events, new_id))
 
-    async def publish_all(self, events: Iterable[Event]) -> AsyncIterator[Receipt]:
+    def publish_all(self, events: Iterable[Event]) -> Iterator[Receipt]:
         """Publish any number of events, batch by batch; yields receipts as batches are accepted."""
         for call in protocol.publish_lines(events, new_id):
-            for receipt in await self._call(call):
-                yield receipt
+            yield from self._call(call)
 
     def events(
         self,
         *,
         tenant: str | None = None,
         type: str | None = None,  # noqa: A002
-    ) -> AsyncIterator[EventSummary]:
+    ) -> Iterator[EventSummary]:
         """Events, newest first."""
         return self._each(protocol.events({"tenant": tenant, "type": type}))
 
-    async def event(
+    def event(
         self,
         id: str,  # noqa: A002
         *,
         tenant: str | None = None,
     ) -> EventDetail:
         """An event with its data and its deliveries."""
-        return await self._call(protocol.event(id, tenant))
+        return self._call(protocol.event(id, tenant))
 
     # --- subscriptions -----------------------------------------------------------------------
 
-    async def subscribe(
+    def subscribe(
         self, url: str, types: Sequence[str], **options: Unpack[SubscriptionOptions]
     ) -> NewSubscription:
         """Create a subscription; the result has its secret, which is never shown again."""
-        return await self._call(protocol.subscribe(url, types, options))
+        return self._call(protocol.subscribe(url, types, options))
 
-    def subscriptions(self, *, tenant: str | None = None) -> AsyncIterator[Subscription]:
+    def subscriptions(self, *, tenant: str | None = None) -> Iterator[Subscription]:
         """Subscriptions, newest first."""
         return self._each(protocol.subscriptions({"tenant": tenant}))
 
-    async def subscription(self, subscription_id: str) -> Subscription:
+    def subscription(self, subscription_id: str) -> Subscription:
         """One subscription."""
-        return await self._call(protocol.subscription(subscription_id))
+        return self._call(protocol.subscription(subscription_id))
 
-    async def change_subscription(
+    def change_subscription(
         self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
     ) -> Subscription:
         """Change the given fields; pending deliveries use the new values."""
-        return await self._call(protocol.change_subscription(subscription_id, changes))
+        return self._call(protocol.change_subscription(subscription_id, changes))
 
-    async def try_filters(
+    def try_filters(
         self,
         filters: Sequence[Mapping[str, Any]],
         *,
@@ -181,109 +181,107 @@ class AsyncHoming:
         **on: Unpack[FilterInput],
     ) -> FilterResult:
         """Whether filters match given data, an event or the newest event, and what decided."""
-        return await self._call(protocol.try_filters({"filters": filters, **on}, tenant))
+        return self._call(protocol.try_filters({"filters": filters, **on}, tenant))
 
-    async def delete_subscription(self, subscription_id: str) -> None:
+    def delete_subscription(self, subscription_id: str) -> None:
         """Delete a subscription: no attempt starts after this; pending deliveries are cancelled."""
-        await self._call(protocol.delete_subscription(subscription_id))
+        self._call(protocol.delete_subscription(subscription_id))
 
-    async def rotate_secret(
+    def rotate_secret(
         self, subscription_id: str, *, secret: str | None = None, overlap_ms: int | None = None
     ) -> RotatedSubscription:
         """Sign with a new secret, and for the overlap (24 h) with the old one as well."""
-        return await self._call(protocol.rotate_secret(subscription_id, secret, overlap_ms))
+        return self._call(protocol.rotate_secret(subscription_id, secret, overlap_ms))
 
-    async def test_subscription(self, subscription_id: str) -> Attempt:
+    def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
-        return await self._call(protocol.test_subscription(subscription_id))
+        return self._call(protocol.test_subscription(subscription_id))
 
     # --- endpoints ---------------------------------------------------------------------------
 
-    def endpoints(self, **where: Unpack[EndpointsWhere]) -> AsyncIterator[Endpoint]:
+    def endpoints(self, **where: Unpack[EndpointsWhere]) -> Iterator[Endpoint]:
         """Endpoints with their health, newest first."""
         return self._each(protocol.endpoints(where))
 
-    async def endpoint(self, endpoint_id: str) -> EndpointDetail:
+    def endpoint(self, endpoint_id: str) -> EndpointDetail:
         """One endpoint: its state with the reason, and how many deliveries wait for it."""
-        return await self._call(protocol.endpoint(endpoint_id))
+        return self._call(protocol.endpoint(endpoint_id))
 
-    async def enable_endpoint(self, endpoint_id: str) -> EndpointDetail:
+    def enable_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Enable an endpoint: its counters are reset, overdue deliveries are sent."""
-        return await self._call(protocol.enable_endpoint(endpoint_id))
+        return self._call(protocol.enable_endpoint(endpoint_id))
 
-    async def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
+    def freeze_endpoint(self, endpoint_id: str) -> EndpointDetail:
         """Freeze an endpoint: nothing is attempted until it is enabled."""
-        return await self._call(protocol.freeze_endpoint(endpoint_id))
+        return self._call(protocol.freeze_endpoint(endpoint_id))
 
     def endpoint_attempts(
         self, endpoint_id: str, **where: Unpack[EndpointAttemptsWhere]
-    ) -> AsyncIterator[AttemptLine]:
+    ) -> Iterator[AttemptLine]:
         """The attempts of an endpoint, newest first."""
         return self._each(protocol.endpoint_attempts(endpoint_id, where))
 
-    def causes(self, **where: Unpack[CausesWhere]) -> AsyncIterator[Cause]:
+    def causes(self, **where: Unpack[CausesWhere]) -> Iterator[Cause]:
         """Why endpoints fail, since when, and how often; the newest cause first."""
         return self._each(protocol.causes(where))
 
     # --- deliveries and replays --------------------------------------------------------------
 
-    def deliveries(self, **where: Unpack[DeliveriesWhere]) -> AsyncIterator[Delivery]:
+    def deliveries(self, **where: Unpack[DeliveriesWhere]) -> Iterator[Delivery]:
         """Deliveries, pending and finished, newest first."""
         return self._each(protocol.deliveries(where))
 
-    async def delivery(self, delivery_id: str) -> DeliveryDetail:
+    def delivery(self, delivery_id: str) -> DeliveryDetail:
         """A delivery with its attempts, the retries ahead, and an explanation of its status."""
-        return await self._call(protocol.delivery(delivery_id))
+        return self._call(protocol.delivery(delivery_id))
 
-    async def attempts(
-        self, *, cursor: str | None = None, **where: Unpack[AttemptsWhere]
-    ) -> AttemptPage:
+    def attempts(self, *, cursor: str | None = None, **where: Unpack[AttemptsWhere]) -> AttemptPage:
         """The latest attempts, oldest first; with a cursor, those after it."""
-        return await self._call(protocol.attempts(where, cursor))
+        return self._call(protocol.attempts(where, cursor))
 
-    async def replay_delivery(self, delivery_id: str) -> DeliveryDetail:
+    def replay_delivery(self, delivery_id: str) -> DeliveryDetail:
         """Create a new delivery from a finished one; returns the new one."""
-        return await self._call(protocol.replay_delivery(delivery_id))
+        return self._call(protocol.replay_delivery(delivery_id))
 
-    async def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
+    def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
         """Cancel a pending delivery."""
-        return await self._call(protocol.cancel_delivery(delivery_id))
+        return self._call(protocol.cancel_delivery(delivery_id))
 
-    async def count_replay(self, **where: Unpack[ReplayWhere]) -> ReplayCount:
+    def count_replay(self, **where: Unpack[ReplayWhere]) -> ReplayCount:
         """How many finished deliveries a bulk replay would replay."""
-        return await self._call(protocol.count_replay(where))
+        return self._call(protocol.count_replay(where))
 
-    async def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
+    def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
         """Replay all finished deliveries that match."""
-        return await self._call(protocol.start_replay(where))
+        return self._call(protocol.start_replay(where))
 
-    async def replay_job(self, job_id: str) -> ReplayJob:
+    def replay_job(self, job_id: str) -> ReplayJob:
         """A bulk replay and its progress."""
-        return await self._call(protocol.replay_job(job_id))
+        return self._call(protocol.replay_job(job_id))
 
-    async def cancel_replay(self, job_id: str) -> ReplayJob:
+    def cancel_replay(self, job_id: str) -> ReplayJob:
         """Stop a bulk replay; deliveries that it has made stay."""
-        return await self._call(protocol.cancel_replay(job_id))
+        return self._call(protocol.cancel_replay(job_id))
 
     # --- keys --------------------------------------------------------------------------------
 
-    async def create_key(
+    def create_key(
         self, name: str, role: Role, *, tenant: str | None = None, expires: str | None = None
     ) -> NewKey:
         """Create an API key; the result has the key itself, which is never shown again."""
-        return await self._call(protocol.create_key(name, role, tenant, expires))
+        return self._call(protocol.create_key(name, role, tenant, expires))
 
-    def keys(self, *, tenant: str | None = None) -> AsyncIterator[Key]:
+    def keys(self, *, tenant: str | None = None) -> Iterator[Key]:
         """API keys, newest first, including revoked ones."""
         return self._each(protocol.keys({"tenant": tenant}))
 
-    async def revoke_key(self, key_id: str) -> None:
+    def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
-        await self._call(protocol.revoke_key(key_id))
+        self._call(protocol.revoke_key(key_id))
 
     # --- notices -----------------------------------------------------------------------------
 
-    async def create_notice_target(
+    def create_notice_target(
         self,
         kind: TargetKind,
         address: str,
@@ -306,17 +304,17 @@ class AsyncHoming:
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
         }
-        return await self._call(protocol.create_notice_target(fields))
+        return self._call(protocol.create_notice_target(fields))
 
-    def notice_targets(self, *, tenant: str | None = None) -> AsyncIterator[NoticeTarget]:
+    def notice_targets(self, *, tenant: str | None = None) -> Iterator[NoticeTarget]:
         """Targets of notices, newest first."""
         return self._each(protocol.notice_targets({"tenant": tenant}))
 
-    async def notice_target(self, target_id: str) -> NoticeTarget:
+    def notice_target(self, target_id: str) -> NoticeTarget:
         """One target of notices, with the error of its last attempt."""
-        return await self._call(protocol.notice_target(target_id))
+        return self._call(protocol.notice_target(target_id))
 
-    async def change_notice_target(
+    def change_notice_target(
         self,
         target_id: str,
         *,
@@ -333,75 +331,72 @@ class AsyncHoming:
             "time_zone": time_zone,
         }
         given = {field: value for field, value in fields.items() if value is not None}
-        return await self._call(protocol.change_notice_target(target_id, given))
+        return self._call(protocol.change_notice_target(target_id, given))
 
-    async def rotate_notice_target_secret(self, target_id: str) -> NewNoticeTarget:
+    def rotate_notice_target_secret(self, target_id: str) -> NewNoticeTarget:
         """Sign the notices to a webhook with a new secret, which is returned only here."""
-        return await self._call(protocol.rotate_notice_target_secret(target_id))
+        return self._call(protocol.rotate_notice_target_secret(target_id))
 
-    async def send_notice_target_link(self, target_id: str) -> NoticeTarget:
+    def send_notice_target_link(self, target_id: str) -> NoticeTarget:
         """Send the link that confirms an e-mail address again; at most one in five minutes."""
-        return await self._call(protocol.send_notice_target_link(target_id))
+        return self._call(protocol.send_notice_target_link(target_id))
 
-    async def delete_notice_target(self, target_id: str) -> None:
+    def delete_notice_target(self, target_id: str) -> None:
         """Delete a target; notices that wait for it are skipped."""
-        await self._call(protocol.delete_notice_target(target_id))
+        self._call(protocol.delete_notice_target(target_id))
 
-    async def test_notice_target(self, target_id: str) -> NoticeTested:
+    def test_notice_target(self, target_id: str) -> NoticeTested:
         """Send a test notice now."""
-        return await self._call(protocol.test_notice_target(target_id))
+        return self._call(protocol.test_notice_target(target_id))
 
-    def notices(
-        self, *, tenant: str | None = None, target: str | None = None
-    ) -> AsyncIterator[Notice]:
+    def notices(self, *, tenant: str | None = None, target: str | None = None) -> Iterator[Notice]:
         """Notices to people with their status, newest first."""
         return self._each(protocol.notices({"tenant": tenant, "target": target}))
 
     # --- the server --------------------------------------------------------------------------
 
-    async def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
+    def search(self, text: str, *, tenant: str | None = None) -> SearchResult:
         """What a text names: an id, an event id, a URL or a part of it, a type, a payload field."""
-        return await self._call(protocol.search(text, tenant))
+        return self._call(protocol.search(text, tenant))
 
-    async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
+    def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
         """Per tenant: accepted = delivered + pending + dropped + cancelled."""
-        return await self._call(protocol.ledger(tenant))
+        return self._call(protocol.ledger(tenant))
 
-    async def status(self) -> ServerStatus:
+    def status(self) -> ServerStatus:
         """The state of the process that responds: outage detection, lanes, store."""
-        return await self._call(protocol.status())
+        return self._call(protocol.status())
 
-    async def healthy(self) -> bool:
+    def healthy(self) -> bool:
         """Whether due deliveries are being sent. Not repeated; raises Unreachable."""
-        return await self._is_ok(protocol.healthz())
+        return self._is_ok(protocol.healthz())
 
-    async def ready(self) -> bool:
+    def ready(self) -> bool:
         """Whether the server accepts requests. Not repeated; raises Unreachable."""
-        return await self._is_ok(protocol.readyz())
+        return self._is_ok(protocol.readyz())
 
-    async def metrics(self) -> str:
+    def metrics(self) -> str:
         """Metrics in the Prometheus text format."""
-        return await self._call(protocol.metrics())
+        return self._call(protocol.metrics())
 
     # --- requests ----------------------------------------------------------------------------
 
-    async def _is_ok(self, call: Call[bool]) -> bool:
+    def _is_ok(self, call: Call[bool]) -> bool:
         try:
-            return await self._call(call)
+            return self._call(call)
         except Unavailable:
             return False
 
-    async def _each(self, listing: Listing[T]) -> AsyncIterator[T]:
+    def _each(self, listing: Listing[T]) -> Iterator[T]:
         cursor: str | None = None
         while True:
-            page = await self._call(listing.page(cursor))
-            for item in page.items:
-                yield item
+            page = self._call(listing.page(cursor))
+            yield from page.items
             cursor = page.next_cursor
             if cursor is None:
                 return
 
-    async def _call(self, call: Call[T]) -> T:
+    def _call(self, call: Call[T]) -> T:
         request = write_request(
             self._server, call.method, call.path, body=call.body, content_type=call.content_type
         )
@@ -409,18 +404,18 @@ class AsyncHoming:
         while True:
             try:
                 deadline = state.attempt_deadline(monotonic())
-                response = await self._exchange(request, deadline=deadline)
+                response = self._exchange(request, deadline=deadline)
                 return read_response(call, response, maybe_done=state.maybe_done)
             except HomingClientError as error:
                 pause_s = state.pause_s(error, now=monotonic(), random_fraction=random_fraction())
-            await asyncio.sleep(pause_s)
+            time.sleep(pause_s)
 
-    async def _exchange(self, request: bytes, *, deadline: float) -> Response:
+    def _exchange(self, request: bytes, *, deadline: float) -> Response:
         connection = self._idle.take(monotonic())
         if connection is None:
-            connection = await StreamConnection.open(self._server, self._context, deadline=deadline)
+            connection = SocketConnection.open(self._server, self._context, deadline=deadline)
         try:
-            response = await connection.exchange(request, deadline=deadline)
+            response = connection.exchange(request, deadline=deadline)
         except BaseException:
             connection.close()
             raise

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from homing.client.errors import StillHandling
-from homing.client.time_and_random import monotonic
+from homing_client.errors import StillHandling
+from homing_client.time_and_random import monotonic
 
 KEEP_S = 4 * 24 * 3600.0  # Longer than the retry window of every preset of the server.
 IDS_MAX = 100_000
