@@ -315,7 +315,7 @@ async def write_due(data: Path, *, urls: int, port: int) -> None:
     try:
         backlog = Backlog(db)
         enabled = await backlog.subscribe(_urls(urls, host=f"http://127.0.0.1:{port}"))
-        content = letter.event_data("others")
+        content = letter.event_data(0, letter.event_pad(OTHERS))
         due_at = backlog.now - 1_000
         await backlog.write(backlog.retry([it], due_at=due_at, data=content) for it in enabled)
     finally:

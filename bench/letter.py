@@ -17,6 +17,9 @@ TENANT = "default"
 IN_FLIGHT = 64
 SECRET = new_secret(bytes(range(32)))
 STAMP = b"1000000000000.000"  # where the milliseconds of sending are written in
+FIELDS = ("data.invoice.id", "data.customer.id")  # which q indexes
+CUSTOMERS = 1_000
+_INVOICES_FROM = 1_000_000_000  # all of one length
 _TIME = "2030-01-01T00:00:00.000Z"
 
 
@@ -34,30 +37,50 @@ def key(run: str, number: int) -> str:
     return f"{run}-{number:09d}"
 
 
-def _data(size: int) -> bytes:
-    start, end = b'{"sent_at":' + STAMP + b',"pad":"', b'"}'
-    return start + b"x" * (size - len(start) - len(end)) + end
+def invoice(number: int) -> int:
+    """The value of ``data.invoice.id``: no other event has it."""
+    return _INVOICES_FROM + number
 
 
-def event_data(run: str, body_bytes: int = BODY_BYTES) -> bytes:
-    """Data that makes a body of exactly so many bytes once it is delivered."""
+def customer(number: int) -> str:
+    """The value of ``data.customer.id``: one event in a thousand has it."""
+    return f"c{number % CUSTOMERS:03d}"
+
+
+def event_data(number: int, pad: bytes) -> bytes:
+    """The data of one event."""
+    return b'{"sent_at":%s,"invoice":{"id":%d},"customer":{"id":"%s"},"pad":"%s"}' % (
+        STAMP,
+        invoice(number),
+        customer(number).encode(),
+        pad,
+    )
+
+
+def _pad(size: int) -> bytes:
+    """What fills data up to so many bytes."""
+    return b"x" * (size - len(event_data(0, b"")))
+
+
+def event_pad(run: str, body_bytes: int = BODY_BYTES) -> bytes:
+    """What makes a body of exactly so many bytes once the event is delivered."""
     event = Event(0, TENANT, key(run, 0), event_type(0), _TIME, 0, b"")
-    return _data(body_bytes - len(written(event, Format.STANDARD)[0]))
+    return _pad(body_bytes - len(written(event, Format.STANDARD)[0]))
 
 
-def event_json(run: str, number: int, data: bytes, tenant: str) -> bytes:
+def event_json(run: str, number: int, pad: bytes, tenant: str) -> bytes:
     """One event as it is published."""
     return b'{"id":"%s",%s"type":"%s","data":%s}' % (
         key(run, number).encode(),
         b"" if tenant == TENANT else b'"tenant":"%s",' % tenant.encode(),
         event_type(number).encode(),
-        data,
+        event_data(number, pad),
     )
 
 
 def body() -> bytes:
     """What the senders without a server post."""
-    return _data(BODY_BYTES)
+    return event_data(0, _pad(BODY_BYTES))
 
 
 def header_lines(

@@ -22,11 +22,12 @@ YARDSTICK = {
     "g": "c",
     "h": "c",
     "n": "c",
+    "q": "c",
     "m": "d",
 }
-IN_ROUNDS = "bcdekfghnm"
+IN_ROUNDS = "bcdekfghnqm"
 ONCE = "ijloprst"
-PARTS = "abcdefghijmnorst"
+PARTS = "abcdefghijmnoqrst"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 
 
@@ -53,6 +54,7 @@ class Sizes(Struct, frozen=True):
     m: int
     n: int  # events, each to 100 URLs
     o_seconds: int
+    searches: int  # q
     r: int
     s_seconds: int
     t_seconds: int
@@ -91,6 +93,7 @@ FULL = Sizes(
     m=20_000,
     n=1_000,
     o_seconds=20,
+    searches=1_000,
     r=30_000,
     s_seconds=60,
     t_seconds=30,
@@ -116,6 +119,7 @@ QUICK = Sizes(
     m=4_000,
     n=200,
     o_seconds=5,
+    searches=200,
     r=6_000,
     s_seconds=8,
     t_seconds=5,
@@ -142,6 +146,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "n": "one event to 100 URLs, on 64 connections → SQLite → settled; deliveries",
         "o": "CPU per delivery at 100 events/s, server and writer",
         "p": "CPU per delivery of e with 4 processes, against 1",
+        "q": "c with two payload fields, which are then searched",
         "r": "write-ahead log of PostgreSQL per delivery, small events",
         "s": f"twice as many events as c can take, for {sizes.s_seconds} s: p99 of a 202",
         "t": "CPU of an idle server",
@@ -193,12 +198,15 @@ RATIO_TARGETS = {
     "h/c": 0.8,
     "m/d": 0.8,
     "n/c": 1.6,
+    "q/c": 0.8,
+    "q/a": 3.2,
 }
 LIMITS = (
     Limit("f p50", "f", "p50_ms", 1.0, "ms"),
     Limit("f p99", "f", "p99_ms", 4.0, "ms"),
     Limit("c CPU", "c", "server_cpu_us_each", 65.0, "µs"),
     Limit("o CPU", "o", "", 1.0, "ms"),
+    Limit("q search p99", "q", "search_p99_ms", 10.0, "ms"),
     Limit("n RSS above", "n", "rss_above_mb", 40.0, "MB"),
     Limit("r WAL", "r", "", 0.8, "kB"),
     Limit("t CPU", "t", "", 0.2, "%"),
@@ -244,6 +252,8 @@ def ratios(rounds: Sequence[Sequence[Measured]]) -> dict[str, list[float]]:
             if yardstick == before.part == after.part:
                 ratio = middle.value / ((before.value + after.value) / 2)
                 found.setdefault(f"{middle.part}/{yardstick}", []).append(ratio)
+    if {"q/c", "c/a"} <= found.keys():
+        found["q/a"] = [q * c for q, c in zip(found["q/c"], found["c/a"], strict=True)]
     return found
 
 

@@ -37,12 +37,14 @@ _ROWS = {
     "m": ("published one by one on PostgreSQL", "m/d"),
     "n": ("one event to 100 URLs, deliveries", "n/c"),
     "g": ("batches of 100 with a million other deliveries pending", "g/c"),
+    "q": ("batches of 100 with two payload fields indexed for searches", "q/c"),
     "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
 }
 _YARDSTICKS = {"a": "", "c": " of batches on SQLite", "d": " of one by one on SQLite"}
 _COSTS = {  # Pages of earlier runs do not have all of them.
     "c CPU": "CPU per delivery with batches of 100, all processes of the server: {value:.0f} µs",
     "o CPU": "CPU per delivery at 100 events per second, all processes: {value:.1f} ms",
+    "q search p99": "a search by a payload field: 99 of 100 within {value:.1f} ms",
     "n RSS above": "memory while 100,000 deliveries of 1,000 events go out, above that of an idle "
     "server: {value:.0f} MB",
     "r WAL": "write-ahead log of PostgreSQL per delivery, with small events: {value:.1f} kB",

@@ -1,12 +1,14 @@
-"""Parts j and l: how long a page of a list, and of the dashboard, takes over HTTP."""
+"""Parts j, l and q: how long a page of a list or of the dashboard, and a search, take over HTTP."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import time
-from urllib.parse import urlencode
+from collections.abc import Callable
+from urllib.parse import quote, urlencode
 
+from bench import letter
 from bench.backlog import OTHERS
 from bench.measure import percentile
 from bench.processes import KEY, BenchFailed, Server
@@ -38,7 +40,18 @@ def list_pages(server: Server, endpoints: list[int], *, pages: int) -> dict[str,
         "dashboard, system": "/system",
     }
     cookie = _sign_in(server.port)
-    return found | {name: _look(server.port, path, cookie, pages) for name, path in board.items()}
+    found |= {name: _look(server.port, path, cookie, pages) for name, path in board.items()}
+    (one,) = server.ask("GET", f"/v1/deliveries?limit=1&endpoint={busy}")["items"]
+    texts = {
+        "search, an event id": one["event"],
+        "search, a URL": one["url"],
+        "search, a part of a URL": one["url"].partition("://")[2],
+        "search, a part of no URL": "no-url-has-this",
+    }
+    every = range(LIMIT)
+    return found | {
+        name: _search(server.port, [text] * pages, every) for name, text in texts.items()
+    }
 
 
 def incident_pages(
@@ -58,6 +71,43 @@ def incident_pages(
     }
     cookie = _sign_in(server.port)
     return {name: _look(server.port, path, cookie, times) for name, path in pages.items()}
+
+
+def searches(server: Server, *, events: int, times: int) -> dict[str, dict[str, float]]:
+    """The milliseconds of searches by the payload fields of so many events, each for another one.
+
+    Raises BenchFailed if a search does not find what was published.
+    """
+    invoices, customers = letter.FIELDS
+    texts: dict[str, tuple[Callable[[int], str], range]] = {
+        "of one event": (lambda number: f"{invoices}:{letter.invoice(number)}", range(1, 2)),
+        "of one event in 1,000": (
+            lambda number: f"{customers}:{letter.customer(number)}",
+            range(1, events + 1),
+        ),
+        "of no event": (lambda number: f"{invoices}:{-letter.invoice(number)}", range(1)),
+    }
+    step = max(events // times, 1)
+    return {
+        name: _search(server.port, [text(it * step % events) for it in range(times)], hits)
+        for name, (text, hits) in texts.items()
+    }
+
+
+def _search(port: int, texts: list[str], hits: range) -> dict[str, float]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    times: list[float] = []
+    for text in texts:
+        path = f"/v1/search?q={quote(text)}"
+        began = time.perf_counter()
+        connection.request("GET", path, headers={"authorization": f"Bearer {KEY}"})
+        response = connection.getresponse()
+        content = response.read()
+        times.append((time.perf_counter() - began) * 1000)
+        if response.status != 200 or len(json.loads(content)["items"]) not in hits:
+            raise BenchFailed(f"{path}: {response.status} {content[:400]!r}")
+    connection.close()
+    return {"p50_ms": percentile(times, 0.5), "p99_ms": percentile(times, 0.99)}
 
 
 def _sign_in(port: int) -> str:

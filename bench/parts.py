@@ -17,7 +17,7 @@ from typing import Any
 
 from bench import backlog, filter_cost, letter, match_cost
 from bench.measure import Measured, Sizes, percentile
-from bench.pages import incident_pages, list_pages
+from bench.pages import incident_pages, list_pages, searches
 from bench.postgres import Postgres
 from bench.processes import BenchFailed, Publisher, Receiver, Server, send_without_server
 
@@ -209,6 +209,21 @@ def part_n(hall: Hall) -> Measured:
     finally:
         shutil.rmtree(data, ignore_errors=True)
     return _measured("n", {**found, "rss_idle_mb": idle_mb, "rss_above_mb": peak_mb - idle_mb})
+
+
+def part_q(hall: Hall) -> Measured:
+    """What it costs to index two payload fields, and how long a search by them takes."""
+    data, count = hall.folder / hall.name(), hall.sizes.c
+    try:
+        with Server(data, search_fields=letter.FIELDS) as server:
+            server.subscribe(hall.receiver)
+            found = flood(hall, server, count=count, batch=BATCH, connections=BATCH_CONNECTIONS)
+            found["rss_mb"] = server.rss_mb()
+            found["searches"] = searches(server, events=count, times=hall.sizes.searches)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    found["search_p99_ms"] = max(times["p99_ms"] for times in found["searches"].values())
+    return _measured("q", found)
 
 
 def part_r(hall: Hall) -> Measured:
@@ -468,6 +483,7 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "n": part_n,
     "o": part_o,
     "p": part_p,
+    "q": part_q,
     "r": part_r,
     "s": part_s,
     "t": part_t,

@@ -154,6 +154,7 @@ class Server(Child):
         database_url: str = "",
         writer: str = "process",
         processes: int = 1,
+        search_fields: tuple[str, ...] = (),
         argv: tuple[str, ...] = ("homing.cli.main",),
     ) -> None:
         super().__init__(
@@ -164,6 +165,7 @@ class Server(Child):
                 "HOMING_DATABASE_URL": database_url,
                 "HOMING_WRITER": writer,
                 "HOMING_PROCESSES": str(processes),
+                "HOMING_SEARCH_FIELDS": ",".join(search_fields),
                 "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
             },
         )

@@ -126,7 +126,7 @@ class Publisher:
 
     def __init__(self, port: int, admin_key: str, run: str, tenant: str, body_bytes: int) -> None:
         self._port, self._run, self._tenant = port, run, tenant
-        self._data = letter.event_data(run, body_bytes)
+        self._pad = letter.event_pad(run, body_bytes)
         self._head = (
             f"POST /v1/events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
             f"authorization: Bearer {admin_key}\r\ncontent-type: application/json\r\n"
@@ -138,7 +138,7 @@ class Publisher:
     def _requests(self, first: int, count: int, batch: int) -> Iterator[bytes]:
         for start in range(first, first + count, batch):
             events = [
-                letter.event_json(self._run, number, self._data, self._tenant)
+                letter.event_json(self._run, number, self._pad, self._tenant)
                 for number in range(start, min(start + batch, first + count))
             ]
             yield self._request(events[0] if batch == 1 else b"[" + b",".join(events) + b"]")

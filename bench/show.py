@@ -99,14 +99,17 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
     if "t" in found:
         lines.append(f"t  memory of an idle server: {found['t'].details['rss_mb']:.0f} MB")
     lines += [_by_processes(one.details) for part, one in found.items() if part == "p"]
-    for part in ("j", "l"):
-        if part in found:
-            times = (
-                f"{name} {number(one['p50_ms'])}/{number(one['p99_ms'])}"
-                for name, one in found[part].details.items()
-            )
-            lines.append(f"{part}  ms per page, p50/p99: " + " · ".join(times))
+    lines += [_times(part, "page", found[part].details) for part in ("j", "l") if part in found]
+    if "q" in found:
+        lines.append(_times("q", "search by a value", found["q"].details["searches"]))
     return lines
+
+
+def _times(part: str, what: str, details: dict[str, Any]) -> str:
+    each = (
+        f"{name} {number(one['p50_ms'])}/{number(one['p99_ms'])}" for name, one in details.items()
+    )
+    return f"{part}  ms per {what}, p50/p99: " + " · ".join(each)
 
 
 def _by_processes(p: dict[str, Any]) -> str:

@@ -85,7 +85,37 @@ def test_the_gain_of_the_writer_process_is_compared_round_by_round() -> None:
 
 
 def test_parts_with_other_yardsticks_stand_between_them() -> None:
-    assert "".join(_measure().round_order("ghmn")) == "cgchcncdmd"
+    assert "".join(_measure().round_order("ghmnq")) == "cgchcncqcdmd"
+
+
+def test_the_cost_of_payload_fields_is_also_a_ratio_to_a() -> None:
+    measure = _measure()
+    rates = zip("acacqc", (10, 40, 10, 20, 10, 20), strict=True)
+    rounds = [[measure.Measured(part, value, "/s") for part, value in rates]]
+    found = measure.ratios(rounds)
+    assert found == {"c/a": [4.0], "q/c": [0.5], "q/a": [2.0]}
+
+
+def test_payload_fields_are_indexed_and_searched(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    argv = ["-m", "bench.run", "--quick", "--only", "c,q", "--scale", "0.05", "--json", str(path)]
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "q  ms per search by a value" in done.stdout
+    figures = json.loads(path.read_text())
+    assert {"c/a", "q/c", "q/a"} == figures["ratios"].keys()
+    (q,) = [one for one in figures["rounds"][0] if one["part"] == "q"]
+    assert q["details"]["requests"] == figures["sizes"]["c"]
+    assert q["details"]["searches"].keys() == {
+        "of one event",
+        "of one event in 1,000",
+        "of no event",
+    }
+    for times in q["details"]["searches"].values():
+        assert 0 < times["p50_ms"] <= times["p99_ms"] <= q["details"]["search_p99_ms"]
+    assert figures["limits"]["q search p99"]["value"] == q["details"]["search_p99_ms"]
 
 
 def test_a_saturated_server_and_a_fan_out_leave_their_figures(tmp_path: Path) -> None:
