@@ -6,6 +6,8 @@ import pytest
 
 from engine.test_health import QUICK, URL, disable
 from engine.world import MINUTE, SECOND, World, always, failing_with, live
+from homing.engine.attempt import CompletedAttempt
+from homing.engine.decide import Decision, Item, Misrouted
 from homing.engine.options import EngineOptions
 from homing.model import Attempt, Decided, Failure, Lane, Outcome
 from homing.policy.retry import Anchor, Schedule
@@ -119,3 +121,44 @@ def test_jitter_spreads_what_failed_together_over_all_of_its_part() -> None:
         assert max(late) > 40 * SECOND
 
     live(story, JITTER)
+
+
+@pytest.mark.parametrize("moved_first", [True, False])
+@pytest.mark.parametrize(
+    "code", [pytest.param(200, id="delivered"), pytest.param(500, id="failed")]
+)
+def test_a_delivery_that_was_moved_and_sent_at_its_new_endpoint_has_one_row(
+    code: int, *, moved_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleanup job moved it while its old queue found out that it belongs elsewhere."""
+
+    taken: list[Item] = []
+    take = Decision.take
+
+    def take_and_keep(decision: Decision, items: list[Item]) -> None:
+        taken.extend(items)
+        take(decision, items)
+
+    monkeypatch.setattr(Decision, "take", take_and_keep)
+
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(code)
+        await world.subscribe(URL)
+        endpoint = await world.endpoint(URL)
+        await world.publish()
+        await world.settled()
+        (attempt,) = taken
+        assert isinstance(attempt, CompletedAttempt)
+        moved = Misrouted(attempt.work.delivery)
+        core = world.engine._core
+        decision = Decision({endpoint.id: endpoint}, core)
+        decision.take([moved, attempt] if moved_first else [attempt, moved])
+        batch = decision.batch(1)
+        delivered = code == 200
+        assert (len(batch.finished), len(batch.waiting)) == (delivered, not delivered)
+        assert [it.attempts for it in batch.waiting] == [1] * (not delivered)
+        decision = Decision({endpoint.id: endpoint}, core)
+        decision.take([moved, moved])
+        assert decision.batch(2).waiting == (moved.delivery,)
+
+    live(story)

@@ -72,6 +72,36 @@ def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptanc
     live(story, EngineOptions(ready_max=1))
 
 
+def test_a_publish_during_the_read_of_its_endpoint_is_sent_before_later_ones() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200)
+        await world.subscribe(URL)
+        endpoint_id = (await world.endpoint(URL)).id
+        endpoints, calls = slowly(world.flow.endpoints), 0
+
+        async def refused_once(endpoint_ids: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise StoreUnavailable
+            return await endpoints(endpoint_ids)
+
+        world.flow.endpoints = refused_once  # type: ignore[method-assign]
+        world.engine._dispatcher.reload_endpoint(endpoint_id)
+        await world.wait(10)  # It is being read, and has nothing yet.
+        await world.publish()
+        await world.wait(100)  # The second read was refused, and the next is in a second.
+        for _ in range(2):
+            await world.publish()
+        await world.wait(5_000)
+        assert calls == 3
+        seen = [hit.delivery for hit in world.sender.hits]
+        assert len(seen) == 3
+        assert seen == sorted(seen)
+
+    live(story)
+
+
 def test_a_pause_asked_for_during_a_load_ends_when_it_should() -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(503, latency_ms=30, retry_after="3")

@@ -110,6 +110,7 @@ class Decision:
 
     def take(self, items: Iterable[Item]) -> None:
         """Decide these outcomes in the order in which they finished."""
+        misrouted: dict[int, Delivery] = {}
         for item in items:
             match item:
                 case CompletedAttempt():
@@ -120,11 +121,13 @@ class Decision:
                     else:
                         self._end(item.delivery, item.status, item.reason, self._now)
                 case Misrouted():
-                    self._wait(item.delivery)
+                    misrouted[item.delivery.id] = item.delivery
                 case Deferred():
                     self._wait(replace(item.delivery, due_at=item.due_at))
                 case Report():
                     self._report(item.endpoint_id)
+        if misrouted:
+            self._route(misrouted.values())
 
     def batch(self, number: int, fences: tuple[tuple[int, int], ...] = ()) -> SettleBatch:
         return SettleBatch(
@@ -266,6 +269,13 @@ class Decision:
         return replace(endpoint, failing=False)
 
     # --- the delivery ------------------------------------------------------------------------
+
+    def _route(self, misrouted: Iterable[Delivery]) -> None:
+        """Move these, unless a cleanup job has moved them already and they were sent from there."""
+        decided = {it.delivery.id for it in self.finished} | {it.id for it in self.waiting}
+        for delivery in misrouted:
+            if delivery.id not in decided:
+                self._wait(delivery)
 
     def _was_held(self, delivery: Delivery) -> bool:
         """Whether a delivery was held back until its window ended, by its endpoint's new state."""

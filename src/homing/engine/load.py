@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 import structlog
+from msgspec.structs import replace
 
 from homing.engine.capacity import Capacity
 from homing.engine.queue import LANES, EndpointQueue
@@ -146,7 +147,9 @@ class Loader:
         finally:
             self.reading.clear()
         for start in starts:
-            self._on_start(start)
+            # Asked for again: a delivery that was committed meanwhile goes before later ones.
+            again = start.endpoint.id in self._unknown
+            self._on_start(replace(start, first=True) if again else start)
 
     async def _load_rows(self) -> None:
         now = self._clock.now()
