@@ -263,7 +263,8 @@ class OutageChecks:
         healthy = {
             it.tenant
             for it in reference.endpoints.values()
-            if (it.last_success_at or 0) >= since and it.id not in self._maybe_down
+            # One in the future is from before this life, when the clock was ahead.
+            if since <= (it.last_success_at or 0) <= now and it.id not in self._maybe_down
         }
         return len({reference.endpoints[it].tenant for it in self._suspects}) >= min(
             len(healthy), 2

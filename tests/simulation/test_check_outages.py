@@ -107,3 +107,11 @@ def test_one_tenant_is_not_enough_once_the_other_has_succeeded_again(failure: st
     watch.ends(1, "refused")
 
     assert not watch.ends(2, "refused").maybe_sender_error
+
+
+def test_one_tenant_is_enough_while_the_other_succeeded_only_when_the_clock_was_ahead() -> None:
+    watch = Watch("aab")
+    watch.reference.endpoints[2].succeeded(watch.now + 3_600_000)
+    watch.ends(0, "dns")
+
+    assert watch.ends(1, "dns").maybe_sender_error
