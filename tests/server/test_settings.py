@@ -11,7 +11,12 @@ import pytest
 from homing.errors import BadSetting
 from homing.policy.health import HealthRules
 from homing.policy.retry import Anchor
-from homing.server.settings import Settings, load_settings, settings_table
+from homing.server.settings import (
+    Settings,
+    ignored_variables,
+    load_settings,
+    settings_table,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +96,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "publish_per_second": ("7", 7, "tenants.publish_per_second"),
     "pending_max": ("7", 7, "tenants.pending_max"),
     "subscriptions_max": ("7", 7, "tenants.subscriptions_max"),
+    "drain_ms": ("7", 7, "listen.drain_ms"),
     "connections_max": ("7", 7, "listen.connections_max"),
     "connections_per_address_max": ("7", 7, "listen.connections_per_address_max"),
     "listen": ("0.0.0.0:80", "0.0.0.0:80", "listen.address"),
@@ -148,12 +154,65 @@ def test_the_table_lists_every_key() -> None:
     ]
 
 
-def test_an_unknown_variable_is_named() -> None:
-    assert "HOMING_FRESH_SLOT " in wrong(HOMING_FRESH_SLOT="1")
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("HOMING_FRESH_SLOT", "1", "HOMING_FRESH_SLOTS"),
+        ("HOMING_DATABASE", "postgresql://h/db", "HOMING_DATABASE_URL"),
+        ("HOMING_ADMINKEY", "a-key", "HOMING_ADMIN_KEY"),
+        ("HOMING_CONFIGS", "x.toml", "HOMING_CONFIG"),
+        ("HOMING_SMTP_PROT", "25", "HOMING_SMTP_PORT"),
+        ("HOMING_PORT", "8700", "HOMING_LISTEN"),
+        ("HOMING_HOST", "0.0.0.0", "HOMING_LISTEN"),
+    ],
+)
+def test_a_misspelt_variable_stops_the_start_with_a_suggestion(
+    variable: str, value: str, meant: str
+) -> None:
+    assert wrong(**{variable: value}) == (
+        f"{variable} (from the environment) is not the name of a setting. Did you mean {meant}?"
+    )
+
+
+def test_an_unknown_variable_that_resembles_none_is_named() -> None:
+    told = wrong(HOMING_COLOUR="red")
+    assert told == "HOMING_COLOUR (from the environment) is not the name of a setting."
 
 
 def test_an_unknown_key_in_the_file_is_named_with_the_file() -> None:
-    assert wrong("slots = 1") == "slots (from homing.toml) is not the name of a setting."
+    assert wrong("colour = 1") == "colour (from homing.toml) is not the name of a setting."
+    told = wrong("fresh-slots = 1")
+    assert told.endswith("is not the name of a setting. Did you mean fresh_slots?")
+
+
+INJECTED = {  # by Kubernetes, for services with the names homing, homing-api and homing-smtp
+    "HOMING_SERVICE_HOST": "10.0.0.1",
+    "HOMING_SERVICE_PORT": "8700",
+    "HOMING_SERVICE_PORT_HTTP": "8700",
+    "HOMING_PORT": "tcp://10.0.0.1:8700",
+    "HOMING_PORT_8700_TCP": "tcp://10.0.0.1:8700",
+    "HOMING_PORT_8700_TCP_PROTO": "tcp",
+    "HOMING_PORT_8700_TCP_PORT": "8700",
+    "HOMING_PORT_8700_TCP_ADDR": "10.0.0.1",
+    "HOMING_API_SERVICE_HOST": "fd00::1",
+    "HOMING_API_SERVICE_PORT": "80",
+    "HOMING_API_PORT": "tcp://[fd00::1]:80",
+    "HOMING_API_PORT_80_TCP_ADDR": "fd00::1",
+    "HOMING_API_PORT_53_UDP": "udp://[fd00::1]:53",
+    "HOMING_SMTP_PORT": "tcp://10.0.0.2:25",
+    "HOMING_SERVER_PORT": "tcp://10.0.0.3:80",
+}
+
+
+def test_variables_that_kubernetes_injects_are_ignored_and_listed() -> None:
+    environ = {**INJECTED, "HOMING_FRESH_SLOTS": "100"}
+    assert load_settings(environ=environ) == Settings.of(fresh_slots=100)
+    assert ignored_variables(environ) == tuple(sorted(INJECTED))
+
+
+@pytest.mark.parametrize("variable", INJECTED)
+def test_the_name_of_an_injected_variable_with_another_value_is_not_ignored(variable: str) -> None:
+    assert variable in wrong(**{variable: "something else"})
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,13 @@ def test_an_unknown_address_is_a_404_problem(path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/v1/events", "POST, GET"),
-        ("HEAD", "/v1/events", "POST, GET"),
-        ("POST", "/v1/ledger", "GET"),
+        ("PUT", "/v1/events", "POST, GET, HEAD"),
+        ("POST", "/v1/ledger", "GET, HEAD"),
         ("GET", "/v1/replays", "POST"),
-        ("OPTIONS", "/v1/subscriptions/x", "GET, PATCH, DELETE"),
-        ("BREW", "/healthz", "GET"),
-        ("POST", "/openapi.json", "GET"),
+        ("HEAD", "/v1/replays", "POST"),
+        ("OPTIONS", "/v1/subscriptions/x", "GET, PATCH, DELETE, HEAD"),
+        ("BREW", "/healthz", "GET, HEAD"),
+        ("POST", "/openapi.json", "GET, HEAD"),
         ("GET", "/v1/endpoints/x/enable", "POST"),
     ],
 )
@@ -80,6 +80,19 @@ def test_another_method_is_a_405_that_says_which_are_taken(
         got = await house.client.call(method, path)
         assert (got.status, got.problem.code) == (405, "method_not_allowed")
         assert got.headers["allow"] == allowed
+
+    live(story)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/events", "/v1/status"]
+)
+def test_head_is_responded_to_wherever_get_is(path: str) -> None:
+    async def story(house: House) -> None:
+        get = await house.client.get(path)
+        head = await house.client.call("HEAD", path)
+        assert head.status == get.status
+        assert head.headers["content-type"] == get.headers["content-type"]
 
     live(story)
 

@@ -16,12 +16,16 @@ import pytest
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
 
 
-def start(data: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "homing.cli.main", "serve", "--data", str(data)]
+def command(data: Path, *arguments: str) -> list[str]:
+    program = (sys.executable, "-m", "homing.cli.main", "serve")
+    return [*program, "--data", str(data), *arguments]
+
+
+def start(data: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*command, *arguments],
+        command(data, *arguments),
         cwd=data.parent,
-        env=ENVIRON,
+        env=ENVIRON | environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -38,12 +42,10 @@ def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """A running process, its address and its key."""
     process = start(tmp_path / "data", "--listen", "127.0.0.1:0")
     try:
-        said = greeting(process, 3)
+        said = greeting(process, 2)
         address = re.search(r"serves http://(\S+)", said)
-        key = re.search(r"shown this once: (hk_\S+)", said)
         assert address is not None, said
-        assert key is not None, said
-        yield process, address[1], key[1]
+        yield process, address[1], (tmp_path / "data" / "admin.key").read_text().strip()
     finally:
         process.kill()
         process.communicate()
@@ -85,20 +87,45 @@ def test_a_second_one_on_its_data_or_its_address_is_refused_with_one_line(
         assert told in err
 
 
-def test_the_key_is_not_shown_at_the_next_start(
-    served: tuple[subprocess.Popen[str], str, str], tmp_path: Path
-) -> None:
-    process, _, key = served
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    again = start(tmp_path / "data", "--listen", "127.0.0.1:0")
+def in_terminal(data: Path) -> str:
+    """What a start shows in a terminal."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(command(data, "--listen", "127.0.0.1:0"), env=ENVIRON, stdout=theirs)
+    os.close(theirs)
+    said = ""
     try:
-        said = greeting(again, 2)
-        assert "admin.key" in said
-        assert key not in said
-        address = re.search(r"serves http://(\S+)", said)
-        assert address is not None
-        assert ask(address[1], "/v1/ledger", key) == 200
+        while "admin.key" not in said:
+            said += os.read(ours, 4096).decode()
     finally:
-        again.kill()
-        again.communicate()
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return said
+
+
+def test_a_new_key_is_shown_once_in_a_terminal_and_never_in_a_log(tmp_path: Path) -> None:
+    said = in_terminal(tmp_path / "seen")
+    key = (tmp_path / "seen" / "admin.key").read_text().strip()
+    assert f"shown this once: {key}" in said
+    assert key not in in_terminal(tmp_path / "seen")
+
+    logged = start(tmp_path / "logged", "--listen", "127.0.0.1:0")
+    try:
+        said = greeting(logged, 2)
+        assert f"The admin key is stored in {tmp_path / 'logged' / 'admin.key'}" in said
+        assert "hk_" not in said
+    finally:
+        logged.kill()
+        out, err = logged.communicate()
+    assert "hk_" not in out + err
+
+
+def test_one_line_tells_of_variables_that_kubernetes_injects(tmp_path: Path) -> None:
+    injected = {"HOMING_PORT": "tcp://10.0.0.1:8700", "HOMING_SERVICE_HOST": "10.0.0.1"}
+    process = start(tmp_path / "data", "--listen", "127.0.0.1:0", **injected)
+    assert "serves http://127.0.0.1:" in greeting(process, 1)
+    process.kill()
+    _, err = process.communicate()
+    told = [line for line in err.splitlines() if "Kubernetes" in line]
+    assert len(told) == 1
+    assert "HOMING_PORT" in told[0]

@@ -39,6 +39,7 @@ class AppOptions(Struct, frozen=True):
     metrics_networks: tuple[Network, ...] = ()  # where metrics are read without a key
     settings: tuple[SettingShown, ...] = ()  # for the system page
     mail_problem: str = "must not be email: this installation sends none"  # empty: it does
+    is_draining: Callable[[], bool] = bool  # a stop has begun, and requests are still served
     simulate: Simulate | None = None  # None: this process has no simulator
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:

@@ -62,6 +62,7 @@ class Status:
     def __init__(self, engine: Engine, views: ViewStore, options: AppOptions) -> None:
         self._engine, self._views, self._now = engine, views, options.now
         self._settings, self._started_at = options.settings, options.now()
+        self._is_draining = options.is_draining
         self._ping = _StorePing(views)
         self._figures = _Figures(views, options.now)
 
@@ -79,7 +80,8 @@ class Status:
     def condition(self, _caller: Caller) -> Condition:
         """Whether there is a sender outage, a stepped clock, a failed commit or a shutdown."""
         pulse = self._engine.pulse()
-        return Condition(pulse.outage, pulse.clock, pulse.store_ok, pulse.draining)
+        draining = pulse.draining or self._is_draining()
+        return Condition(pulse.outage, pulse.clock, pulse.store_ok, draining)
 
     @use_case(ADMINS)
     async def system(self, _caller: Caller) -> SystemView:
@@ -112,7 +114,7 @@ class Status:
         Also, a clock is often stepped on all machines at once: no process would be ready.
         """
         pulse = self._engine.pulse()
-        if pulse.draining:
+        if pulse.draining or self._is_draining():
             raise ShuttingDown
         if pulse.silent_since is not None:
             since = span_text(self._now() - pulse.silent_since)

@@ -10,7 +10,7 @@ import typer
 from homing import __version__
 from homing.cli.arguments import ConfigFlag
 from homing.cli.import_structlog import import_structlog_alone
-from homing.server.settings import settings_and_sources, settings_table
+from homing.server.settings import ignored_variables, settings_and_sources, settings_table
 
 if TYPE_CHECKING:
     from homing.server.admin_key import AdminKey
@@ -60,10 +60,18 @@ def serve(
 
     import_structlog_alone()
 
+    import structlog
+
     from homing.cli.logs import configure_logs
     from homing.server.admin_key import admin_key
 
     configure_logs(level=settings.telemetry.log_level, form=settings.telemetry.log_format)
+    if ignored := ignored_variables():
+        structlog.get_logger("homing").info(
+            "ignored variables that Kubernetes sets for services named homing…",
+            first=ignored[0],
+            count=len(ignored),
+        )
     key = admin_key(settings)
 
     from homing.server.serve import serve as serve_until_signal
@@ -78,7 +86,7 @@ def serve(
 
 def _print_start(address: str, key: AdminKey) -> None:
     print(f"Homing {__version__} serves {address}")
-    if key.created:
+    if key.created and sys.stdout.isatty():  # Otherwise the output is a log, which others read.
         print(f"The admin key, shown this once: {key.value}")
     if key.path is not None:
         print(f"The admin key is stored in {key.path}")

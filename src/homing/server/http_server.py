@@ -12,13 +12,16 @@ from typing import Any
 import uvicorn
 
 from homing.errors import BadSetting
-from homing.server.settings import ListenSettings
+from homing.server.settings import ListenSettings, inherited_descriptor
 from homing.server.shared_listener import SharedListener
 from homing.web.connections import ConnectionLimit
 from homing.web.limits import LimitedServer
 from homing.web.write_coalescing import CoalescingProtocol
 
 BACKLOG = 2_048
+CLOSE = (b"connection", b"close")
+FIRST_REQUEST_WITHIN_S = 1.0  # after the port was closed
+TICK_S = 0.05
 
 
 def http_config(
@@ -80,21 +83,55 @@ class HttpServer(LimitedServer):
             self._shared.report()
         return await super().on_tick(counter)
 
+    def drain(self) -> None:
+        """Close each connection after its next response, and announce it there."""
+        self.server_state.default_headers = [CLOSE]
+
+    async def _first_requests(self) -> None:
+        """Wait for the request of each connection that was accepted and has not sent one yet."""
+        connections: set[Any] = self.server_state.connections
+        for _ in range(int(FIRST_REQUEST_WITHIN_S / TICK_S)):
+            if all(connection.cycle is not None for connection in connections):
+                return
+            await asyncio.sleep(TICK_S)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.drain()
+        for server in self.servers:
+            server.close()
         if self._shared is not None:
             self._shared.close()
+        await self._first_requests()
         if self._end_streams is not None:  # Uvicorn would wait for them.
             self._end_streams()
         await super().shutdown(sockets)
 
 
 def open_listener(listen: ListenSettings) -> socket.socket:
-    """The socket of the API; raises BadSetting."""
+    """The socket of the API: handed over by a service manager, or opened; raises BadSetting."""
+    if (descriptor := inherited_descriptor()) is not None:
+        return _inherited(descriptor)
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise BadSetting(f"listen = {listen.address}: {error.strerror}.") from error
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    """The socket of the service manager, which stays open there when this process ends."""
+    wanted = "a TCP socket that listens (ListenStream=HOST:PORT)"
+    try:
+        listener = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise BadSetting(f"LISTEN_FDS: descriptor {descriptor} must be {wanted}.") from error
+    listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if listener.family not in {socket.AF_INET, socket.AF_INET6} or not listens:
+        listener.close()
+        raise BadSetting(f"LISTEN_FDS: descriptor {descriptor} must be {wanted}.")
+    listener.set_inheritable(False)  # Child processes must not keep the port open.
+    listener.setblocking(False)
+    return listener
 
 
 def url_of(listener: socket.socket) -> str:

@@ -2,9 +2,10 @@
 
 With ``processes`` above 1, ``supervisor`` starts processes that each serve as described here.
 
-SIGTERM and SIGINT stop a server in this order: it takes no new connections, finishes the requests
-in progress, starts no new attempts, waits for attempts in flight and settles them, and closes the
-store. ``shutdown`` limits how long that may take.
+SIGTERM and SIGINT stop a server in this order: it says that it is not ready and goes on serving for
+``drain_ms``, takes no new connections, finishes the requests in progress, starts no new attempts,
+waits for attempts in flight and settles them, and closes the store. ``shutdown`` limits how long
+that may take.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ async def _serve(
     siblings: Siblings | None,
 ) -> bool:
     """Serve until a signal; False if some outcomes could not be written."""
-    shutdown = Shutdown(grace_ms=settings.delivery.grace_ms)
+    shutdown = Shutdown(grace_ms=settings.delivery.grace_ms, drain_ms=settings.listen.drain_ms)
     shutdown.handle_signals(supervised=siblings is not None)
     if siblings is not None:
         siblings.take_signals()
@@ -104,7 +105,7 @@ async def _serve(
         shared = None if siblings is None else SharedListener(siblings)
         server = HttpServer(parts.config, end_streams=parts.end_streams, shared=shared)
         shutdown.unfinished = parts.engine.unfinished
-        shutdown.on_request(lambda: setattr(server, "should_exit", True))
+        shutdown.on_request(lambda: setattr(server, "should_exit", True), drain=server.drain)
         if siblings is None:
             ready(url_of(listener))
         await server.serve(sockets=[listener] if siblings is None else [])

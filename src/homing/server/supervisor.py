@@ -68,7 +68,8 @@ def supervise(settings: Settings, count: int, *, ready: Callable[[str], None]) -
     """
     siblings = Siblings(open_listener(settings.listen), count)
     address = url_of(siblings.listener)
-    stop_within_s = settings.delivery.grace_ms / 1000 + CLOSE_S + KILL_AFTER_S
+    stop_within_ms = settings.listen.drain_ms + settings.delivery.grace_ms
+    stop_within_s = stop_within_ms / 1000 + CLOSE_S + KILL_AFTER_S
     supervisor = _Supervisor(siblings, stop_within_s, lambda: ready(address))
     gc.collect()
     gc.freeze()  # The processes share the memory of what is loaded.

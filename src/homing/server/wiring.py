@@ -109,6 +109,7 @@ async def running(
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),
             mail_problem=settings.notices.mail_problem,
+            is_draining=bool if shutdown is None else lambda: shutdown.is_draining,
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
         api_keys = _api_keys(settings, stores, clock)

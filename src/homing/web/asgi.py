@@ -136,7 +136,7 @@ class _Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        operation = self._operations.get(method)
+        operation = self._operations.get("GET" if method == "HEAD" else method)
         if operation is None or operation.handler is None:
             raise MethodNotAllowed(tuple(self._operations))
         headers = dict(scope["headers"])
@@ -197,6 +197,6 @@ class _Document:
         self._response = Response(200, content, JSON)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        if scope["method"] != "GET":
+        if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(("GET",))
         await send_response(send, self._response)

@@ -188,6 +188,8 @@ class FastPublishProtocol(CoalescingProtocol):
         drafts = publish.plain_drafts(plain, body)
         if drafts is None:
             return False
+        if self.server_state.default_headers:  # The server drains: every response closes.
+            keep_alive = False
         post = _Post(self, keep_alive=keep_alive)
         self.cycle = cast("RequestResponseCycle", post)
         try:

@@ -107,7 +107,8 @@ def refusal_headers(error: HomingError) -> Headers:
     if isinstance(error, TooMany):
         return ((b"retry-after", b"%d" % max(-(-error.after_ms // 1000), 1)),)
     if isinstance(error, MethodNotAllowed):
-        return ((b"allow", ", ".join(error.allowed).encode()),)
+        methods = (*error.allowed, "HEAD") if "GET" in error.allowed else error.allowed
+        return ((b"allow", ", ".join(methods).encode()),)
     if error.http_status == 401:
         return ((b"www-authenticate", b'Bearer realm="homing"'),)
     if error.http_status in {408, 413, 414, 431}:

@@ -15,10 +15,12 @@ from homing.server.settings.load import (
     ENV_CONFIG,
     ENV_SERVER,
     environ_of_children,
+    ignored_variables,
     load_settings,
     settings_and_sources,
     settings_table,
 )
+from homing.server.settings.socket_activation import inherited_descriptor
 
 __all__ = [
     "ADMIN_KEY_FILE",
@@ -33,6 +35,8 @@ __all__ = [
     "ReachSettings",
     "Settings",
     "environ_of_children",
+    "ignored_variables",
+    "inherited_descriptor",
     "load_settings",
     "settings_and_sources",
     "settings_table",

@@ -94,6 +94,18 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 0
 
+    drain_ms: Annotated[
+        int,
+        _number(
+            "How long a stop goes on serving, before it closes the port: /readyz responds 503"
+            " meanwhile, so that load balancers choose other processes, and every response closes"
+            " its connection. grace_ms begins after that.",
+            0,
+            600_000,
+            "ms",
+        ),
+    ] = 0
+
     @property
     def host(self) -> str:
         return self.address.rpartition(":")[0].strip("[]")

@@ -2,7 +2,8 @@
 
 Settings come from ``homing.toml``, then the environment (``HOMING_`` and the key in capitals), then
 flags: the later wins. A setting that is unknown or out of range is an error that names its source,
-never a silent default. Only this package reads the environment.
+never a silent default; only the variables of Kubernetes services are ignored. Only this package
+reads the environment.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_origin
 
@@ -21,6 +23,7 @@ from homing.policy.health import HealthRules
 from homing.policy.payload_fields import path_problem
 from homing.policy.url import parse_url
 from homing.server.settings.groups import NoticeSettings, Settings
+from homing.server.settings.kubernetes import is_injected
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (
     TABLES,
@@ -143,9 +146,14 @@ def settings_and_sources(
     for variable, text in sorted(env.items()):
         if not variable.startswith(ENV_PREFIX) or variable in {ENV_CONFIG, ENV_SERVER}:
             continue
+        if is_injected(variable, text):
+            continue
         name = variable.removeprefix(ENV_PREFIX).lower()
         if name not in _TABLE or variable != _TABLE[name].env:
-            raise BadSetting(f"{variable} (from the environment) is not the name of a setting.")
+            advice = _did_you_mean(name, in_environment=True)
+            raise BadSetting(
+                f"{variable} (from the environment) is not the name of a setting.{advice}"
+            )
         _take(given, sources, name, text, source=variable, strict=False)
     for name, value in (flags or {}).items():
         if value is not None:
@@ -154,6 +162,29 @@ def settings_and_sources(
     _check(settings, sources)
     sources.update({name: str(path) for name in TABLES if name in table})
     return settings, sources
+
+
+def ignored_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The variables that Kubernetes has set for services whose names begin with "homing"."""
+    env = os.environ if environ is None else environ
+    return tuple(sorted(name for name, text in env.items() if is_injected(name, text)))
+
+
+_OTHER_NAMES = {  # that people know from other programs
+    **dict.fromkeys(("port", "host", "bind", "address", "listen_address"), "listen"),
+    **dict.fromkeys(("dsn", "db", "postgres_url", "postgresql_url"), "database_url"),
+}
+
+
+def _did_you_mean(name: str, *, in_environment: bool) -> str:
+    """A sentence with the most similar known name; empty if none is similar."""
+    others = ("config", "server") if in_environment else TABLES
+    wanted = name.lower().replace("-", "_")
+    close = [_OTHER_NAMES[wanted]] if wanted in _OTHER_NAMES else []
+    close = close or get_close_matches(wanted, (*_TABLE, *others), n=1, cutoff=0.7)
+    if not close:
+        return ""
+    return f" Did you mean {ENV_PREFIX + close[0].upper() if in_environment else close[0]}?"
 
 
 def _config_path(config: str | None, env: Mapping[str, str]) -> tuple[Path, bool]:
@@ -173,7 +204,8 @@ def _take(
 ) -> None:
     setting = _TABLE.get(name)
     if setting is None:
-        raise BadSetting(f"{name} (from {source}) is not the name of a setting.")
+        advice = _did_you_mean(name, in_environment=False)
+        raise BadSetting(f"{name} (from {source}) is not the name of a setting.{advice}")
     if not strict and isinstance(value, str):
         value = _split(value) if isinstance(setting.default, tuple) else value.strip()
         if name == "processes" and value.isdecimal():

@@ -22,7 +22,7 @@ from homing.web.connections import client_address
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
-from homing.web.dashboard.live import Live
+from homing.web.dashboard.live import STREAM_TYPE, Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
     HTML,
@@ -343,8 +343,10 @@ class _Stream:
                 send, Response(error.http_status, b"", HTML), security_headers=HEADERS
             )
             return
-        if scope["method"] != "GET":
-            refusal = Response(405, b"", HTML, ((b"allow", b"GET"),))
+        if scope["method"] == "HEAD":
+            await send_response(send, Response(200, b"", STREAM_TYPE), security_headers=HEADERS)
+        elif scope["method"] != "GET":
+            refusal = Response(405, b"", HTML, ((b"allow", b"GET, HEAD"),))
             await send_response(send, refusal, security_headers=HEADERS)
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)

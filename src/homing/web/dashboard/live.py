@@ -17,6 +17,7 @@ from starlette.types import Receive, Send
 from homing.errors import NotAuthorized, StoreUnavailable
 from homing.web.response import Headers
 
+STREAM_TYPE = b"text/event-stream"
 EVERY_S = 1.0
 KEEP_ALIVE_EVERY_S = 15.0  # a comment line, so that a broken connection is noticed
 STREAMS_MAX = 200
@@ -40,7 +41,7 @@ class Live:
 
     async def stream(self, receive: Receive, send: Send, headers: Headers, *, check: Check) -> None:
         """Runs until the tab is closed, the server stops, or ``check`` raises NotAuthorized."""
-        head = [*headers, (b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        head = [*headers, (b"content-type", STREAM_TYPE), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
         ticks = asyncio.create_task(self._send_ticks(send, check))
