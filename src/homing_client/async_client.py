@@ -44,6 +44,7 @@ from homing_client.values import (
     EndpointAttemptsWhere,
     EndpointDetail,
     EndpointsWhere,
+    Erasure,
     Event,
     EventDetail,
     EventSummary,
@@ -264,6 +265,29 @@ class AsyncHoming:
     async def cancel_replay(self, job_id: str) -> ReplayJob:
         """Stop a bulk replay; deliveries that it has made stay."""
         return await self._call(protocol.cancel_replay(job_id))
+
+    # --- erasures ----------------------------------------------------------------------------
+
+    async def erase_event(self, event_id: str, *, tenant: str | None = None) -> Erasure:
+        """Erase an event: from now on nothing of it is shown or sent."""
+        return await self._call(protocol.erase({"event": event_id, "tenant": tenant}))
+
+    async def erase_field(self, field: str, value: str, *, tenant: str | None = None) -> Erasure:
+        """Erase the events with this value at a payload field; again while it has ``more``."""
+        what = {"field": field, "value": value, "tenant": tenant}
+        return await self._call(protocol.erase(what))
+
+    async def erase_tenant(self, tenant: str) -> Erasure:
+        """Erase everything that a tenant has."""
+        return await self._call(protocol.erase({"everything": True, "tenant": tenant}))
+
+    async def erasure(self, erasure_id: str) -> Erasure:
+        """An erasure and its progress."""
+        return await self._call(protocol.erasure(erasure_id))
+
+    def erasures(self, *, tenant: str | None = None) -> AsyncIterator[Erasure]:
+        """Erasures, newest first."""
+        return self._each(protocol.erasures({"tenant": tenant}))
 
     # --- keys --------------------------------------------------------------------------------
 

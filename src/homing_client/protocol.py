@@ -25,6 +25,7 @@ from homing_client.values import (
     DeliveryDetail,
     Endpoint,
     EndpointDetail,
+    Erasure,
     Event,
     EventDetail,
     EventSummary,
@@ -301,6 +302,23 @@ def replay_job(job_id: str) -> Call[ReplayJob]:
 
 def cancel_replay(job_id: str) -> Call[ReplayJob]:
     return _post(f"/v1/replays/{_part(job_id)}/cancel", ReplayJob, retry=RetryRule.ALWAYS)
+
+
+# --- erasures -------------------------------------------------------------------------------
+
+
+def erase(what: Mapping[str, Any]) -> Call[Erasure]:
+    # Safe to repeat: an event that is erased already has the same erasure again.
+    body = {name: value for name, value in what.items() if value is not None}
+    return _post("/v1/erasures", Erasure, body, retry=RetryRule.ALWAYS)
+
+
+def erasure(erasure_id: str) -> Call[Erasure]:
+    return _get(f"/v1/erasures/{_part(erasure_id)}", Erasure)
+
+
+def erasures(where: Mapping[str, Any]) -> Listing[Erasure]:
+    return Listing("/v1/erasures", where, Page[Erasure])
 
 
 # --- keys -----------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from homing_client.values import (
     EndpointAttemptsWhere,
     EndpointDetail,
     EndpointsWhere,
+    Erasure,
     Event,
     EventDetail,
     EventSummary,
@@ -262,6 +263,29 @@ class Homing:
     def cancel_replay(self, job_id: str) -> ReplayJob:
         """Stop a bulk replay; deliveries that it has made stay."""
         return self._call(protocol.cancel_replay(job_id))
+
+    # --- erasures ----------------------------------------------------------------------------
+
+    def erase_event(self, event_id: str, *, tenant: str | None = None) -> Erasure:
+        """Erase an event: from now on nothing of it is shown or sent."""
+        return self._call(protocol.erase({"event": event_id, "tenant": tenant}))
+
+    def erase_field(self, field: str, value: str, *, tenant: str | None = None) -> Erasure:
+        """Erase the events with this value at a payload field; again while it has ``more``."""
+        what = {"field": field, "value": value, "tenant": tenant}
+        return self._call(protocol.erase(what))
+
+    def erase_tenant(self, tenant: str) -> Erasure:
+        """Erase everything that a tenant has."""
+        return self._call(protocol.erase({"everything": True, "tenant": tenant}))
+
+    def erasure(self, erasure_id: str) -> Erasure:
+        """An erasure and its progress."""
+        return self._call(protocol.erasure(erasure_id))
+
+    def erasures(self, *, tenant: str | None = None) -> Iterator[Erasure]:
+        """Erasures, newest first."""
+        return self._each(protocol.erasures({"tenant": tenant}))
 
     # --- keys --------------------------------------------------------------------------------
 

@@ -365,6 +365,25 @@ class ReplayJob(Struct, frozen=True, kw_only=True):
     skipped: int
 
 
+# --- erasures -------------------------------------------------------------------------------
+
+
+class Erasure(Struct, frozen=True, kw_only=True):
+    """An erasure and its progress; ``more``: other events match, too, and are not erased."""
+
+    id: str
+    tenant: str
+    kind: Literal["event", "field", "tenant"]
+    field: str | None
+    state: Literal["running", "done"]
+    more: bool
+    events: int
+    deliveries: int
+    cancelled: int
+    created_at: str
+    finished_at: str | None
+
+
 # --- endpoints ------------------------------------------------------------------------------
 
 

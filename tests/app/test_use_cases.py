@@ -80,6 +80,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
     "Replays.get": ("GET /v1/replays/{id}", "GET /replays/{id}"),
     "Replays.cancel": ("POST /v1/replays/{id}/cancel", "POST /replays/{id}/stop"),
+    "Erasures.erase": ("POST /v1/erasures",),
+    "Erasures.page": ("GET /v1/erasures",),
+    "Erasures.get": ("GET /v1/erasures/{id}",),
     "Search.find": ("GET /v1/search", "GET /search"),
     "NoticeTargets.create": (f"POST {TGT}", "POST /notices/targets"),
     "NoticeTargets.page": (f"GET {TGT}",),
@@ -225,6 +228,7 @@ class Objects(NamedTuple):
     endpoint: str
     delivery: str
     replay: str
+    erasure: str
     event: str
     key: str
     target: str
@@ -239,12 +243,15 @@ async def objects(house: House) -> Objects:
     job = await house.client.post("/v1/replays", {"filter": {"tenant": "acme"}})
     key = await house.client.post("/v1/keys", {"name": "n", "role": "viewer", "tenant": "acme"})
     target = await house.client.post(TGT, NEW_TARGET)
+    erased = await house.publish(tenant="acme")
+    erasure = await house.client.post("/v1/erasures", {"event": erased, "tenant": "acme"})
     return Objects(
         subscription=made["id"],
         workfront=workfront.json["id"],
         endpoint=made["endpoint"],
         delivery=(await house.deliveries("?tenant=acme"))[0]["id"],
         replay=job.json["id"],
+        erasure=erasure.json["id"],
         event=event,
         key=key.json["id"],
         target=target.json["id"],
@@ -260,6 +267,7 @@ def id_of(route: str, found: Objects) -> str:
         "endpoints": found.endpoint,
         "deliveries": found.delivery,
         "replays": found.replay,
+        "erasures": found.erasure,
         "events": found.event,
         "keys": found.key,
     }.items():

@@ -766,7 +766,7 @@ BUGS = [
         "a deleted subscription is still known",
         replace(
             "homing.engine.catalog",
-            "Catalog._refresh",
+            "Catalog._put",
             "self._by_id.pop(subscription.id, None)",
             "self._by_id.get(subscription.id)",
         ),

@@ -6,6 +6,7 @@ from homing.app.auth import Authenticator
 from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
 from homing.app.endpoints import Endpoints
+from homing.app.erasures import Erasures
 from homing.app.events import Events
 from homing.app.figures import Figures
 from homing.app.keys import Keys
@@ -46,6 +47,7 @@ class App:
         self.causes = Causes(engine, views, options.now)
         self.replays = Replays(engine, views, quotas)
         self.search = Search(engine, views)
+        self.erasures = Erasures(engine, api_keys)
         self.keys = Keys(api_keys)
         self.notice_targets = NoticeTargets(engine, options)
         self.figures = Figures(views, options.now)

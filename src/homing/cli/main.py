@@ -15,6 +15,7 @@ from homing.cli import (
     causes,
     deliveries,
     endpoints,
+    erase,
     filters,
     find,
     keys,
@@ -70,6 +71,7 @@ app.command(short_help="List why URLs fail, and since when.")(causes.causes)
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Find anything by an id, URL, type or value.")(find.find)
 app.command(short_help="Replay finished deliveries.")(replay.replay)
+app.command(short_help="Erase events or a tenant for good.")(erase.erase)
 app.add_typer(notices.app, short_help="Choose who is told of failing URLs.")
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")

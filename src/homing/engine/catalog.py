@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from homing.model import Subscription
 from homing.policy.admission import EventDraft
@@ -21,6 +24,7 @@ from homing.policy.wants import (
     wants_of,
 )
 from homing.ports import AdminStore
+from homing.ports.erasures import ErasedTenants
 
 
 class Catalog:
@@ -36,6 +40,9 @@ class Catalog:
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
         self.version = 0
         self.has_notice_targets = False  # whether people get notices
+        self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
+        self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
+        self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of it was erased
         self._reading = asyncio.Lock()
 
     def get(self, subscription_id: int) -> Subscription | None:
@@ -104,6 +111,10 @@ class Catalog:
         """The version at which a subscription of this tenant changed last."""
         return self._changed.get(tenant, 0)
 
+    def erased(self, tenant: str) -> int:
+        """The version with which events of this tenant were erased last."""
+        return self._erased.get(tenant, 0)
+
     async def refresh(self) -> None:
         """Read the changes since ``version``; one call at a time, so that no old state is kept."""
         async with self._reading:
@@ -112,26 +123,45 @@ class Catalog:
     async def _refresh(self) -> None:
         # The version is read first: a change in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
-        if version != self.version:  # The first target raises it from 0.
+        erased = None
+        if version != self.version:  # The first target, or erasure, raises it from 0.
             self.has_notice_targets = await self._admin.has_notice_targets()
+            erased = await self._admin.erased_tenants(self.version)
+            self.knows_erased_ids = erased.ids
         for subscription in await self._admin.subscriptions_since(self.version):
-            self._index.remove(subscription.id)
-            self._want(subscription)
-            self._pair(subscription)
-            self._changed[subscription.tenant] = max(
-                subscription.version, self.changed(subscription.tenant)
-            )
-            before = self._by_id.pop(subscription.id, None)
-            if before is not None:
-                self._at_endpoint[before.endpoint_id] -= 1
-                if not self._at_endpoint[before.endpoint_id]:
-                    del self._at_endpoint[before.endpoint_id]
-            if subscription.deleted_at is None:
-                self._by_id[subscription.id] = subscription
-                self._at_endpoint[subscription.endpoint_id] += 1
-                self._index.add(subscription)
+            self._put(subscription)
             version = max(version, subscription.version)
+        if erased is not None:
+            self._forget_erased(erased)
         self.version = version
+
+    def _put(self, subscription: Subscription) -> None:
+        """Add, replace or remove a subscription."""
+        self._index.remove(subscription.id)
+        self._want(subscription)
+        self._pair(subscription)
+        self._changed[subscription.tenant] = max(
+            subscription.version, self.changed(subscription.tenant)
+        )
+        before = self._by_id.pop(subscription.id, None)
+        if before is not None:
+            self._at_endpoint[before.endpoint_id] -= 1
+            if not self._at_endpoint[before.endpoint_id]:
+                del self._at_endpoint[before.endpoint_id]
+        if subscription.deleted_at is None:
+            self._by_id[subscription.id] = subscription
+            self._at_endpoint[subscription.endpoint_id] += 1
+            self._index.add(subscription)
+
+    def _forget_erased(self, erased: ErasedTenants) -> None:
+        """Remove the subscriptions of tenants that are erased, and report whose data was erased."""
+        if erased.everything:
+            for subscription in list(self._by_id.values()):
+                if subscription.id <= erased.everything.get(subscription.tenant, 0):
+                    self._put(replace(subscription, deleted_at=subscription.updated_at))
+        for tenant, version in erased.since.items():
+            self._erased[tenant] = version
+            self.on_erased(tenant)
 
     def _pair(self, subscription: Subscription) -> None:
         """Add or remove the entry of a twin."""

@@ -244,6 +244,13 @@ class Dispatcher:
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
+    def forget_erased(self, tenant: str) -> None:
+        """Read the queued rows of a tenant again: some of them were erased."""
+        for queue in self.queues.values():
+            if queue.endpoint.tenant == tenant:
+                queue.put_back()
+                self.reschedule(queue)
+
     def read_buckets(self, buckets: Iterable[int]) -> None:
         """Forget no endpoint of these buckets until the next call: they are being read."""
         self._buckets_in_read = frozenset(buckets)
@@ -255,11 +262,14 @@ class Dispatcher:
     def close(self, buckets: Iterable[int]) -> None:
         """Start nothing new in these buckets; attempts in flight are still settled."""
         for queue in self.in_buckets(buckets):
-            queue.put_back()
-            self.reschedule(queue)
-            queue.close()
-            for turns in self._turns.values():
-                turns.discard(queue)
+            self._close(queue)
+
+    def _close(self, queue: EndpointQueue) -> None:
+        queue.put_back()
+        self.reschedule(queue)
+        queue.close()
+        for turns in self._turns.values():
+            turns.discard(queue)
 
     def reopen(self, buckets: Iterable[int]) -> None:
         """Let attempts start again in these buckets, which stay with this process."""
@@ -270,6 +280,15 @@ class Dispatcher:
     def busy(self, buckets: Iterable[int]) -> set[int]:
         """The buckets among these in which attempts or other work are still running."""
         return {it.endpoint.bucket for it in self.in_buckets(buckets) if it.busy}
+
+    def forget_endpoints(self, endpoint_ids: Iterable[int]) -> None:
+        """Forget endpoints that are no longer in the store."""
+        for endpoint_id in endpoint_ids:
+            queue = self.queues.get(endpoint_id)
+            if queue is not None:
+                self._close(queue)
+                self._forget(endpoint_id)
+                self.on_gone(endpoint_id)
 
     def forget_buckets(self, buckets: Iterable[int]) -> None:
         """Forget buckets that another process owns; their attempts in flight end by themselves."""

@@ -17,6 +17,7 @@ from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
+from homing.engine.erase import Eraser
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
@@ -112,6 +113,8 @@ class Engine:
         self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, maintenance)
+        self.erasures = Eraser(core)
+        core.catalog.on_erased = self._forget_erased
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
@@ -131,7 +134,7 @@ class Engine:
         if fleet is not None:
             self._fleet = Fleet(core, dispatcher, settler, fleet)
             self._fleet.on_gained = self._fleet.on_tidy = self._tidy
-            self._fleet.topics["replays"] = self._tidy
+            self._fleet.topics["replays"] = self._fleet.topics["erasures"] = self._tidy
 
     @classmethod
     async def start(
@@ -196,12 +199,25 @@ class Engine:
             after, found = page[-1].endpoint.id, found + len(page)
         self._maintenance.start()
         await self._replayer.go_on()
+        self.erasures.take_up()
         log.info("started", endpoints_with_pending=found)
 
     def _tidy(self) -> None:
-        """Run the cleanup and replay jobs of the buckets of this process."""
+        """Run the cleanup, replay and erasure jobs of the buckets of this process."""
         self._maintenance.run_cleanup_jobs()
         self._replayer.take_up()
+        self.erasures.take_up()
+
+    def _forget_erased(self, tenant: str) -> None:
+        """Forget what this process has in memory of a tenant whose data was erased."""
+        catalog = self._core.catalog
+
+        def may_be(attempt: Attempt) -> bool:
+            subscription = catalog.get(attempt.subscription_id)
+            return subscription is None or subscription.tenant == tenant
+
+        self._dispatcher.forget_erased(tenant)
+        self._settler.recent.forget(may_be)
 
     @property
     def fleet(self) -> Fleet | None:
@@ -225,6 +241,7 @@ class Engine:
         except TimeoutError:
             log.warning("stopped while publishes waited for the store; their callers get no reply")
         self._replayer.stop()
+        self.erasures.stop()
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._dispatcher.capacity.drained()

@@ -56,7 +56,10 @@ class FanOut:
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
-        return NewEvent(event, draft.time or "", deliveries, fields)
+        if draft.key is None or not self._catalog.knows_erased_ids:
+            return NewEvent(event, draft.time or "", deliveries, fields)
+        erased = self._options.erased_ids.of(tenant, key)
+        return NewEvent(event, draft.time or "", deliveries, fields, erased)
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)

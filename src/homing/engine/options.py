@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from homing.model import Subscription
+from homing.policy.erasure import ErasedIds
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
@@ -39,6 +40,7 @@ class EngineOptions(Struct, frozen=True):
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
     outage: OutageRules = OutageRules()
     payload_fields: PayloadFields = PayloadFields()  # by which events can be found
+    erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:

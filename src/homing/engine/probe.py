@@ -101,6 +101,7 @@ class Prober:
         # Cleared before the search: an event published during it is noted and not forgotten.
         more_fresh, next_due = queue.forget_stored()
         work, held = None, self._ownership.epochs[endpoint.bucket]
+        erased = self._catalog.erased(endpoint.tenant)
         try:
             work = await self._flow.take_probe(
                 endpoint,
@@ -124,6 +125,8 @@ class Prober:
                 endpoint, next_probe_at=next_probe_at, probe_after_id=delivery.id
             )
         )
+        if self._catalog.erased(endpoint.tenant) > erased:
+            return None  # It may be one of those that were erased meanwhile.
         subscription = self._catalog.get(delivery.subscription_id)
         if delivery.id in queue.in_flight:
             return None  # An attempt from before the endpoint was disabled is still in flight.

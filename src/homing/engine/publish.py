@@ -224,7 +224,7 @@ class Publisher:
 
     async def _commit(self, group: list[_Waiting]) -> None:
         try:
-            group, staged, results = await self._write(group)
+            group, staged, results, version = await self._write(group)
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -252,21 +252,35 @@ class Publisher:
                     self.accepted += receipt.deliveries
                     works += [Work(delivery, new.event) for delivery in new.deliveries]
             _report(waiting, _one_each(result, waiting.index))
-        self.on_accepted(works)
+        self.on_accepted(self._without_erased(works, version))
+
+    def _without_erased(self, works: list[Work], version: int) -> list[Work]:
+        """Leave deliveries to the store that may have been erased since this version."""
+        if version == self._catalog.version:
+            return works
+        kept: list[Work] = []
+        for work in works:
+            if self._catalog.erased(work.event.tenant) > version:
+                self.on_unconfirmed(work.delivery.endpoint_id)
+            else:
+                kept.append(work)
+        return kept
 
     async def _write(
         self, group: list[_Waiting]
-    ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal]]:
+    ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal], int]:
+        """Write a group; the last value is the version of the catalog that it was made with."""
         while True:
             async with self._staging:
                 now, staged = await self._make(group)
             # No await from here to the call of the store: all rows are of the catalog's version.
             self._gathered()
             if not group:
-                return [], [], []
+                return [], [], [], 0
+            version = self._catalog.version
             try:
                 results = await self._flow.publish(
-                    staged, catalog_version=self._catalog.version, number=self._ids.take(now)
+                    staged, catalog_version=version, number=self._ids.take(now)
                 )
             except StaleCatalog:
                 await self._catalog.refresh()
@@ -274,7 +288,7 @@ class Publisher:
             except Unavailable:
                 self._recheck_endpoints(staged)
                 raise
-            return group, staged, results
+            return group, staged, results, version
 
     async def _make(self, group: list[_Waiting]) -> tuple[int, list[list[NewEvent]]]:
         """The rows of each publish, as of now; one that must be matched first leaves the group.

@@ -7,7 +7,7 @@ slower for the few people who watch. A live view needs only the last attempts of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from msgspec import Struct
@@ -30,11 +30,17 @@ class Recent:
 
     def __init__(self, *, after: int, kept: int = KEPT) -> None:
         self._first = self._last = after
-        self._ring: deque[Attempt] = deque(maxlen=kept)
+        self._ring: deque[Attempt | None] = deque(maxlen=kept)  # None: it was erased
 
     def add(self, attempts: Sequence[Attempt]) -> None:
         self._ring.extend(attempts)
         self._last += len(attempts)
+
+    def forget(self, erased: Callable[[Attempt], bool]) -> None:
+        """Forget attempts; the numbers of the others stay."""
+        for place, attempt in enumerate(self._ring):
+            if attempt is not None and erased(attempt):
+                self._ring[place] = None
 
     def after(self, number: int | None, *, limit: int) -> Seen:
         """The next attempts after this number; without one, the latest."""
@@ -47,4 +53,4 @@ class Recent:
             missed = begin - asked
         skip = begin - oldest
         found = list(islice(self._ring, skip, skip + limit))
-        return Seen(found, begin + len(found), missed)
+        return Seen([it for it in found if it is not None], begin + len(found), missed)

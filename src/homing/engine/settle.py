@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.core import Core
@@ -150,6 +151,10 @@ class Settler:
                     # Read before any await: if a lease is lost and taken again meanwhile, the
                     # new lease must not cover attempts that began under the old one.
                     fences = self._ownership.fences(map(_bucket_of, items))
+                    items = await self._with_endpoints(items)
+                    if not items:
+                        self._worked()
+                        return
                     decision = await self._decide(items)
                     batch = decision.batch(number, fences)
                 # A retry has the same number, so that the batch is written only once.
@@ -210,18 +215,28 @@ class Settler:
             self._dispatcher.settled(Settled(lost))
         return kept
 
+    async def _with_endpoints(self, items: list[Item]) -> list[Item]:
+        """Read endpoints that are not in memory; drop outcomes of those that were erased."""
+        queues = self._dispatcher.queues
+        unread = {it.endpoint_id for it in items if it.endpoint_id not in queues} | self._stale
+        if not unread:
+            return items
+        starts = await self._flow.endpoints(sorted(unread))
+        for start in starts:
+            self._dispatcher.add_endpoint(start)
+        self._stale = frozenset()
+        gone = unread - {it.endpoint.id for it in starts}
+        if gone:
+            self._dispatcher.settled(Settled([it for it in items if it.endpoint_id in gone]))
+            self._dispatcher.forget_endpoints(gone)
+        return [it for it in items if it.endpoint_id not in gone]
+
     async def _decide(self, items: list[Item]) -> Decision:
         if self._ownership.fenced and any(type(item) is not CompletedAttempt for item in items):
             # An unknown subscription may have been created by another process just now.
             await self._core.catalog.refresh()
-        wanted = {item.endpoint_id for item in items}
         queues = self._dispatcher.queues
-        unread = {id_ for id_ in wanted if id_ not in queues} | self._stale
-        if unread:
-            for start in await self._flow.endpoints(sorted(unread)):
-                self._dispatcher.add_endpoint(start)
-            self._stale = frozenset()
-        endpoints = {id_: queues[id_].endpoint for id_ in wanted if id_ in queues}
+        endpoints = {it.endpoint_id: queues[it.endpoint_id].endpoint for it in items}
         decision = Decision(endpoints, self._core)
         decision.take(items)
         return decision
@@ -261,7 +276,10 @@ class Settler:
                 if it.status is _ARRIVED and it.delivery.id not in gone
             ]
         )
-        self.recent.add(batch.attempts)
+        attempts: Sequence[Attempt] = batch.attempts
+        if gone:  # Cancelled, or erased: then nothing of the response is kept, not even here.
+            attempts = [_bare(it) if it.delivery_id in gone else it for it in attempts]
+        self.recent.add(attempts)
         for attempt in batch.attempts:
             if attempt.outcome is not _DELIVERED:
                 if self._logs:
@@ -286,6 +304,10 @@ class Settler:
                 rule=change.rule,
                 **change.numbers,
             )
+
+
+def _bare(attempt: Attempt) -> Attempt:
+    return replace(attempt, request_headers=b"", response_headers=b"", excerpt=b"", detail="")
 
 
 def _logged(attempt: Attempt) -> dict[str, Any]:

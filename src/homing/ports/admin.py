@@ -15,7 +15,9 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
+from homing.ports.erasures import Erasable, ErasedTenants, Erasure
 from homing.ports.flow import NewEvent
 from homing.ports.views import Selection
 
@@ -182,3 +184,62 @@ class AdminStore(Protocol):
 
     async def log_test(self, attempt: Attempt) -> None:
         """Log a test send."""
+
+    async def erased_tenants(self, version: int) -> ErasedTenants:
+        """The erasures that a process with this version of the catalog does not know yet."""
+
+    async def begin_erasure(
+        self, new: Erasure, *, key: str | None, earlier: Sequence[bytes]
+    ) -> Erasure:
+        """Store an erasure, or return the one that has erased, or is erasing, the same.
+
+        ``earlier`` are the hashes of the event's id ``key``. From its commit on no publish takes
+        the id of an erased event for a new one, and all of a tenant that is erased is hidden.
+        Raises NotFound if there is no such event, or TooMany.
+        """
+
+    async def erasure(self, erasure_id: int) -> Erasure | None: ...
+
+    async def erasures(
+        self, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[Erasure], int | None]:
+        """A page, newest first, and the next ``before_id``."""
+
+    async def running_erasures(self, *, limit: int) -> list[Erasure]:
+        """The oldest erasures that are not finished."""
+
+    async def erasable(
+        self, erasure: Erasure, *, after_key: str, limit: int
+    ) -> tuple[list[Erasable], str | None]:
+        """The next events that it erases; the second value is None, or the key to continue after.
+
+        The events of a tenant are walked by their keys; others are found again until they are
+        erased.
+        """
+
+    async def erase_events(
+        self, erasure_id: int, events: Sequence[tuple[Erasable, ErasedId]], *, limit: int
+    ) -> bool:
+        """Erase these events in one transaction; pending deliveries count as cancelled.
+
+        False if one of them has more deliveries than ``limit``: then some of it is left.
+        """
+
+    async def hide_erased(self, erasure_id: int, *, more: bool) -> int:
+        """Raise the version of the catalog, with which all processes forget what was erased."""
+
+    async def erase_rest_of_tenant(
+        self, erasure: Erasure, *, after_notice: int, limit: int
+    ) -> tuple[bool, int]:
+        """Remove some rows of a tenant besides its events; whether all are gone.
+
+        The second value is the last record of a notice that was looked at.
+        """
+
+    async def finish_erasure(self, erasure_id: int, *, now: int) -> None: ...
+
+    async def empty_log(self) -> bool:
+        """Empty the write-ahead log of SQLite, which has old versions of pages.
+
+        False if it cannot be emptied now. PostgreSQL has no such file of the database's own.
+        """

@@ -18,6 +18,7 @@ from homing.model import (
     content_hash,
 )
 from homing.policy.causes import Failures
+from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 
 
@@ -28,6 +29,7 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     given_time: str  # by its publisher, empty if none was
     deliveries: tuple[Delivery, ...]
     fields: tuple[bytes, ...] | None = None  # hashes of payload fields; None: there are none
+    erased: tuple[ErasedId, ...] = ()  # hashes of its id, where ids of erased events are remembered
 
     def content_hash(self) -> bytes:
         """Tells a repeated id with equal content from a conflict; computed off the event loop."""

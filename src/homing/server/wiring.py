@@ -25,6 +25,7 @@ from homing.engine.timekeeper import Timekeeper, others_run
 from homing.net.clock import SystemClock, monotonic
 from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.erasure import ErasedIds
 from homing.policy.payload_fields import PayloadFields
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
@@ -179,6 +180,7 @@ def _notice_parts(settings: Settings, stores: Stores) -> NoticeParts:
 
 def with_fields(options: EngineOptions, settings: Settings, stores: Stores) -> EngineOptions:
     """The options with the payload fields of the settings, hashed with the keys of the store."""
+    options = msgspec.structs.replace(options, erased_ids=ErasedIds(stores.hash_keys))
     if not settings.search.fields:
         return options
     fields = PayloadFields(settings.search.fields, stores.hash_keys)

@@ -18,9 +18,11 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
-from homing.store import causes, cleanup_jobs, leases, replays, rows
+from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
+from homing.store import causes, cleanup_jobs, erasures, leases, replays, rows
 from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
@@ -29,6 +31,8 @@ from homing.store.writes import LedgerChange, add_to_ledger, write_events
 _FIXED = frozenset(
     {"bucket", "tenant", "url", "created_at", "failing", "guard_passed", "guard_refused_at"}
 )
+
+TOP_ID = (1 << 63) - 1  # above every id
 
 
 class Admin:
@@ -60,6 +64,7 @@ class Admin:
         self, tx: Tx, subscription: Subscription, *, endpoint: Endpoint
     ) -> Subscription:
         version = await _raise_catalog(tx)
+        await erasures.refuse_while_erased(tx, subscription.tenant)
         endpoint_id = await _endpoint_at(tx, endpoint)
         stored = replace(subscription, endpoint_id=endpoint_id, version=version)
         await tx.insert("subscription", [rows.subscription_row(stored)])
@@ -241,6 +246,83 @@ class Admin:
         self, tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
     ) -> bool:
         return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
+
+    # --- erasures ---------------------------------------------------------------------------
+
+    @transaction(read_only=True)
+    async def erased_tenants(self, tx: Tx, version: int) -> ErasedTenants:
+        return await erasures.tenants(tx, version)
+
+    @transaction()
+    async def begin_erasure(
+        self, tx: Tx, new: Erasure, *, key: str | None, earlier: Sequence[bytes]
+    ) -> Erasure:
+        await tx.one("catalog_lock")
+        new, known = await erasures.same_as(tx, new, key=key, earlier=earlier)
+        if known:
+            return new
+        version = await _raise_catalog(tx)  # From now on publishes look for erased ids.
+        if new.kind is ErasureKind.TENANT:
+            new = replace(new, version=version)
+        await tx.insert("erasure", [rows.erasure_row(new)])
+        return new
+
+    @transaction(read_only=True)
+    async def erasure(self, tx: Tx, erasure_id: int) -> Erasure | None:
+        row = await tx.one("erasure_by_id", id=erasure_id)
+        return rows.erasure(row) if row else None
+
+    @transaction(read_only=True)
+    async def erasures(
+        self, tx: Tx, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[Erasure], int | None]:
+        bounds = {"before_id": TOP_ID if before_id is None else before_id, "limit": limit + 1}
+        if tenant is None:
+            found = await tx.all("erasures_page", **bounds)
+        else:
+            found = await tx.all("erasures_page_of", tenant=tenant, **bounds)
+        page = [rows.erasure(row) for row in found[:limit]]
+        return page, page[-1].id if len(found) > limit else None
+
+    @transaction(read_only=True)
+    async def running_erasures(self, tx: Tx, *, limit: int) -> list[Erasure]:
+        return [rows.erasure(row) for row in await tx.all("erasures_running", limit=limit)]
+
+    @transaction(read_only=True)
+    async def erasable(
+        self, tx: Tx, erasure: Erasure, *, after_key: str, limit: int
+    ) -> tuple[list[Erasable], str | None]:
+        return await erasures.next_events(tx, erasure, after_key=after_key, limit=limit)
+
+    @transaction()
+    async def erase_events(
+        self,
+        tx: Tx,
+        erasure_id: int,
+        events: Sequence[tuple[Erasable, ErasedId]],
+        *,
+        limit: int,
+    ) -> bool:
+        return await erasures.erase(tx, erasure_id, events, limit=limit, node=self._node)
+
+    @transaction()
+    async def hide_erased(self, tx: Tx, erasure_id: int, *, more: bool) -> int:
+        version = await _raise_catalog(tx)
+        await erasures.hide(tx, erasure_id, version=version, more=more)
+        return version
+
+    @transaction()
+    async def erase_rest_of_tenant(
+        self, tx: Tx, erasure: Erasure, *, after_notice: int, limit: int
+    ) -> tuple[bool, int]:
+        return await erasures.remove_of_tenant(tx, erasure, after_notice=after_notice, limit=limit)
+
+    @transaction()
+    async def finish_erasure(self, tx: Tx, erasure_id: int, *, now: int) -> None:
+        await tx.all("erasure_finish", id=erasure_id, now=now)
+
+    async def empty_log(self) -> bool:
+        return await self._db.empty_log()
 
 
 def _as_seen(endpoint: Endpoint) -> dict[str, Any]:

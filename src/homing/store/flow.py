@@ -196,6 +196,8 @@ class Flow:
             kept = _kept_in_history(batch, gone)
             await _append_history(tx, written, gone, kept, node=self._settle_node)
             attempts = [it for it in batch.attempts if it.delivery_id not in kept]
+            if gone:
+                attempts = await _without_erased(tx, attempts, gone)
             if attempts:
                 await tx.insert("attempt", [_attempt_row(it, gone) for it in attempts])
             if batch.transitions:
@@ -406,6 +408,15 @@ async def _append_history(
             case Status.PENDING:
                 raise AssertionError("a finished delivery is not pending")
     await add_to_ledger(tx, changes, node=node)
+
+
+async def _without_erased(
+    tx: Tx, attempts: Sequence[Attempt], gone: frozenset[int]
+) -> list[Attempt]:
+    """Without the attempts of deliveries that were erased while they were in flight."""
+    asked = sorted({it.delivery_id for it in attempts if it.delivery_id in gone})
+    known = {row[0] for row in await tx.all("deliveries_known", ids=asked)} if asked else set()
+    return [it for it in attempts if it.delivery_id not in gone or it.delivery_id in known]
 
 
 def _attempt_row(attempt: Attempt, gone: frozenset[int]) -> Row:

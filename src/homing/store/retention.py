@@ -54,6 +54,8 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
     removed += len(await tx.all("notices_remove", bound_id=bound_id, limit=limit))
     removed += len(await tx.all("notice_targets_remove", before=before, limit=limit))
     removed += len(await tx.all("causes_remove", before=before, limit=limit))
+    removed += len(await tx.all("erased_keys_remove", before=before, limit=limit))
+    removed += len(await tx.all("erasures_remove", before=before, limit=limit))
     removed += len(await tx.all("subscriptions_remove", before=before, limit=limit))
     gone, on_history = await _scan_until(history, walk.history)
     tests_gone, on_attempts = await _scan_until(attempts, walk.attempts)

@@ -40,6 +40,7 @@ from homing.model import (
 )
 from homing.policy.text import storable
 from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
+from homing.ports.erasures import Erasure, ErasureKind
 from homing.ports.views import LastFailure
 from homing.store.tx import Row
 
@@ -97,6 +98,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "notice": _columns(
         "target_id id owner kind at tenant endpoint_id url facts status reason message_id sent_at"
+    ),
+    "erasure": _columns(
+        "id tenant kind path subject created_at upto_id version more events deliveries cancelled"
+        " finished_at"
     ),
     "rollup": _columns(_ROLLUP),
     "rollup_hour": _columns(_ROLLUP),
@@ -531,3 +536,37 @@ def replay_job_row(job: ReplayJob) -> Row:
 
 def replay_job(row: Row) -> ReplayJob:
     return ReplayJob(row[0], msgspec.json.decode(row[1], type=ReplayFilter), *row[2:9])
+
+
+def erasure_row(it: Erasure) -> Row:
+    return (
+        it.id,
+        it.tenant,
+        it.kind,
+        it.path,
+        it.subject,
+        it.created_at,
+        it.upto_id,
+        it.version,
+        int(it.more),
+        it.events,
+        it.deliveries,
+        it.cancelled,
+        it.finished_at,
+    )
+
+
+def erasure(row: Row) -> Erasure:
+    number, tenant, kind, path, subject, created_at, upto_id, version, more, *counts = row
+    return Erasure(
+        number,
+        tenant,
+        ErasureKind(kind),
+        path,
+        bytes(subject),
+        created_at,
+        upto_id,
+        version,
+        bool(more),
+        *counts,
+    )

@@ -167,12 +167,30 @@ class Session:
             connection.pragma("synchronous", "full")
             connection.pragma("cache_size", -CACHE_KIB)
             connection.pragma("temp_store", "memory")
+            connection.pragma("secure_delete", True)  # Nothing of an erased row stays in the file.
             if self._reader:
                 connection.pragma("query_only", True)
             count = self.count
             self._connection, self._tx = connection, SqliteTx(connection)
             self._tx.count = count
         return self._connection, self._tx
+
+    def empty_log(self) -> bool:
+        """Write the log back and empty it; False if a reader or an open transaction needs it."""
+        if self.path == MEMORY:
+            return True
+        if self._group:
+            return False
+        try:
+            connection, _ = self._open()
+            connection.set_busy_timeout(0)  # Nobody waits for this.
+            try:
+                ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.set_busy_timeout(BUSY_MS)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"SQLite: {type(error).__name__}.") from error
+        return not busy
 
     def image(self) -> bytes:
         """The whole database."""
@@ -411,6 +429,9 @@ class SqliteDb:
             )
         begin = "BEGIN DEFERRED" if read_only else "BEGIN IMMEDIATE"
         return await self._write.call(lambda: self._writer.transact(operation, begin=begin))
+
+    async def empty_log(self) -> bool:
+        return await self._write.call(self._writer.empty_log)
 
     async def remove_days(self, *, before: int, limit: int) -> int:  # noqa: ARG002
         return 0  # SQLite has no partitions; retention removes rows.

@@ -113,6 +113,9 @@ class Db(Protocol):
         At most ``limit`` rows are removed one by one.
         """
 
+    async def empty_log(self) -> bool:
+        """Empty the write-ahead log of SQLite; False if it cannot be emptied now."""
+
     async def rewrite(self) -> Rewrite:
         """Rewrite the files that may hold old row versions of subscriptions."""
 

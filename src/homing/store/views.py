@@ -6,6 +6,7 @@ Every read scans a bounded number of rows, and none delays a commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from homing.ports.views import (
     Rollup,
     StoreFigures,
 )
-from homing.store import attempts, deliveries, leases, rollups, rows, search
+from homing.store import attempts, deliveries, erasures, leases, rollups, rows, search
 from homing.store.deliveries import SCAN_MAX
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -71,8 +72,12 @@ class Views:
         before_id: int | None,
         limit: int,
     ) -> tuple[list[EventRow], int | None]:
+        hidden = await erasures.being_erased(tx)
+
         def keep(row: Row) -> bool:
             if tenant is not None and row[1] != tenant:
+                return False
+            if row[0] <= hidden.get(row[1], 0):
                 return False
             return event_type is None or type_matches(event_type, row[2])
 
@@ -88,7 +93,7 @@ class Views:
     @transaction(view=True)
     async def event(self, tx: Tx, key: str, *, tenant: str) -> EventRow | None:
         row = await tx.one("view_event", tenant=tenant, key=key)
-        return _event_row(row) if row else None
+        return _event_row(row) if row and await _is_shown(tx, row[1], row[0]) else None
 
     @transaction(view=True)
     async def event_deliveries(self, tx: Tx, event_id: int, *, limit: int) -> list[DeliveryRow]:
@@ -111,7 +116,12 @@ class Views:
                 before_id=before,
                 scan_limit=scan_limit,
             )
-        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=_is_living)
+        hidden = await erasures.being_erased(tx)
+
+        def keep(row: Row) -> bool:
+            return _is_living(row) and not row[0] <= hidden.get(row[1], 0)
+
+        page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
         return [rows.subscription(row) for row in page], cursor
 
     @transaction(view=True)
@@ -122,18 +132,22 @@ class Views:
     @transaction(view=True)
     async def subscription(self, tx: Tx, subscription_id: int) -> Subscription | None:
         row = await tx.one("subscription_by_id", id=subscription_id)
-        return rows.subscription(row) if row else None
+        return rows.subscription(row) if row and await _is_shown(tx, row[1], row[0]) else None
 
     @transaction(view=True)
     async def refused_endpoints(self, tx: Tx, *, since: int, limit: int) -> list[Endpoint]:
         found = await tx.all("view_endpoints_refused", since=since, limit=limit)
-        return [rows.endpoint(row) for row in found]
+        return await _without_hidden(tx, [rows.endpoint(row) for row in found])
 
     @transaction(view=True)
     async def endpoints(
         self, tx: Tx, *, tenant: str | None, state: State | None, before_id: int | None, limit: int
     ) -> tuple[list[Endpoint], int | None]:
+        hidden = await erasures.being_erased(tx)
+
         def keep(row: Row) -> bool:
+            if row[0] <= hidden.get(row[2], 0):
+                return False
             return (tenant is None or row[2] == tenant) and (state is None or row[6] == state)
 
         before = _before(before_id)
@@ -160,7 +174,7 @@ class Views:
     @transaction(view=True)
     async def endpoint(self, tx: Tx, endpoint_id: int) -> Endpoint | None:
         row = await tx.one("view_endpoint", id=endpoint_id)
-        return rows.endpoint(row) if row else None
+        return rows.endpoint(row) if row and await _is_shown(tx, row[2], row[0]) else None
 
     @transaction(view=True)
     async def waiting(self, tx: Tx, endpoint_id: int, *, limit: int) -> int:
@@ -195,18 +209,20 @@ class Views:
             page, cursor = await deliveries.page_of_tenant(
                 tx, few, conditions, before_id=before, limit=limit
             )
-        return await _with_last_failures(tx, page), cursor
+        return await _with_last_failures(tx, await _shown(tx, page)), cursor
 
     @transaction(view=True)
     async def delivery(self, tx: Tx, delivery_id: int) -> DeliveryRow | None:
         found = await tx.all("deliveries_whole", ids=[delivery_id])
-        page = await _with_last_failures(tx, [deliveries.delivery_row(row) for row in found])
+        page = await _shown(tx, [deliveries.delivery_row(row) for row in found])
+        page = await _with_last_failures(tx, page)
         return page[0] if page else None
 
     @transaction(view=True)
     async def deliveries_by_id(self, tx: Tx, ids: Sequence[int]) -> dict[int, DeliveryRow]:
         found = await tx.all("deliveries_whole", ids=list(ids))
-        return {row[0]: deliveries.delivery_row(row) for row in found}
+        page = await _shown(tx, [deliveries.delivery_row(row) for row in found])
+        return {it.delivery.id: it for it in page}
 
     @transaction(view=True)
     async def attempts(self, tx: Tx, delivery_id: int) -> list[Attempt]:
@@ -243,10 +259,12 @@ class Views:
         before_id: int | None,
         limit: int,
     ) -> tuple[list[CauseRow], int | None]:
+        hidden = await erasures.being_erased(tx)
+
         def keep(row: Row) -> bool:
             cause = rows.cause(row)
             right = is_open is None or is_open == (cause.closed_at is None)
-            return right and tenant in {None, cause.tenant}
+            return right and tenant in {None, cause.tenant} and cause.tenant not in hidden
 
         at: dict[str, object] = {"before_id": _before(before_id)}
         if endpoint_id is not None:
@@ -276,25 +294,29 @@ class Views:
     async def events_by_key(
         self, tx: Tx, key: str, *, tenant: str | None, limit: int
     ) -> tuple[list[EventSummary], bool]:
-        return await search.events_by_key(tx, key, tenant=tenant, limit=limit)
+        found, complete = await search.events_by_key(tx, key, tenant=tenant, limit=limit)
+        return await _without_hidden(tx, found), complete
 
     @transaction(view=True)
     async def events_by_field(
         self, tx: Tx, hashes: Sequence[bytes], *, tenant: str | None, limit: int
     ) -> list[EventSummary]:
-        return await search.events_by_field(tx, hashes, tenant=tenant, limit=limit)
+        found = await search.events_by_field(tx, hashes, tenant=tenant, limit=limit)
+        return await _without_hidden(tx, found)
 
     @transaction(view=True)
     async def endpoints_by_url(
         self, tx: Tx, url: str, *, tenant: str | None, limit: int
     ) -> tuple[list[Endpoint], bool]:
-        return await search.endpoints_by_url(tx, url, tenant=tenant, limit=limit)
+        found, complete = await search.endpoints_by_url(tx, url, tenant=tenant, limit=limit)
+        return await _without_hidden(tx, found), complete
 
     @transaction(view=True)
     async def endpoints_by_part(
         self, tx: Tx, text: str, *, tenant: str | None, limit: int
     ) -> tuple[list[Endpoint], bool]:
-        return await search.endpoints_by_part(tx, text, tenant=tenant, limit=limit)
+        found, complete = await search.endpoints_by_part(tx, text, tenant=tenant, limit=limit)
+        return await _without_hidden(tx, found), complete
 
     # --- counts -----------------------------------------------------------------------------
 
@@ -379,9 +401,11 @@ class Views:
         self, tx: Tx, *, tenant: str | None, before: int, limit: int
     ) -> list[Expiring]:
         found = await tx.all("board_expiring", tenant=tenant, before=before, limit=limit)
+        hidden = await erasures.being_erased(tx)
         return [
             Expiring(number, url, whose, State(state), count, first_at)
             for number, url, whose, state, count, first_at in found
+            if whose not in hidden
         ]
 
     @transaction(view=True)
@@ -406,7 +430,8 @@ class Views:
             limit=limit + 1,
             offset=offset,
         )
-        return [rows.endpoint(row) for row in found[:limit]], len(found) > limit
+        page = [rows.endpoint(row) for row in found[:limit]]
+        return await _without_hidden(tx, page), len(found) > limit
 
     @transaction(view=True)
     async def waiting_of(
@@ -431,7 +456,7 @@ class Views:
             found = await tx.all("board_failing", **bounds)
         else:
             found = await tx.all("board_failing_of_tenant", tenant=tenant, **bounds)
-        return [_cause_row(row) for row in found]
+        return await _shown_causes(tx, found)
 
     @transaction(view=True)
     async def ended_causes(
@@ -441,7 +466,7 @@ class Views:
             found = await tx.all("board_ended", since=since, limit=limit)
         else:
             found = await tx.all("board_ended_of_tenant", tenant=tenant, since=since, limit=limit)
-        return [_cause_row(row) for row in found]
+        return await _shown_causes(tx, found)
 
     @transaction(view=True)
     async def store_bytes(self, tx: Tx) -> int:
@@ -461,6 +486,34 @@ def _before(before_id: int | None) -> int:
 def _scan_limit(limit: int, *, passes_over: bool) -> int:
     """How many rows a page scans: one more than it shows, or more if conditions exclude some."""
     return max(limit + 1, SCAN_MAX) if passes_over else limit + 1
+
+
+# While a tenant is erased as a whole, everything that it had until then is hidden.
+
+
+_O = TypeVar("_O", Endpoint, EventSummary)
+
+
+async def _is_shown(tx: Tx, tenant: str, number: int) -> bool:
+    return number > (await erasures.being_erased(tx)).get(tenant, 0)
+
+
+async def _without_hidden(tx: Tx, found: list[_O]) -> list[_O]:
+    hidden = await erasures.being_erased(tx)
+    return [it for it in found if it.id > hidden.get(it.tenant, 0)] if hidden else found
+
+
+async def _shown(tx: Tx, page: list[DeliveryRow]) -> list[DeliveryRow]:
+    hidden = await erasures.being_erased(tx)
+    if not hidden:
+        return page
+    return [it for it in page if it.delivery.event_id > hidden.get(it.delivery.tenant, 0)]
+
+
+async def _shown_causes(tx: Tx, found: list[Row]) -> list[CauseRow]:
+    hidden = await erasures.being_erased(tx)
+    causes = [_cause_row(row) for row in found]
+    return [it for it in causes if it.cause.tenant not in hidden]
 
 
 def _any(_: Row) -> bool:

@@ -36,7 +36,28 @@ async def known_keys(
     """The content hash and number of deliveries of each event that is already stored."""
     wanted = dict.fromkeys((new.event.tenant, new.event.key) for new in events)
     found = await tx.many("keys_known", list(wanted))
-    return {(tenant, key): (digest, deliveries) for tenant, key, digest, deliveries in found}
+    known = {(tenant, key): (digest, deliveries) for tenant, key, digest, deliveries in found}
+    if any(new.erased for new in events):
+        await _add_erased(tx, events, known)
+    return known
+
+
+async def _add_erased(
+    tx: Tx, events: Sequence[NewEvent], known: dict[tuple[str, str], tuple[bytes, int]]
+) -> None:
+    """Add the events that were erased: an id is known for as long as if its event were kept."""
+    asked = dict.fromkeys((it.hash,) for new in events for it in new.erased)
+    found = await tx.many("erased_keys_known", list(asked))
+    kept = {bytes(digest): (bytes(content), n) for digest, content, n in found}
+    for new in events if kept else ():
+        for it in new.erased:
+            if it.hash in kept:
+                content, deliveries = kept[it.hash]
+                name, digest = (new.event.tenant, new.event.key), new.content_hash()
+                if it.content(digest) == content:
+                    known[name] = digest, deliveries
+                else:
+                    known.setdefault(name, (b"", deliveries))  # A conflict.
 
 
 async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:

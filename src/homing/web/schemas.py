@@ -7,7 +7,7 @@ masked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import NODEFAULT, UNSET, Meta, Raw, Struct, UnsetType, defstruct
 from msgspec import field as named
@@ -29,6 +29,7 @@ from homing.model import (
 from homing.policy.causes import CLASSES, OTHER
 from homing.policy.exact import encode
 from homing.policy.filters import Op, Side
+from homing.ports.erasures import ErasureKind
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 FailureClass = Annotated[
@@ -607,6 +608,64 @@ class ReplayJobView(Struct, frozen=True):
     skipped: Annotated[
         int, Meta(description="Their subscription was deleted, or their data is past retention.")
     ]
+
+
+# --- erasures -------------------------------------------------------------------------------
+
+
+class ErasureIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to erase: give `event`, or `field` and `value`, or `everything`."""
+
+    event: Annotated[str | None, Meta(description="The id of one event.")] = None
+    field: Annotated[
+        str | None,
+        Meta(description="A payload field like data.customer.id; it must be in `search_fields`."),
+    ] = None
+    value: Annotated[
+        str | None, Meta(description="Events that have this value at the field are erased.")
+    ] = None
+    everything: Annotated[
+        bool,
+        Meta(
+            description="Erase all that the tenant has: events, deliveries, subscriptions,"
+            " endpoints, notice targets and keys. It needs an admin key."
+        ),
+    ] = False
+    tenant: Annotated[
+        str | None, Meta(description="Default: the tenant of the key, else `default`.")
+    ] = None
+
+
+class ErasureView(Struct, frozen=True, kw_only=True):
+    """An erasure and its progress. It has nothing of what was erased."""
+
+    id: str
+    tenant: str
+    kind: ErasureKind
+    field: Annotated[str | None, Meta(description="The payload field by which events were found.")]
+    state: Annotated[
+        Literal["running", "done"],
+        Meta(
+            description="In both states nothing of it is shown or sent. done: its rows are removed,"
+            " and on SQLite the write-ahead log is emptied."
+        ),
+    ]
+    more: Annotated[
+        bool,
+        Meta(description="Other events match, too, and are not erased: send the request again."),
+    ]
+    events: Annotated[int, Meta(description="Events that are removed so far.")]
+    deliveries: Annotated[int, Meta(description="Deliveries that are removed so far.")]
+    cancelled: Annotated[int, Meta(description="Of these deliveries, those that were pending.")]
+    created_at: Time
+    finished_at: Time | None
+
+
+class ErasurePage(Struct, frozen=True):
+    """Newest first."""
+
+    items: list[ErasureView]
+    next_cursor: Cursor
 
 
 # --- search ---------------------------------------------------------------------------------

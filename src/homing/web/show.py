@@ -30,6 +30,7 @@ from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.sentences import At, Sentence
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
+from homing.ports.erasures import Erasure
 from homing.ports.views import LastFailure
 from homing.web.schemas import (
     AttemptView,
@@ -37,6 +38,7 @@ from homing.web.schemas import (
     CounterView,
     DeliveryView,
     EndpointView,
+    ErasureView,
     EventDetail,
     EventView,
     FailureView,
@@ -55,6 +57,7 @@ from homing.web.schemas import (
 CAUSE = "cau"
 DELIVERY = "dlv"
 ENDPOINT = "ep"
+ERASURE = "era"
 REPLAY = "rpl"
 SUBSCRIPTION = "sub"
 
@@ -256,6 +259,22 @@ def transition_view(change: Transition) -> TransitionView:
         sentence=explain_change(
             change.before, change.after, change.rule, change.numbers, change.by
         ),
+    )
+
+
+def erasure_view(it: Erasure) -> ErasureView:
+    return ErasureView(
+        id=show_id(ERASURE, it.id),
+        tenant=it.tenant,
+        kind=it.kind,
+        field=it.path or None,
+        state="running" if it.finished_at is None else "done",
+        more=it.more,
+        events=it.events,
+        deliveries=it.deliveries,
+        cancelled=it.cancelled,
+        created_at=time_text(it.created_at),
+        finished_at=time_or_none(it.finished_at),
     )
 
 

@@ -41,6 +41,9 @@ LARGE = {
     "settle",
     "due",
     "run_cleanup_job",
+    "erase_events",
+    "erase_rest_of_tenant",
+    "empty_log",
     "remove_history",
     "fold_rollups",
 }  # methods that write many rows

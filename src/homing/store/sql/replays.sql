@@ -4,7 +4,8 @@
 SELECT id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: replay_events [postgres]
-SELECT id FROM event WHERE id = ANY(:ids::bigint[]);
+-- Locked: an erasure comes before or after the replay.
+SELECT id FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR KEY SHARE;
 
 -- name: replay_targets [sqlite]
 -- The present endpoints of these subscriptions, without deleted ones.

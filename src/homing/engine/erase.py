@@ -1,0 +1,186 @@
+"""Erasures: what a person erases is hidden and not sent from the response on, and removed in steps.
+
+Events are erased before the response: their rows are removed, pending deliveries with them. Then
+the version of the catalog is raised, and every process that reads it forgets the deliveries of the
+tenant that it has in memory and reads them again from the store. Attempts in flight are not called
+back; of their outcome nothing is written. Of a tenant only one row is written before the response:
+it hides everything up to an id, and its subscriptions count as deleted. The maintenance leader
+removes the rows, and on SQLite empties the write-ahead log. A job that was interrupted continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from homing.engine.core import Core
+from homing.engine.load import AGAIN_MS
+from homing.errors import HomingError, NotFound
+from homing.model import id_floor, show_id
+from homing.policy.erasure import ErasedIds
+from homing.ports.erasures import Erasable, Erasure, ErasureKind
+
+log = structlog.get_logger("homing.erase")
+
+EVENTS_MAX = 10_000  # erased before a response
+RUNNING_MAX = 1_000  # that are read at a time
+CLOCKS_MS = 5_000  # how far the clocks of two processes may differ
+STEP_WAIT_S = 0.01  # between two steps, for the work of others
+
+
+class Eraser:
+    """Erases, and runs the jobs that erasures leave behind."""
+
+    def __init__(self, core: Core) -> None:
+        self._admin, self._catalog, self._clock = core.admin, core.catalog, core.clock
+        self._ids, self._options, self._ownership = core.ids, core.options, core.ownership
+        self._hashes: ErasedIds = core.options.erased_ids
+        self._task: asyncio.Task[None] | None = None
+        self._asked = False  # ``take_up`` was called since the jobs were last read
+
+    async def erase_event(self, tenant: str, key: str) -> Erasure:
+        """Erase an event; raises NotFound. If it is erased already, returns that erasure."""
+        hashes = [it.hash for it in self._hashes.of(tenant, key)]
+        new = self._new(tenant, ErasureKind.EVENT, subject=hashes[0])
+        return await self._erase(new, key=key, earlier=hashes)
+
+    async def erase_field(self, tenant: str, path: str, value: str) -> Erasure:
+        """Erase the events that have this value, as many as are erased before a response."""
+        subject = b"".join(self._options.payload_fields.wanted(path, value))
+        return await self._erase(self._new(tenant, ErasureKind.FIELD, path=path, subject=subject))
+
+    async def erase_tenant(self, tenant: str) -> Erasure:
+        """Erase everything that a tenant has; publishes that come later are new."""
+        return await self._erase(self._new(tenant, ErasureKind.TENANT))
+
+    async def get(self, erasure_id: int) -> Erasure:
+        erasure = await self._admin.erasure(erasure_id)
+        if erasure is None:
+            raise NotFound("There is no such erasure.")
+        return erasure
+
+    async def page(
+        self, *, tenant: str | None, before_id: int | None, limit: int
+    ) -> tuple[list[Erasure], int | None]:
+        """A page, newest first, and the next ``before_id``."""
+        return await self._admin.erasures(tenant=tenant, before_id=before_id, limit=limit)
+
+    def _new(
+        self, tenant: str, kind: ErasureKind, *, path: str = "", subject: bytes = b""
+    ) -> Erasure:
+        now = self._clock.now()
+        # An event that another process has accepted may have an id of a later time.
+        upto_id = id_floor(now + CLOCKS_MS)
+        return Erasure(self._ids.take(now), tenant, kind, path, subject, now, upto_id)
+
+    async def _erase(
+        self, new: Erasure, *, key: str | None = None, earlier: list[bytes] | None = None
+    ) -> Erasure:
+        try:
+            erasure = await self._admin.begin_erasure(new, key=key, earlier=earlier or [])
+            if erasure.finished_at is not None:
+                return erasure
+            version = erasure.version
+            if not version:
+                more = await self._erase_some(erasure)
+                version = await self._admin.hide_erased(erasure.id, more=more)
+            await self._catalog.refresh()
+            self._ownership.notify_peers("catalog")
+            await self._ownership.wait_for_peers(version)
+        finally:  # A call that fails may have been written: the job finishes it.
+            self._ownership.notify_peers("erasures")
+            self.take_up()
+        return await self.get(erasure.id)
+
+    async def _erase_some(self, erasure: Erasure) -> bool:
+        """Erase up to ``EVENTS_MAX`` events; whether others match."""
+        left = EVENTS_MAX
+        while True:
+            events, _ = await self._admin.erasable(
+                erasure, after_key="", limit=self._options.step_rows
+            )
+            if not events or not left:
+                return bool(events)
+            left -= await self._erase_step(erasure, events[:left])
+
+    async def _erase_step(self, erasure: Erasure, events: list[Erasable]) -> int:
+        """Erase the first of these events, no more than a step takes; returns how many."""
+        limit = self._options.step_rows
+        step, rows = 0, 0
+        for event in events:
+            rows += 1 + event.deliveries
+            if step and rows > limit:
+                break
+            step += 1
+        hashed = [(it, self._hashes.of(it.tenant, it.key)[0]) for it in events[:step]]
+        done = False
+        while not done:
+            done = await self._admin.erase_events(erasure.id, hashed, limit=limit)
+            await asyncio.sleep(STEP_WAIT_S)
+        return step
+
+    # --- jobs --------------------------------------------------------------------------------
+
+    def take_up(self) -> None:
+        """Begin, or continue, the jobs of erasures, without waiting for them."""
+        self._asked = True
+        if self._ownership.is_maintenance_leader and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._ownership.is_maintenance_leader:
+                self._asked = False  # Before the read: a request during it is not lost.
+                try:
+                    left = await self._run_all()
+                except HomingError as error:
+                    log.warning("an erasure waits for the store", error=str(error))
+                    left = True
+                if left:
+                    await asyncio.sleep(AGAIN_MS / 1000)
+                elif not self._asked:
+                    return
+        finally:
+            self._task = None
+
+    async def _run_all(self) -> bool:
+        """Remove what the erasures have left; True if some of it has to be tried again."""
+        running = await self._admin.running_erasures(limit=RUNNING_MAX)
+        if not running:
+            return False
+        for erasure in running:
+            if erasure.kind is ErasureKind.TENANT:
+                await self._remove_tenant(erasure)
+            elif not erasure.version:  # Its process has ended, or is still at work.
+                more = await self._erase_some(erasure)
+                await self._admin.hide_erased(erasure.id, more=more)
+                await self._catalog.refresh()
+                self._ownership.notify_peers("catalog")
+        # Later commits put nothing of these erasures into the log.
+        if not await self._admin.empty_log():
+            return True
+        now = self._clock.now()
+        for erasure in running:
+            await self._admin.finish_erasure(erasure.id, now=now)
+            log.info("an erasure is finished", erasure=show_id("era", erasure.id))
+        return False
+
+    async def _remove_tenant(self, erasure: Erasure) -> None:
+        after_key: str | None = ""
+        while after_key is not None:
+            events, after_key = await self._admin.erasable(
+                erasure, after_key=after_key, limit=self._options.step_rows
+            )
+            while events:
+                del events[: await self._erase_step(erasure, events)]
+        done, after_notice = False, 0
+        while not done:
+            done, after_notice = await self._admin.erase_rest_of_tenant(
+                erasure, after_notice=after_notice, limit=self._options.step_rows
+            )
+            await asyncio.sleep(STEP_WAIT_S)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

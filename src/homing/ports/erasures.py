@@ -1,0 +1,53 @@
+"""Erasures: what people asked to erase, and how far its removal is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class ErasureKind(StrEnum):
+    """What an erasure erases."""
+
+    EVENT = "event"  # one event, by the id that its publisher gave it or that Homing made
+    FIELD = "field"  # the events that have a value at a payload field
+    TENANT = "tenant"  # everything that a tenant has
+
+
+class Erasure(Struct, frozen=True):
+    """A stored erasure; it has nothing of what it erases."""
+
+    id: int
+    tenant: str
+    kind: ErasureKind
+    path: str  # the payload field, or ""
+    subject: bytes  # keyed hashes of the event's id, or of the field's value
+    created_at: int
+    upto_id: int  # the event; of a tenant: nothing newer is erased
+    version: int = 0  # of the catalog: a process that has read it sends nothing of it; 0: not yet
+    more: bool = False  # other events match, too: they are not part of this erasure
+    events: int = 0
+    deliveries: int = 0
+    cancelled: int = 0  # of these deliveries, those that were pending
+    finished_at: int | None = None  # None: rows or files may still have some of it
+
+
+class Erasable(Struct, frozen=True):
+    """An event that can be erased."""
+
+    event_id: int
+    tenant: str
+    key: str
+    last_id: int  # of its deliveries
+    deliveries: int
+    accepted_at: int
+    content_hash: bytes
+
+
+class ErasedTenants(Struct, frozen=True):
+    """What a process must know of erasures to act on a version of the catalog."""
+
+    since: dict[str, int]  # by tenant: the version of its last erasure
+    everything: dict[str, int]  # by tenant that was erased as a whole: up to this id
+    ids: bool  # the ids of erased events are remembered

@@ -1,0 +1,243 @@
+"""Erasures: the rows of erased events and tenants are removed, in bounded steps.
+
+A step removes all rows of some events in one transaction: pending deliveries (the ledger counts
+them as cancelled), history, attempts, payload fields, replay jobs that name them, and the events.
+Of an event's id only a keyed hash is left. The rows of a tenant that remain after its events are
+found through its endpoints.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from homing.errors import Conflict, NotFound, TooMany
+from homing.policy.erasure import ErasedId
+from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
+from homing.store import rows
+from homing.store.tx import Row, Tx
+from homing.store.writes import LedgerChange, add_to_ledger
+
+ENDPOINTS_AT_ONCE = 20
+HASH_BYTES = 16  # of a payload field's value
+RUNNING_MAX = 100  # erasures of one tenant that are not finished
+_BY_ENDPOINT = (
+    "erase_endpoint_history",
+    "erase_endpoint_attempts",
+    "erase_endpoint_transitions",
+    "erase_endpoint_causes",
+    "erase_endpoint_subscriptions",
+)
+
+
+async def tenants(tx: Tx, since_version: int) -> ErasedTenants:
+    """The erasures that a process with this version of the catalog does not know yet."""
+    since: dict[str, int] = {}
+    if since_version:  # A process that has just started has nothing in memory.
+        since = dict(await tx.all("tenants_erased_since", version=since_version))
+    everything: dict[str, int] = dict(
+        await tx.all("whole_tenants_erased_since", version=since_version)
+    )
+    return ErasedTenants(since, everything, await tx.one("erased_keys_exist") is not None)
+
+
+async def being_erased(tx: Tx) -> dict[str, int]:
+    """The tenants whose objects up to this id are hidden."""
+    return dict(await tx.all("tenants_being_erased"))
+
+
+async def refuse_while_erased(tx: Tx, tenant: str) -> None:
+    """Raises Conflict while everything of a tenant is being erased."""
+    if tenant in await being_erased(tx):
+        raise Conflict(f"The tenant {tenant} is being erased: try again when that is done.")
+
+
+async def same_as(
+    tx: Tx, new: Erasure, *, key: str | None, earlier: Sequence[bytes]
+) -> tuple[Erasure, bool]:
+    """The erasure that has erased, or is erasing, the same, and True; else ``new``, and False.
+
+    ``earlier`` are the hashes of the event's id ``key``. Raises NotFound if there is no such event,
+    TooMany if the tenant has too many erasures that are not finished.
+    """
+    running = [rows.erasure(row) for row in await tx.all("erasures_running_of", tenant=new.tenant)]
+    for known in running:
+        if (known.kind, known.path, known.subject) != (new.kind, new.path, new.subject):
+            continue
+        if known.kind is not ErasureKind.FIELD or not known.version:
+            return known, True  # Otherwise it has its events, and new ones may match.
+    if key is not None:
+        found = await tx.one("erasable_by_key", tenant=new.tenant, key=key)
+        if found is None:
+            return await _earlier(tx, earlier), True
+        new = replace(new, upto_id=found[0])
+    if len(running) >= RUNNING_MAX:
+        raise TooMany(
+            f"{RUNNING_MAX} erasures of this tenant are not finished: try again when some are."
+        )
+    return new, False
+
+
+async def _earlier(tx: Tx, hashes: Sequence[bytes]) -> Erasure:
+    """The erasure that has erased the event with one of these hashes; raises NotFound."""
+    for digest in hashes:
+        row = await tx.one("erasure_of_key", hash=digest)
+        if row is not None:
+            return rows.erasure(row)
+    raise NotFound("The tenant has no such event, or it is past retention.")
+
+
+async def next_events(
+    tx: Tx, erasure: Erasure, *, after_key: str, limit: int
+) -> tuple[list[Erasable], str | None]:
+    """The next events to erase, and the key to continue after; None if these are the last.
+
+    Only a tenant's events are walked by their keys; others are found again by the next call until
+    they are erased.
+    """
+    match erasure.kind:
+        case ErasureKind.EVENT:
+            found = await tx.all("erasable_by_id", ids=[erasure.upto_id])
+            return [Erasable(*row) for row in found], None
+        case ErasureKind.FIELD:
+            return await _by_field(tx, erasure, limit), None
+        case ErasureKind.TENANT:
+            walked = await tx.all(
+                "keys_of_tenant", tenant=erasure.tenant, after_key=after_key, limit=limit
+            )
+            ids = [event_id for _, event_id in walked if event_id <= erasure.upto_id]
+            found = await tx.all("erasable_by_id", ids=ids) if ids else []
+            on_after = walked[-1][0] if len(walked) == limit else None
+            return [Erasable(*row) for row in found], on_after
+
+
+async def _by_field(tx: Tx, erasure: Erasure, limit: int) -> list[Erasable]:
+    by_id: dict[int, Erasable] = {}
+    for begin_at in range(0, len(erasure.subject), HASH_BYTES):
+        digest = erasure.subject[begin_at : begin_at + HASH_BYTES]
+        found = await tx.all("erasable_by_field", hash=digest, tenant=erasure.tenant, limit=limit)
+        by_id.update({row[0]: Erasable(*row) for row in found})
+    return [by_id[number] for number in sorted(by_id)[:limit]]
+
+
+async def erase(
+    tx: Tx, erasure_id: int, events: Sequence[tuple[Erasable, ErasedId]], *, limit: int, node: int
+) -> bool:
+    """Erase these events; False if one has more deliveries than ``limit``, and some are left."""
+    held = {row[0] for row in await tx.all("erase_hold", ids=[it.event_id for it, _ in events])}
+    there = [(it, erased) for it, erased in events if it.event_id in held]
+    gone = await remove(tx, [it for it, _ in there], limit=limit)
+    changes = {
+        tenant: LedgerChange(cancelled=count) for tenant, count in gone.cancelled.items() if count
+    }
+    await add_to_ledger(tx, changes, node=node)
+    await tx.many(
+        "erased_keys_add",
+        [
+            (
+                erased.hash,
+                erased.content(it.content_hash),
+                it.deliveries,
+                erasure_id,
+                it.accepted_at,
+            )
+            for it, erased in there
+            if it.event_id not in gone.unfinished
+        ],
+    )
+    await tx.all(
+        "erasure_progress",
+        id=erasure_id,
+        events=len(there) - len(gone.unfinished),
+        deliveries=gone.deliveries,
+        cancelled=sum(gone.cancelled.values()),
+    )
+    return not gone.unfinished
+
+
+class Removed:
+    """What was removed of some events."""
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.cancelled: Counter[str] = Counter()  # pending deliveries, by tenant
+        self.unfinished: set[int] = set()  # events with more deliveries than the limit
+
+
+async def remove(tx: Tx, events: Sequence[Erasable], *, limit: int) -> Removed:
+    """Remove all rows of events, up to ``limit`` deliveries of each; the caller holds them."""
+    gone = Removed()
+    tenant_of = {it.event_id: it.tenant for it in events}
+    ranges: list[Row] = [(it.event_id, it.last_id, limit) for it in events]
+    links = await tx.many("erase_links", [(it.event_id, limit) for it in events])
+    event_of: dict[int, int] = dict(links)
+    replays = [(it,) for it in event_of]
+    pending = [
+        *await tx.many("erase_pending", ranges),
+        *((id_, event_of[id_]) for (id_,) in await tx.many("erase_pending_by_id", replays)),
+    ]
+    history = [
+        *await tx.many("erase_history", ranges),
+        *((id_, event_of[id_]) for (id_,) in await tx.many("erase_history_by_id", replays)),
+    ]
+    await tx.many("attempts_remove", [(id_,) for id_, _ in (*pending, *history)])
+    gone.deliveries = len(pending) + len(history)
+    gone.cancelled.update(tenant_of[event_id] for _, event_id in pending)
+    for removed in (links, pending, history):
+        counts = Counter(event_id for _, event_id in removed)
+        gone.unfinished.update(it for it, count in counts.items() if count >= limit)
+    done = [it for it in events if it.event_id not in gone.unfinished]
+    ids: list[Row] = [(it.event_id,) for it in done]
+    await tx.many("key_remove", [(it.tenant, it.key, it.event_id) for it in done])
+    await tx.many("event_fields_remove", ids)
+    await tx.many("erase_event", ids)
+    await _remove_jobs(tx, frozenset(it.event_id for it in done), tenant=None)
+    return gone
+
+
+async def _remove_jobs(tx: Tx, event_ids: frozenset[int], *, tenant: str | None) -> None:
+    """Remove the replay jobs of these events, or of a tenant: they name what they replay."""
+    for row in await tx.all("replay_jobs_all"):
+        job = rows.replay_job(row)
+        if job.filter.event_id in event_ids or (tenant and job.filter.tenant == tenant):
+            await tx.all("replay_job_remove", id=job.id)
+
+
+async def hide(tx: Tx, erasure_id: int, *, version: int, more: bool) -> None:
+    """Note the version of the catalog with which processes forget what was erased."""
+    await tx.all("erasure_hide", id=erasure_id, version=version, more=int(more))
+
+
+async def remove_of_tenant(
+    tx: Tx, erasure: Erasure, *, after_notice: int, limit: int
+) -> tuple[bool, int]:
+    """Remove some rows of a tenant besides its events; whether all are gone, and where to go on.
+
+    The second value is the last record of a notice that was looked at.
+    """
+    tenant = erasure.tenant
+    endpoints = await tx.all("erase_endpoints_of", tenant=tenant, limit=ENDPOINTS_AT_ONCE)
+    left = limit
+    for (endpoint_id,) in endpoints:
+        for statement in _BY_ENDPOINT:
+            removed = await tx.all(statement, endpoint_id=endpoint_id, limit=left)
+            if statement == "erase_endpoint_history":
+                await tx.many("attempts_remove", removed)
+            left -= len(removed)
+            if left <= 0:
+                return False, after_notice
+        await tx.all("erase_endpoint_jobs", endpoint_id=endpoint_id)
+        await tx.all("erase_endpoint", endpoint_id=endpoint_id)
+    if endpoints:
+        return False, after_notice
+    scanned = await tx.all("notices_scan", after_id=after_notice, limit=limit)
+    mine: list[Row] = [row[:2] for row in scanned if tenant in row[2:]]
+    await tx.many("erase_notice", mine)
+    if len(scanned) == limit:
+        return False, scanned[-1][1]
+    targets = await tx.all("erase_targets_of", tenant=tenant, limit=limit)
+    await tx.all("erase_api_keys_of", tenant=tenant)
+    await _remove_jobs(tx, frozenset(), tenant=tenant)
+    return len(targets) < limit, after_notice

@@ -1,0 +1,273 @@
+-- Erasures. Events are found by seeks: by their id, by the hash of a payload field, or by tenant. All
+-- rows of an event are removed in one transaction, or in several if it has very many deliveries.
+
+-- name: erasure_by_id
+SELECT {erasure} FROM erasure WHERE id = :id;
+
+-- name: erasures_page
+SELECT {erasure} FROM erasure WHERE id < :before_id ORDER BY id DESC LIMIT :limit;
+
+-- name: erasures_page_of
+-- Uses the index erasure_tenant.
+SELECT {erasure} FROM erasure WHERE tenant = :tenant AND id < :before_id ORDER BY id DESC LIMIT :limit;
+
+-- name: erasures_running
+-- Uses the index erasure_running.
+SELECT {erasure} FROM erasure WHERE finished_at IS NULL ORDER BY id LIMIT :limit;
+
+-- name: erasures_running_of
+-- Few. Uses the index erasure_running.
+SELECT {erasure} FROM erasure WHERE finished_at IS NULL AND tenant = :tenant ORDER BY id;
+
+-- name: erasure_of_key
+-- The erasure that has erased the event with this id.
+SELECT {erasure:e} FROM erased_key k JOIN erasure e ON e.id = k.erasure_id WHERE k.hash = :hash;
+
+-- name: tenants_erased_since
+-- Uses the index erasure_version.
+SELECT tenant, max(version) FROM erasure WHERE version > :version GROUP BY tenant;
+
+-- name: tenants_being_erased
+-- Whose objects up to this id are hidden. Uses the index erasure_running.
+SELECT tenant, max(upto_id) FROM erasure WHERE finished_at IS NULL AND kind = 'tenant' GROUP BY tenant;
+
+-- name: whole_tenants_erased_since
+-- Also those that are not finished: their subscriptions may still be there.
+SELECT tenant, max(upto_id) FROM erasure
+WHERE kind = 'tenant' AND (version > :version OR finished_at IS NULL) GROUP BY tenant;
+
+-- name: erased_keys_exist
+-- Or may exist soon: then publishes look for them.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM erased_key) OR EXISTS (SELECT 1 FROM erasure WHERE finished_at IS NULL);
+
+-- name: erased_keys_known [sqlite]
+SELECT hash, content, deliveries FROM erased_key WHERE hash = :hash;
+
+-- name: erased_keys_known [postgres]
+SELECT hash, content, deliveries FROM erased_key WHERE hash = ANY(:hash::bytea[]);
+
+-- name: erased_keys_add [sqlite]
+INSERT INTO erased_key (hash, content, deliveries, erasure_id, accepted_at)
+VALUES (:hash, :content, :deliveries, :erasure_id, :accepted_at)
+ON CONFLICT (hash) DO NOTHING;
+
+-- name: erased_keys_add [postgres]
+INSERT INTO erased_key (hash, content, deliveries, erasure_id, accepted_at)
+SELECT * FROM unnest(
+    :hash::bytea[], :content::bytea[], :deliveries::bigint[], :erasure_id::bigint[], :accepted_at::bigint[]
+)
+ON CONFLICT (hash) DO NOTHING;
+
+-- name: erased_keys_remove
+-- Past retention the event would not be known any more, either.
+DELETE FROM erased_key WHERE hash IN (
+    SELECT hash FROM erased_key WHERE accepted_at < :before ORDER BY accepted_at LIMIT :limit
+) RETURNING hash;
+
+-- name: erasures_remove
+DELETE FROM erasure WHERE id IN (
+    SELECT id FROM erasure WHERE finished_at < :before ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erasure_hide
+-- Processes that have read this version of the catalog hold nothing of it in memory.
+UPDATE erasure SET version = :version, more = :more WHERE id = :id AND version = 0;
+
+-- name: erasure_progress
+UPDATE erasure SET events = events + :events, deliveries = deliveries + :deliveries,
+    cancelled = cancelled + :cancelled
+WHERE id = :id;
+
+-- name: erasure_finish
+UPDATE erasure SET finished_at = :now WHERE id = :id AND finished_at IS NULL;
+
+-- name: erasable_by_key
+SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
+FROM event_key k JOIN event e ON e.id = k.event_id
+WHERE k.tenant = :tenant AND k.key = :key;
+
+-- name: erasable_by_field
+-- The oldest events with this value. Uses the index event_field_hash.
+SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
+FROM (
+    SELECT event_id FROM event_field WHERE hash = :hash AND tenant = :tenant
+    ORDER BY event_id LIMIT :limit
+) AS found JOIN event e ON e.id = found.event_id
+JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
+ORDER BY e.id;
+
+-- name: keys_of_tenant
+-- The keys of a tenant's events, from the primary key.
+SELECT key, event_id FROM event_key WHERE tenant = :tenant AND key > :after_key ORDER BY key LIMIT :limit;
+
+-- name: erasable_by_id [sqlite]
+SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
+FROM event e JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
+WHERE e.id IN (SELECT value FROM json_each(:ids)) ORDER BY e.id;
+
+-- name: erasable_by_id [postgres]
+SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
+FROM event e JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
+WHERE e.id = ANY(:ids::bigint[]) ORDER BY e.id;
+
+-- name: erase_hold [sqlite]
+SELECT id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: erase_hold [postgres]
+-- A replay locks its event, too: it comes before the erasure, or finds no event.
+SELECT id FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR UPDATE;
+
+-- name: erase_pending [sqlite]
+-- Pending comes before history: a settle moves a row from the one to the other.
+DELETE FROM pending WHERE id IN (
+    SELECT id FROM pending WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
+    ORDER BY id LIMIT :limit
+) RETURNING id, event_id;
+
+-- name: erase_pending [postgres]
+DELETE FROM pending WHERE id IN (
+    SELECT p.id FROM unnest(:event_id::bigint[], :last_id::bigint[], :limit::integer[]) AS it (event_id, last_id, n)
+    CROSS JOIN LATERAL (
+        SELECT id FROM pending WHERE id > it.event_id AND id <= it.last_id AND event_id = it.event_id
+        ORDER BY id LIMIT it.n
+    ) AS p
+) RETURNING id, event_id;
+
+-- name: erase_history [sqlite]
+DELETE FROM history WHERE id IN (
+    SELECT id FROM history WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
+    ORDER BY id LIMIT :limit
+) RETURNING id, event_id;
+
+-- name: erase_history [postgres]
+DELETE FROM history WHERE id = ANY(ARRAY(
+    SELECT h.id FROM unnest(:event_id::bigint[], :last_id::bigint[], :limit::integer[]) AS it (event_id, last_id, n)
+    CROSS JOIN LATERAL (
+        SELECT id FROM history WHERE id > it.event_id AND id <= it.last_id AND event_id = it.event_id
+        ORDER BY id LIMIT it.n
+    ) AS h
+)) RETURNING id, event_id;
+
+-- name: erase_links [sqlite]
+-- The replays of these events.
+DELETE FROM replay_link WHERE (event_id, delivery_id) IN (
+    SELECT event_id, delivery_id FROM replay_link WHERE event_id = :event_id
+    ORDER BY delivery_id LIMIT :limit
+) RETURNING delivery_id, event_id;
+
+-- name: erase_links [postgres]
+DELETE FROM replay_link r USING (
+    SELECT l.event_id, l.delivery_id FROM unnest(:event_id::bigint[], :limit::integer[]) AS it (event_id, n)
+    CROSS JOIN LATERAL (
+        SELECT event_id, delivery_id FROM replay_link WHERE event_id = it.event_id
+        ORDER BY delivery_id LIMIT it.n
+    ) AS l
+) AS found
+WHERE r.event_id = found.event_id AND r.delivery_id = found.delivery_id
+RETURNING r.delivery_id, r.event_id;
+
+-- name: erase_pending_by_id [sqlite]
+DELETE FROM pending WHERE id = :id RETURNING id;
+
+-- name: erase_pending_by_id [postgres]
+DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING id;
+
+-- name: erase_history_by_id [sqlite]
+DELETE FROM history WHERE id = :id RETURNING id;
+
+-- name: erase_history_by_id [postgres]
+DELETE FROM history WHERE id = ANY(:id::bigint[]) RETURNING id;
+
+-- name: erase_event [sqlite]
+DELETE FROM event WHERE id = :id;
+
+-- name: erase_event [postgres]
+DELETE FROM event WHERE id = ANY(:id::bigint[]);
+
+-- name: replay_jobs_all
+-- Few: people make them one by one.
+SELECT {replay_job} FROM replay_job ORDER BY id;
+
+-- name: replay_job_remove
+DELETE FROM replay_job WHERE id = :id;
+
+-- name: deliveries_known [sqlite]
+-- Which of these deliveries exist.
+SELECT id FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
+UNION ALL SELECT id FROM history WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: deliveries_known [postgres]
+SELECT id FROM pending WHERE id = ANY(:ids::bigint[])
+UNION ALL SELECT id FROM history WHERE id = ANY(:ids::bigint[]);
+
+-- name: erase_endpoints_of
+-- The next endpoints of a tenant. Uses the index by tenant and URL.
+SELECT id FROM endpoint WHERE tenant = :tenant LIMIT :limit;
+
+-- name: erase_endpoint_history
+-- Deliveries whose event was past retention already. Uses the index history_endpoint.
+DELETE FROM history WHERE id IN (
+    SELECT id FROM history WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_endpoint_attempts [sqlite]
+-- Test sends, which belong to no delivery. The condition is that of the index attempt_endpoint.
+DELETE FROM attempt WHERE (delivery_id, number) IN (
+    SELECT delivery_id, number FROM attempt
+    WHERE endpoint_id = :endpoint_id AND (outcome <> 'delivered' OR number > 1 OR lane <> 'fresh')
+    LIMIT :limit
+) RETURNING delivery_id;
+
+-- name: erase_endpoint_attempts [postgres]
+DELETE FROM attempt a USING (
+    SELECT delivery_id, number FROM attempt
+    WHERE endpoint_id = :endpoint_id AND (outcome <> 'delivered' OR number > 1 OR lane <> 'fresh')
+    LIMIT :limit
+) AS found
+WHERE a.delivery_id = found.delivery_id AND a.number = found.number
+RETURNING a.delivery_id;
+
+-- name: erase_endpoint_transitions
+DELETE FROM transition WHERE id IN (
+    SELECT id FROM transition WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_endpoint_causes
+DELETE FROM cause WHERE id IN (
+    SELECT id FROM cause WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_endpoint_subscriptions
+DELETE FROM subscription WHERE id IN (
+    SELECT id FROM subscription WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_endpoint_jobs
+DELETE FROM cleanup_job WHERE endpoint_id = :endpoint_id;
+
+-- name: erase_endpoint
+-- Only when nothing is pending there: a delivery of an event that is not erased keeps it.
+DELETE FROM endpoint WHERE id = :endpoint_id
+AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.endpoint_id = :endpoint_id)
+RETURNING id;
+
+-- name: erase_targets_of
+-- Uses the index notice_target_created.
+DELETE FROM notice_target WHERE id IN (
+    SELECT id FROM notice_target WHERE tenant = :tenant AND created_at >= 0 ORDER BY created_at LIMIT :limit
+) RETURNING id;
+
+-- name: notices_scan
+-- The next records of any target. Uses the index notice_id.
+SELECT target_id, id, tenant, owner FROM notice WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: erase_notice [sqlite]
+DELETE FROM notice WHERE target_id = :target_id AND id = :id;
+
+-- name: erase_notice [postgres]
+DELETE FROM notice n USING unnest(:target_id::bigint[], :id::bigint[]) AS it (target_id, id)
+WHERE n.target_id = it.target_id AND n.id = it.id;
+
+-- name: erase_api_keys_of
+-- Revoked ones: the others are revoked before a tenant is erased.
+DELETE FROM api_key WHERE tenant = :tenant AND revoked_at IS NOT NULL;

@@ -1,0 +1,348 @@
+"""Erasures in the store: nothing of an erased event is left, and the ledger balances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from homing.errors import Conflict, NotFound, TooMany
+from homing.model import Attempt
+from homing.policy.erasure import ErasedIds
+from homing.ports import Receipt, Refusal, ReplayFilter, SettleBatch
+from homing.ports.erasures import Erasure, ErasureKind
+from homing.store.admin import Admin
+from homing.store.erasures import RUNNING_MAX
+from homing.store.flow import Flow
+from homing.store.migrate import Execute
+from homing.store.tx import Db
+from homing.store.views import Views
+from store.build import NOW, Maker
+from store.scene import Scene
+
+CANARY = "canary-7f3a"
+IDS = ErasedIds((b"k",))
+LIMIT = 100
+
+
+def erasure(make: Maker, kind: ErasureKind = ErasureKind.EVENT, **given: Any) -> Erasure:
+    number = make.id()
+    fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW, "upto_id": number}
+    return Erasure(id=number, tenant="acme", kind=kind, **(fields | given))
+
+
+async def erase(db: Db, make: Maker, key: str, *, limit: int = LIMIT) -> Erasure:
+    """Erase an event as the engine does."""
+    admin, hashes = Admin(db), [it.hash for it in IDS.of("acme", key)]
+    new = erasure(make, subject=hashes[0])
+    begun = await admin.begin_erasure(new, key=key, earlier=hashes)
+    await erase_all(admin, begun, limit=limit)
+    await admin.hide_erased(begun.id, more=False)
+    found = await admin.erasure(begun.id)
+    assert found is not None
+    return found
+
+
+async def erase_all(admin: Admin, begun: Erasure, *, limit: int = LIMIT) -> int:
+    """Erase the events of an erasure; returns the number of transactions."""
+    steps, after_key = 0, ""
+    while True:
+        events, on_after = await admin.erasable(begun, after_key=after_key, limit=limit)
+        for one in events:
+            done = False
+            while not done:
+                hashed = [(one, IDS.of(one.tenant, one.key)[0])]
+                done = await admin.erase_events(begun.id, hashed, limit=limit)
+                steps += 1
+        if begun.kind is ErasureKind.TENANT and on_after is not None:
+            after_key = on_after
+        elif not events or begun.kind is ErasureKind.TENANT:
+            return steps
+
+
+async def everything(db: Any) -> str:
+    """All rows of all tables, as text."""
+    tables = {
+        "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table'",
+        "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()",
+    }[db.dialect]
+
+    async def read(run: Execute) -> str:
+        found = []
+        for (table,) in await run(tables):
+            found += [f"{table} {row!r}" for row in await run(f"SELECT * FROM {table}")]
+        return "\n".join(found)
+
+    return str(await db.raw(read))
+
+
+async def counts(db: Db) -> tuple[int, int, int, int, int]:
+    (it,) = await Views(db).ledger(tenant="acme")
+    assert it.accepted == it.delivered + it.pending + it.dropped + it.cancelled
+    return it.accepted, it.delivered, it.pending, it.dropped, it.cancelled
+
+
+def failing(scene: Scene, attempt: Attempt) -> Attempt:
+    return replace(
+        attempt, excerpt=CANARY.encode(), detail=CANARY, response_headers=b"x: canary-7f3a"
+    )
+
+
+async def test_nothing_of_an_erased_event_is_left_in_any_table(db: Db) -> None:
+    scene = await Scene(db).begin()
+    make = scene.make
+    event = make.event(scene.sub, scene.sub, key=CANARY, data=f'"{CANARY}"'.encode(), kind=CANARY)
+    event = replace(event, fields=(b"h" * 16,))
+    other = replace(make.event(scene.sub, key="other"), fields=(b"o" * 16,))
+    await scene.publish([event, other])
+    waiting, arrived = event.deliveries
+    failed = failing(scene, make.attempt(waiting))
+    await scene.flow.settle(
+        SettleBatch(
+            number=scene.number(),
+            waiting=(replace(waiting, attempts=1),),
+            finished=(make.finished(arrived),),
+            attempts=(failed, replace(make.delivered(arrived), response_headers=CANARY.encode())),
+        )
+    )
+    admin = Admin(db)
+    again = make.delivery(event.event, scene.sub, replay_of=arrived)
+    await admin.replay(arrived.id, new=again)
+    filters = ReplayFilter(tenant="acme", event_id=event.event.id, event_key=CANARY)
+    await admin.save_replay_job(make.job(filters))
+    assert CANARY in await everything(db)
+    before = await counts(db)
+
+    done = await erase(db, make, CANARY)
+
+    left = await everything(db)
+    assert "canary" not in left
+    assert CANARY.encode().hex() not in left
+    assert (done.events, done.deliveries, done.cancelled) == (1, 3, 2)
+    assert await counts(db) == (before[0], before[1], before[2] - 2, before[3], before[4] + 2)
+    views = Views(db)
+    assert await views.event(CANARY, tenant="acme") is None
+    assert await views.event("other", tenant="acme") is not None
+    assert await views.delivery(waiting.id) is None
+    assert not await views.attempts(waiting.id)
+    assert await views.events_by_field([b"h" * 16], tenant="acme", limit=5) == []
+
+
+async def test_an_event_with_many_deliveries_is_erased_in_several_transactions(db: Db) -> None:
+    scene = await Scene(db).begin()
+    event = scene.make.event(*[scene.sub] * 7, key="big")
+    await scene.publish([event])
+    hashes = [it.hash for it in IDS.of("acme", "big")]
+    admin = Admin(db)
+    new = erasure(scene.make, subject=hashes[0])
+    begun = await admin.begin_erasure(new, key="big", earlier=hashes)
+    assert await erase_all(admin, begun, limit=3) == 3
+    found = await admin.erasure(begun.id)
+    assert found is not None
+    assert (found.events, found.deliveries, found.cancelled) == (1, 7, 7)
+    assert await counts(db) == (7, 0, 0, 0, 7)
+
+
+async def test_an_erased_id_that_is_published_again_gets_its_receipt_or_a_conflict(db: Db) -> None:
+    scene = await Scene(db).begin()
+    first = scene.make.event(scene.sub, scene.sub, key="k1")
+    await scene.publish([first])
+    await erase(db, scene.make, "k1")
+    version = await Admin(db).catalog_version()
+
+    async def publish(data: bytes, tenant: str = "acme", ids: ErasedIds = IDS) -> Any:
+        again = scene.make.event(key="k1", data=data, tenant=tenant)
+        again = replace(again, erased=ids.of(tenant, "k1"))
+        number = scene.number()
+        results = await Flow(db).publish([[again]], catalog_version=version, number=number)
+        return results[0]
+
+    assert await publish(first.event.data) == [Receipt("k1", 2, new=False)]
+    assert await publish(b'{"other":1}') == Refusal((0,))
+    rotated = ErasedIds((b"new", b"k"))
+    assert await publish(first.event.data, ids=rotated) == [Receipt("k1", 2, new=False)]
+    assert await publish(first.event.data, tenant="other") == [Receipt("k1", 0, new=True)]
+    (row,) = await Views(db).ledger(tenant="acme")
+    assert (row.accepted, row.pending) == (2, 0)
+
+
+async def test_erasing_twice_returns_the_same_erasure_and_an_unknown_event_is_not_found(
+    db: Db,
+) -> None:
+    scene = await Scene(db).begin()
+    await scene.publish([scene.make.event(scene.sub, key="k1")])
+    first = await erase(db, scene.make, "k1")
+    admin = Admin(db)
+    hashes = [it.hash for it in IDS.of("acme", "k1")]
+    new = erasure(scene.make, subject=hashes[0])
+    assert (await admin.begin_erasure(new, key="k1", earlier=hashes)).id == first.id
+    await admin.finish_erasure(first.id, now=NOW)
+    again = await admin.begin_erasure(new, key="k1", earlier=hashes)
+    assert (again.id, again.finished_at, again.events) == (first.id, NOW, 1)
+    with pytest.raises(NotFound):
+        await admin.begin_erasure(erasure(scene.make), key="never", earlier=[b"x" * 24])
+    assert await admin.running_erasures(limit=10) == []
+
+
+async def test_events_with_a_value_are_erased_of_one_tenant_only(db: Db) -> None:
+    scene = await Scene(db).begin()
+    make = scene.make
+    one, two = b"1" * 16, b"2" * 16
+    events = [replace(make.event(scene.sub, key=f"k{n}"), fields=(one,)) for n in range(5)]
+    other = replace(make.event(scene.sub, key="k9"), fields=(two,))
+    neighbour = replace(make.event(tenant="neighbour", key="k1"), fields=(one,))
+    await scene.publish([*events, other, neighbour])
+    admin = Admin(db)
+    new = erasure(make, ErasureKind.FIELD, path="data.n", subject=b"3" * 16 + one)
+    begun = await admin.begin_erasure(new, key=None, earlier=[])
+    await erase_all(admin, begun, limit=2)
+    views = Views(db)
+    left, _ = await views.events(tenant=None, event_type=None, before_id=None, limit=10)
+    assert {(it.event.tenant, it.event.key) for it in left} == {
+        ("acme", "k9"),
+        ("neighbour", "k1"),
+    }
+
+
+async def test_of_an_attempt_in_flight_nothing_is_written_after_its_event_was_erased(
+    db: Db,
+) -> None:
+    scene = await Scene(db).begin()
+    make = scene.make
+    event = make.event(scene.sub, scene.sub, key="k1")
+    await scene.publish([event])
+    await erase(db, make, "k1")
+    one, two = event.deliveries
+    gone = await scene.flow.settle(
+        SettleBatch(
+            number=scene.number(),
+            waiting=(replace(one, attempts=1),),
+            finished=(make.finished(two),),
+            attempts=(failing(scene, make.attempt(one)), make.delivered(two)),
+        )
+    )
+    assert gone == {one.id, two.id}
+    assert "canary" not in await everything(db)
+    assert await Views(db).delivery(two.id) is None
+    assert await counts(db) == (2, 0, 0, 0, 2)
+
+
+async def test_a_replay_finds_no_erased_event(db: Db) -> None:
+    scene = await Scene(db).begin()
+    make = scene.make
+    event = make.event(scene.sub, key="k1")
+    await scene.publish([event])
+    (delivery,) = event.deliveries
+    await scene.flow.settle(SettleBatch(number=scene.number(), finished=(make.finished(delivery),)))
+    admin = Admin(db)
+    job = make.job(ReplayFilter(tenant="acme"))
+    await admin.save_replay_job(job)
+    found, upto, _ = await admin.candidates(job, now=NOW, limit=10)
+    await erase(db, make, "k1")
+    new = [make.delivery(event.event, scene.sub, replay_of=it.delivery) for it in found]
+    after = replace(job, after_id=upto, scanned=1, replayed=1, state="done")
+    assert await admin.replay_step(job, after=after, new=new)
+    assert await counts(db) == (1, 1, 0, 0, 0)
+    with pytest.raises(NotFound):
+        await admin.replay(delivery.id, new=new[0])
+
+
+async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: Db) -> None:
+    scene = await Scene(db).begin()
+    make = scene.make
+    url = f"https://{CANARY}.example/in"
+    endpoint = make.endpoint(url)
+    admin, views = Admin(db), Views(db)
+    sub = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    version = await admin.catalog_version()
+    event = make.event(sub, key=CANARY, data=f'"{CANARY}"'.encode())
+    unmatched = make.event(key="unmatched", data=f'"{CANARY}"'.encode())
+    neighbour = make.event(tenant="neighbour", key=CANARY[:-1], data=b'"other"')
+    flow = Flow(db)
+    requests = [[event, unmatched, neighbour]]
+    await flow.publish(requests, catalog_version=version, number=scene.number())
+    (delivery,) = event.deliveries
+    await flow.settle(
+        SettleBatch(
+            number=scene.number(),
+            waiting=(replace(delivery, attempts=1),),
+            attempts=(failing(scene, make.attempt(delivery)),),
+            transitions=(make.transition(endpoint),),
+        )
+    )
+    await admin.log_test(replace(make.attempt(make.delivery(event.event, sub)), detail=CANARY))
+    new = erasure(make, ErasureKind.TENANT)
+    begun = await admin.begin_erasure(new, key=None, earlier=[])
+    assert begun.version == await admin.catalog_version()
+    erased = await admin.erased_tenants(0)
+    assert erased.everything == {"acme": begun.upto_id}
+
+    assert await views.event(CANARY, tenant="acme") is None
+    assert await views.delivery(delivery.id) is None
+    assert await views.endpoint(endpoint.id) is None
+    assert await views.subscription(sub.id) is None
+    found, _ = await views.events(tenant=None, event_type=None, before_id=None, limit=10)
+    assert [it.event.tenant for it in found] == ["neighbour"]
+    with pytest.raises(Conflict):
+        await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    late = make.event(key="late")
+    version = await admin.catalog_version()
+    await flow.publish([[late]], catalog_version=version, number=scene.number())
+
+    await erase_all(admin, begun)
+    done, after = False, 0
+    while not done:
+        done, after = await admin.erase_rest_of_tenant(begun, after_notice=after, limit=2)
+    left = await everything(db)
+    assert CANARY not in left
+    assert CANARY.encode().hex() not in left
+    await admin.finish_erasure(begun.id, now=NOW)
+    assert await views.event("late", tenant="acme") is not None
+    assert await views.event(CANARY[:-1], tenant="neighbour") is not None
+    assert await counts(db) == (1, 0, 0, 0, 1)
+    again = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    assert again.tenant == "acme"
+
+
+async def test_a_tenant_may_have_a_bounded_number_of_erasures_that_are_not_finished(
+    db: Db,
+) -> None:
+    make, admin = Maker(), Admin(db)
+    for n in range(RUNNING_MAX):
+        new = erasure(make, ErasureKind.FIELD, subject=n.to_bytes(16, "big"))
+        await admin.begin_erasure(new, key=None, earlier=[])
+    with pytest.raises(TooMany):
+        await admin.begin_erasure(
+            erasure(make, ErasureKind.FIELD, subject=b"x" * 16), key=None, earlier=[]
+        )
+    other = replace(erasure(make, ErasureKind.FIELD), tenant="neighbour")
+    assert await admin.begin_erasure(other, key=None, earlier=[]) == other
+
+
+async def test_retention_removes_the_hashes_of_erased_ids_and_old_erasures(db: Db) -> None:
+    scene = await Scene(db).begin()
+    await scene.publish([scene.make.event(scene.sub, key="k1")])
+    first = await erase(db, scene.make, "k1")
+    admin = Admin(db)
+    await admin.finish_erasure(first.id, now=NOW)
+    assert (await admin.erased_tenants(0)).ids
+    await scene.flow.remove_history(before=NOW, limit=LIMIT)
+    assert (await admin.erased_tenants(0)).ids
+    await scene.flow.remove_history(before=NOW + 1, limit=LIMIT)
+    assert not (await admin.erased_tenants(0)).ids
+    assert await admin.erasure(first.id) is None
+
+
+def test_a_hash_of_an_id_depends_on_the_key_the_tenant_and_the_id() -> None:
+    hashes = {
+        ErasedIds((key,)).of(tenant, name)[0].hash
+        for key, tenant, name in (
+            (b"a", "t", "k"),
+            (b"b", "t", "k"),
+            (b"a", "u", "k"),
+            (b"a", "t", "l"),
+            (b"a", "tk", ""),
+        )
+    }
+    assert len(hashes) == 5
