@@ -32,6 +32,8 @@ from chaos.power import cut_everywhere
 from chaos.repeating import publish_the_same
 from chaos.stopping import stop_again_and_again
 from chaos.syscalls import kill_at_every_call
+from chaos.upgrading import upgrade_over_kills
+from homing.store.tx import Dialect
 
 ACKS_EARLY = (str(Path(__file__).parents[1] / "acceptance" / "acks_early.py"),)
 CHUNK = 50
@@ -225,6 +227,7 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
     ]
+    found += [_upgrade("sqlite", quick=quick), _upgrade("postgres", quick=quick)]
     if shutil.which("strace"):
         found += [
             Part(
@@ -270,6 +273,16 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
     else:
         print("STRACE IS NOT INSTALLED: no kill at every call (scoreboard 2), no failing server")
     return found
+
+
+def _upgrade(dialect: Dialect, *, quick: bool) -> Part:
+    rows = 20_000 if quick else 1_000_000
+    return Part(
+        "31",
+        f"upgrade over kills, {dialect}",
+        lambda at, _: upgrade_over_kills(dialect, at, rows=rows),
+        [Control("stuck", lambda at: upgrade_over_kills(dialect, at, rows=1_000, torn=True))],
+    )
 
 
 def _shown(toll: Any) -> str:
@@ -337,10 +350,10 @@ def main() -> int:
         os.dup2(out.fileno(), 2)
     chosen = parts(quick=given.quick, seed=given.seed, every_call=given.every_call)
     results = [_do(it) for it in chosen if not only or only & {it.line, it.name}]
-    print(f"\n{'#':>3}  {'run':27}{'result':9}{'control':38}{'took':>8}")
+    print(f"\n{'#':>3}  {'run':29}{'result':9}{'control':38}{'took':>8}")
     for it in results:
         verdict = "ok" if it.passed else "FAILED"
-        print(f"{it.line:>3}  {it.name:27}{verdict:9}{it.control:38}{it.took_s:7.0f}s")
+        print(f"{it.line:>3}  {it.name:29}{verdict:9}{it.control:38}{it.took_s:7.0f}s")
     print(f"The servers' log: {log}")
     return int(not all(it.passed for it in results))
 

@@ -14,6 +14,7 @@ from chaos.orphaning import kill_the_writer
 from chaos.power import cut_everywhere
 from chaos.repeating import publish_the_same
 from chaos.syscalls import kill_at_every_call
+from chaos.upgrading import upgrade_over_kills
 
 
 async def test_a_power_cut_at_any_point_loses_nothing_acknowledged_and_leaves_nothing_half() -> (
@@ -85,3 +86,15 @@ async def test_a_kill_at_a_write_a_sync_a_send_or_a_connect_loses_nothing(tmp_pa
     print(toll)
     assert toll.bad == 0, toll.first
     assert toll.fired > 0
+
+
+async def test_an_old_database_is_upgraded_over_a_kill_at_every_statement(tmp_path: Path) -> None:
+    toll = await upgrade_over_kills("sqlite", tmp_path, rows=2_000)
+    print(toll)
+    assert toll.bad == 0
+    assert toll.fired_enough
+
+
+async def test_a_build_that_commits_each_statement_alone_is_found(tmp_path: Path) -> None:
+    toll = await upgrade_over_kills("sqlite", tmp_path, rows=100, torn=True)
+    assert toll.stuck == 1
