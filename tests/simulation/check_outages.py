@@ -231,9 +231,11 @@ class OutageChecks:
 
     def _fade(self, now: int) -> None:
         if self._fades_at is not None and now >= self._fades_at:
+            responded_at = self._fades_at - self._rules.stay_ms - 2 * self._rules.quiet_ms
             self._evidence_at = self._fades_at = None
-            self._maybe_down |= set(self._suspects)
-            self._suspects.clear()
+            left = {it: seen for it, seen in self._suspects.items() if seen[1] > responded_at}
+            self._maybe_down |= set(self._suspects) - set(left)
+            self._suspects = left  # They fell after the response that speaks for the others.
         if self._evidence_at is not None:
             self._memory.maybe_paused_at = now
 

@@ -115,3 +115,16 @@ def test_one_tenant_is_enough_while_the_other_succeeded_only_when_the_clock_was_
     watch.ends(0, "dns")
 
     assert watch.ends(1, "dns").maybe_sender_error
+
+
+def test_what_fell_after_the_response_that_ended_an_outage_is_remembered() -> None:
+    watch = Watch("abab")
+    watch.ends(2, 200)
+    watch.ends(0, "refused")
+    watch.ends(1, "refused")  # An outage may have begun …
+    watch.now += RULES.quiet_ms
+    watch.ends(2, 200)  # … and this may end it.
+    watch.ends(3, "reset")
+    watch.now += RULES.stay_ms + 3 * RULES.quiet_ms
+
+    assert watch.ends(2, "timeout").maybe_sender_error
