@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet docs lock clean
+.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet pythons release docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,12 @@ fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --controls
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --measure
+
+pythons: setup  ## install and test Homing on every Python of this machine; ARGS=--tests leaves the tests out
+	PYTHONPATH=src:tests $(BIN)/python -m pythons.run $(ARGS)
+
+release: setup  ## build both wheels and sdists, an SBOM and checksums of the latest commit, twice, into dist
+	$(BIN)/python tools/release.py dist
 
 docs: setup  ## generate the reference pages in docs/reference, and the blocking client
 	$(BIN)/python tools/generate_sync_client.py

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Prints the path of the Python that .venv is made with: the newest one of TESTED on the PATH. A Python newer than those
 # is taken only if there is no other. PYTHON=/path/to/python names one instead. Notes and errors go to standard error.
+# With a version (tools/find_python.sh 3.12) it prints the Python of that version, from the PATH or from pyenv, uv or asdf,
+# or it prints nothing and exits with 1.
 set -u
 TESTED="3.11 3.12 3.13"
 
@@ -30,7 +32,12 @@ best_rank=0
 best=""
 unable=""
 seen=""
-if [ -n "${PYTHON:-}" ]; then
+wanted=${1:-}
+if [ -n "$wanted" ]; then
+    home=${HOME:-/}
+    set -- "python$wanted" python3 python "${PYENV_ROOT:-$home/.pyenv}/versions/$wanted".*/bin/python \
+        "$home/.local/share/uv/python/cpython-$wanted".*/bin/python "$home/.asdf/installs/python/$wanted".*/bin/python
+elif [ -n "${PYTHON:-}" ]; then
     set -- "$PYTHON"
 else
     set -- python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
@@ -40,6 +47,7 @@ for name; do
     version=${found%% *} rest=${found#* }
     able=${rest%% *} path=${rest#* }
     seen="$seen $name ($version)"
+    [ "${wanted:-$version}" = "$version" ] || continue
     this=$(rank "$version")
     [ "$this" -gt 0 ] || continue
     if [ "$able" = unable ]; then
@@ -49,6 +57,10 @@ for name; do
     fi
 done
 
+if [ -n "$wanted" ]; then
+    [ -n "$best" ] && echo "$best"
+    exit
+fi
 if [ -n "$best" ]; then
     case " $TESTED " in *" $best_version "*) ;; *)
         say "Note: Homing is tested with Python $TESTED. Python $best_version is newer: packages that have no wheel for it"

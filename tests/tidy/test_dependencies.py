@@ -116,9 +116,9 @@ def fake(place: Path, name: str, version: str, *, able: bool = True) -> None:
     script.chmod(0o755)
 
 
-def chosen(place: Path, **more: str) -> tuple[int, str, str]:
+def chosen(place: Path, *version: str, **more: str) -> tuple[int, str, str]:
     ran = subprocess.run(
-        ["/bin/sh", str(ROOT / "tools" / "find_python.sh")],
+        ["/bin/sh", str(ROOT / "tools" / "find_python.sh"), *version],
         env={"PATH": str(place), **more},
         capture_output=True,
         text=True,
@@ -170,6 +170,18 @@ def test_without_a_python_it_says_how_to_get_one(
     assert (code, name) == (1, "")
     assert "Homing needs Python 3.11, 3.12 or 3.13" in told
     assert said in told
+
+
+def test_a_python_of_a_version_is_found_on_the_path_or_in_pyenv(tmp_path: Path) -> None:
+    fake(tmp_path, "python3", "3.13")
+    fake(tmp_path, "python3.12", "3.12", able=False)
+    pyenv = tmp_path / "versions" / "3.12.4" / "bin"
+    pyenv.mkdir(parents=True)
+    fake(pyenv, "python", "3.12")
+    assert chosen(tmp_path, "3.13", HOME=str(tmp_path)) == (0, "python3", "")
+    assert chosen(tmp_path, "3.12", PYENV_ROOT=str(tmp_path)) == (0, "python", "")
+    assert chosen(tmp_path, "3.12", HOME=str(tmp_path)) == (1, "", "")
+    assert chosen(tmp_path, "3.14", PYTHON=str(tmp_path / "python3")) == (1, "", "")
 
 
 def test_the_real_probe_finds_this_python() -> None:
