@@ -6,21 +6,15 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from homing.server.http_server import HttpServer
 from homing.server.settings import Settings
 from homing.server.wiring import Running, running
-from homing.web.limits import LimitedServer
 from security.framing import KEY
 
 RESPONSE_WITHIN_S = 20.0  # long, for a busy machine; nothing waits for it when all is well
-
-
-class _Server(LimitedServer):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @dataclass
@@ -28,7 +22,7 @@ class Served:
     """The address of the server, and its parts."""
 
     port: int
-    server: _Server
+    server: HttpServer
     house: Running
 
     @contextlib.asynccontextmanager
@@ -72,7 +66,7 @@ async def served() -> AsyncIterator[Served]:
     settings = Settings.of(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
     with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
         async with running(settings, admin_key=KEY, in_memory=True) as house:
-            server = _Server(house.config)
+            server = HttpServer(house.config)
             task = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:
                 await asyncio.sleep(0)

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from homing.errors import BadSetting
+from homing.server.listener import Listener
 from homing.server.metrics_exchange import MetricsExchange, replying
 from homing.server.settings import PROCESSES_MAX, Settings, load_settings
-from homing.server.shared_listener import SharedListener
 from homing.server.siblings import Siblings
 from homing.server.supervisor import LONG_LIFE_S, PAUSE_MAX_S, pause_s, process_count, usable_cores
 from homing.web.metrics import metrics_text, of_all_processes
@@ -120,7 +120,9 @@ class _Three:
         listener.close()
         self.open: list[set[asyncio.Protocol]] = [set(), set(), set()]
         self.clients: list[asyncio.StreamWriter] = []
-        self.listeners = [SharedListener(one) for one in self.siblings]
+        self.listeners = [
+            Listener(one.listener, connections_max=1_000, siblings=one) for one in self.siblings
+        ]
 
     def serve(self, *numbers: int) -> None:
         for number in numbers:
@@ -140,9 +142,9 @@ class _Three:
             while sum(map(len, self.open)) != count:
                 await asyncio.sleep(0)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for one in self.listeners:
-            one.close()
+            await one.close()
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ async def test_connections_are_spread_evenly(three: _Three) -> None:
     sizes = sorted(map(len, three.open))
     assert sizes[0] >= 8, sizes
     assert sizes[2] <= 12, sizes
-    three.close()
+    await three.close()
 
 
 async def test_a_burst_is_spread_too(three: _Three) -> None:
@@ -165,7 +167,7 @@ async def test_a_burst_is_spread_too(three: _Three) -> None:
     three.serve(0, 1, 2)
     await three.until(60)
     assert min(map(len, three.open)) >= 10, [len(one) for one in three.open]
-    three.close()
+    await three.close()
     for one in kept:
         one.close()
 
@@ -177,18 +179,18 @@ async def test_a_process_that_does_not_respond_gets_no_connections_and_blocks_no
     three.siblings[2].serves()  # It says so, and hangs.
     await three.connect(10)
     assert len(three.open[2]) == 0
-    three.close()
+    await three.close()
 
 
 async def test_a_process_that_stops_leaves_connections_to_the_others(three: _Three) -> None:
     three.serve(0, 1, 2)
     await three.connect(3)
-    three.listeners[0].close()
+    await three.listeners[0].close()
     mine = len(three.open[0])
     await three.connect(8)
     assert len(three.open[0]) == mine
-    three.listeners[1].close()
-    three.listeners[2].close()
+    await three.listeners[1].close()
+    await three.listeners[2].close()
     assert not three.siblings[0].somebody_serves()
 
 
@@ -200,7 +202,7 @@ async def test_the_counts_follow_connections_that_close(three: _Three) -> None:
     for listener in three.listeners:
         listener.report()
     assert three.siblings[0].fewest_connections() == 0
-    three.close()
+    await three.close()
 
 
 # --- metrics --------------------------------------------------------------------------------

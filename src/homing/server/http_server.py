@@ -12,8 +12,9 @@ from typing import Any
 import uvicorn
 
 from homing.errors import BadSetting
+from homing.server.listener import Listener
 from homing.server.settings import ListenSettings, inherited_descriptor
-from homing.server.shared_listener import SharedListener
+from homing.server.siblings import Siblings
 from homing.web.connections import ConnectionLimit
 from homing.web.limits import LimitedServer
 from homing.web.write_coalescing import CoalescingProtocol
@@ -24,52 +25,61 @@ FIRST_REQUEST_WITHIN_S = 1.0  # after the port was closed
 TICK_S = 0.05
 
 
-def http_config(
-    app: object,
-    limit: ConnectionLimit,
-    *,
-    protocol: type[CoalescingProtocol] = CoalescingProtocol,
-    grace_ms: int = 1_000,
-) -> uvicorn.Config:
+class HttpConfig(uvicorn.Config):
     """Uvicorn's options; ``grace_ms`` is how long a stop waits for requests in progress."""
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        http=functools.partial(protocol, limit=limit),  # type: ignore[arg-type]
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=max(grace_ms // 1000, 1),
-    )
+
+    def __init__(
+        self,
+        app: object,
+        limit: ConnectionLimit,
+        *,
+        protocol: type[CoalescingProtocol] = CoalescingProtocol,
+        grace_ms: int = 1_000,
+    ) -> None:
+        super().__init__(
+            app,  # type: ignore[arg-type]
+            http=functools.partial(protocol, limit=limit),  # type: ignore[arg-type]
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=max(grace_ms // 1000, 1),
+        )
+        self.connections_max = limit.maximum
 
 
 class HttpServer(LimitedServer):
-    """Uvicorn without its signal handlers; ``end_streams`` is called when it begins to stop.
+    """Uvicorn with our listener, without its signal handlers.
 
-    With ``shared`` it accepts connections of a socket that other processes share.
+    ``end_streams`` is called when it begins to stop; ``siblings`` are the processes that share its
+    socket.
     """
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        config: HttpConfig,
         *,
         end_streams: Callable[[], None] | None = None,
-        shared: SharedListener | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
         super().__init__(config)
-        self._end_streams, self._shared = end_streams, shared
+        self._connections_max = config.connections_max
+        self._end_streams, self._siblings = end_streams, siblings
+        self._listeners: list[Listener] = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._shared is not None:
-            self._shared.open(self._protocol, self.server_state.connections)
+        await super().startup([])  # Uvicorn itself listens to none.
+        for one in sockets or ():
+            listener = Listener(one, connections_max=self._connections_max, siblings=self._siblings)
+            listener.open(self._protocol, self.server_state.connections)
+            self._listeners.append(listener)
 
     def _protocol(self) -> asyncio.Protocol:
         kind: Any = self.config.http_protocol_class
@@ -79,8 +89,8 @@ class HttpServer(LimitedServer):
         return made
 
     async def on_tick(self, counter: int) -> bool:
-        if self._shared is not None:
-            self._shared.report()
+        for listener in self._listeners:
+            listener.report()
         return await super().on_tick(counter)
 
     def drain(self) -> None:
@@ -97,10 +107,8 @@ class HttpServer(LimitedServer):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.drain()
-        for server in self.servers:
-            server.close()
-        if self._shared is not None:
-            self._shared.close()
+        for listener in self._listeners:
+            await listener.close()
         await self._first_requests()
         if self._end_streams is not None:  # Uvicorn would wait for them.
             self._end_streams()

@@ -23,10 +23,9 @@ import uvloop
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.ports import Clock
-from homing.server.http_server import HttpServer, http_config, open_listener, url_of
+from homing.server.http_server import HttpConfig, HttpServer, open_listener, url_of
 from homing.server.open_files import raise_limit
 from homing.server.settings import Settings
-from homing.server.shared_listener import SharedListener
 from homing.server.shutdown import EXIT_UNSETTLED, Shutdown
 from homing.server.siblings import Siblings
 from homing.server.supervisor import process_count, supervise
@@ -102,13 +101,12 @@ async def _serve(
         if parts is None:
             return True
         _tune_garbage_collector()
-        shared = None if siblings is None else SharedListener(siblings)
-        server = HttpServer(parts.config, end_streams=parts.end_streams, shared=shared)
+        server = HttpServer(parts.config, end_streams=parts.end_streams, siblings=siblings)
         shutdown.unfinished = parts.engine.unfinished
         shutdown.on_request(lambda: setattr(server, "should_exit", True), drain=server.drain)
         if siblings is None:
             ready(url_of(listener))
-        await server.serve(sockets=[listener] if siblings is None else [])
+        await server.serve(sockets=[listener])
     return shutdown.all_settled
 
 
@@ -125,7 +123,7 @@ async def wait_for_database(
         return await start()
     except StoreUnavailable as error:
         log.warning("waiting for the database: it does not respond", error=str(error))
-    server = HttpServer(http_config(waiting, ConnectionLimit(connections_max)))
+    server = HttpServer(HttpConfig(waiting, ConnectionLimit(connections_max)))
     sockets = [] if listener is None else [listener.dup()]
     meanwhile = asyncio.create_task(server.serve(sockets=sockets))
     tries = 0

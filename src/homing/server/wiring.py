@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import msgspec
-import uvicorn
 from msgspec import Struct
 from prometheus_client.core import Metric
 
@@ -29,7 +28,7 @@ from homing.policy.erasure import ErasedIds
 from homing.policy.payload_fields import PayloadFields
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
-from homing.server.http_server import http_config
+from homing.server.http_server import HttpConfig
 from homing.server.metrics_exchange import MetricsExchange, replying
 from homing.server.open_files import fit_slots, share_descriptors
 from homing.server.outbox_relay import make_relay, relaying
@@ -57,7 +56,7 @@ class Running(Struct, frozen=True):
     app: App
     stores: Stores
     clock: Clock
-    config: uvicorn.Config
+    config: HttpConfig
     end_streams: Callable[[], None]  # ends the streaming responses that would delay a stop
 
 
@@ -272,9 +271,9 @@ def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:
     return ApiKeys(stores.keys, clock, node=node, life_ms=life_ms)
 
 
-def _http_config(app: object, settings: Settings, connections_max: int) -> uvicorn.Config:
+def _http_config(app: object, settings: Settings, connections_max: int) -> HttpConfig:
     per_address_max = settings.listen.connections_per_address_max
-    return http_config(
+    return HttpConfig(
         app,
         ConnectionLimit(connections_max, per_address_max=per_address_max),
         protocol=FastPublishProtocol if settings.fleet.serves_api else CoalescingProtocol,

@@ -44,7 +44,7 @@ class ConnectionLimit:
         per_address_max: int = 0,
         monotonic: Callable[[], float] = system_monotonic,
     ) -> None:
-        self._max, self._per_address_max = maximum, per_address_max
+        self.maximum, self._per_address_max = maximum, per_address_max
         self._monotonic = monotonic
         self._all_busy_until = 0.0
         self._closed, self._report_at = 0, 0.0  # since the last report
@@ -56,8 +56,8 @@ class ConnectionLimit:
         mine.add(connection)
         if 0 < self._per_address_max < len(mine):
             self._close_idle(connection, mine, self._per_address_max)
-        elif len(all_of_them) > self._max:
-            self._close_idle(connection, all_of_them, self._max)
+        elif len(all_of_them) > self.maximum:
+            self._close_idle(connection, all_of_them, self.maximum)
 
     def lost(self, connection: Any) -> None:
         """Forgets a connection that was closed."""
