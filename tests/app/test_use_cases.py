@@ -80,8 +80,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
     "Replays.get": ("GET /v1/replays/{id}", "GET /replays/{id}"),
     "Replays.cancel": ("POST /v1/replays/{id}/cancel", "POST /replays/{id}/stop"),
-    "Erasures.erase": ("POST /v1/erasures",),
-    "Erasures.page": ("GET /v1/erasures",),
+    "Erasures.erase": ("POST /v1/erasures", "POST /erasures"),
+    "Erasures.page": ("GET /v1/erasures", "GET /erasures"),
     "Erasures.get": ("GET /v1/erasures/{id}",),
     "Search.find": ("GET /v1/search", "GET /search"),
     "NoticeTargets.create": (f"POST {TGT}", "POST /notices/targets"),
@@ -508,6 +508,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /endpoints/{id}/test": {"subscription": found.subscription},
                 "POST /endpoints/{id}/replay": {"since": "1h"},
                 "POST /notices/targets": NEW_TARGET,
+                "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
             }.get(route, {})
             if not route.startswith("POST") or transport_of(route) is not DASHBOARD:
                 continue

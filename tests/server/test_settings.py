@@ -338,6 +338,7 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
         failure_percent = 50
         [tenants.acme]
         policy = "standard-webhooks"
+        retention_days = 7
         [tenants.acme.health]
         consecutive_disable = 10
         """
@@ -347,6 +348,7 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
     expected = HealthRules(failure_percent=50, consecutive_disable=10)
     assert settings.tenants.health == {"acme": expected}
     assert settings.tenants.policies == {"acme": "standard-webhooks"}
+    assert settings.tenants.retention_ms == {"acme": 7 * 86_400_000}
 
 
 @pytest.mark.parametrize(
@@ -359,6 +361,8 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
         ("[tenants.a]\npolicy = 'x'", "tenants.a.policy = 'x'"),
         ("[tenants.a]\nhealth = {probe_every_ms = 1}", "tenants.a.health.probe_every_ms = 1"),
         ("[tenants.'a b']\npolicy = 'x'", "tenants.a b"),
+        ("[tenants.a]\nretention_days = 0", "tenants.a"),
+        ("[tenants.a]\nretention_days = 3651", "tenants.a"),
         ("[tenants.a]\ncolour = 1", "tenants.a"),
     ],
 )

@@ -202,3 +202,45 @@ async def test_a_day_whose_rows_lie_in_the_default_part_stays_there(db: Db) -> N
     assert f"event_d{today + 1}" in names
     await sweep(scene.flow, before=LATER)
     assert await count(db, "history") == 0
+
+
+async def sweep_of(flow: Flow, tenant: str, *, before: int, limit: int = 10) -> int:
+    """Run the retention of one tenant to its end."""
+    removed, after_key = 0, ""
+    while True:
+        step, on_after = await flow.remove_history_of(
+            tenant, before=before, after_key=after_key, limit=limit
+        )
+        removed += step
+        if on_after is None:
+            return removed
+        after_key = on_after
+
+
+async def test_a_tenants_own_retention_removes_its_old_events_and_those_of_nobody_else(
+    db: Db,
+) -> None:
+    scene = await Scene(db).begin()
+    old = await finish(scene, 25)
+    (pending,) = await scene.deliver(1)
+    late = await finish(scene, 1, at=NOW + 10 * DAY_MS)
+    unmatched = scene.make.event(key="unmatched")
+    neighbour = scene.make.event(tenant="neighbour", key="theirs")
+    await scene.publish([unmatched, neighbour])
+    scene.make.now = LATER
+    young = await finish(scene, 3, at=LATER)
+    assert await scene.flow.next_tenant("") == "acme"
+    assert await scene.flow.next_tenant("acme") == "neighbour"
+    assert await scene.flow.next_tenant("neighbour") is None
+
+    assert await sweep_of(scene.flow, "acme", before=NOW + 5 * DAY_MS) == 26
+
+    assert [row[0] for row in await every(db, "history")] == [*late, *young]
+    assert [row[0] for row in await every(db, "attempt")] == [*late, *young]
+    assert [row[0] for row in await every(db, "pending")] == [pending.id]
+    assert await count(db, "event") == 1 + 1 + 3 + 1
+    assert await count(db, "event_key") == 6
+    assert old
+    again = scene.make.event(key="unmatched")
+    (results,) = await scene.publish([again])
+    assert results == [Receipt("unmatched", 0, new=True)]

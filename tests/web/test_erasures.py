@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from engine.test_erase import FIELDS
 from homing.engine.options import EngineOptions
-from web.asgi import Client
+from web.asgi import KEY, Client
+from web.browse import Browser, text
 from web.house import URL, House, live
 
 PATH = "/v1/erasures"
@@ -127,3 +128,47 @@ def test_a_bad_request_is_refused_with_the_field() -> None:
             assert [it["field"] for it in got.json["problems"]] == [field], body
 
     live(story, FIELDS)
+
+
+def test_the_dashboard_erases_after_a_confirmation_and_shows_the_progress() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in(KEY)
+        empty = await browser.get("/erasures")
+        assert "Nothing was erased" in text(empty)
+        await house.publish(id="canary", data={"customer": "ada"})
+        await house.publish(id="two", data={"customer": "ada"})
+        await house.publish(id="three", tenant="acme")
+        page = await browser.get("/events/default/canary")
+        assert "Erase this event?" in text(page)
+        refused = await browser.form("/erasures", "/erasures", event="canary", confirm="yes")
+        assert refused.status == 422
+        assert "type erase to confirm" in text(refused)
+        assert (await house.client.get("/v1/events/canary")).status == 200
+        for form in (
+            {"event": "canary", "confirm": "erase"},
+            {"field": "data.customer", "value": "ada", "confirm": "erase"},
+            {"everything": "on", "tenant": "acme", "confirm": "acme"},
+        ):
+            done = await browser.form("/erasures", "/erasures", **form)
+            assert (done.status, done.headers["location"]) == (303, "/erasures")
+        for path in ("/v1/events/canary", "/v1/events/two", "/v1/events/three?tenant=acme"):
+            assert (await house.client.get(path)).status == 404
+        await house.world.wait(5_000)
+        shown = text(await browser.get("/erasures"))
+        assert "canary" not in shown
+        assert shown.count("done") == 3
+
+    live(story, FIELDS)
+
+
+def test_a_viewer_sees_no_buttons_to_erase() -> None:
+    async def story(house: House) -> None:
+        viewer = await key_of(house, "viewer", "acme")
+        browser = Browser(house.app)
+        await browser.sign_in(viewer.key)
+        page = await browser.get("/erasures")
+        assert page.status == 200
+        assert "Erase an event" not in text(page)
+
+    live(story)

@@ -207,7 +207,7 @@ class Maintenance:
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
             if not self._ownership.is_maintenance_leader:
                 continue
-            before = self._clock.now() - self._options.retention_ms
+            before = self._clock.now() - self._options.retention_max_ms
             try:
                 removed = 0
                 while step := await self._flow.remove_history(
@@ -215,6 +215,8 @@ class Maintenance:
                 ):
                     removed += step
                     await asyncio.sleep(0.01)
+                if self._options.tenant_retention_ms:
+                    removed += await self._keep_retention_of_tenants()
                 now = self._clock.now()
                 folding = True
                 while folding:
@@ -226,6 +228,27 @@ class Maintenance:
                     log.info("history past retention removed", rows=removed)
             except HomingError as error:
                 log.warning("history could not be removed", error=str(error))
+
+    async def _keep_retention_of_tenants(self) -> int:
+        """Remove the events of tenants whose retention is shorter than the longest one."""
+        removed, tenant = 0, ""
+        while (found := await self._flow.next_tenant(tenant)) is not None:
+            tenant, after_key = found, ""
+            retention_ms = self._options.retention_of(tenant)
+            while retention_ms < self._options.retention_max_ms:
+                step, on_after = await self._flow.remove_history_of(
+                    tenant,
+                    before=self._clock.now() - retention_ms,
+                    after_key=after_key,
+                    limit=self._options.step_rows,
+                    epoch=self._ownership.fence(0),
+                )
+                removed += step
+                await asyncio.sleep(0.01)
+                if on_after is None:
+                    break
+                after_key = on_after
+        return removed
 
     # --- cleanup jobs -----------------------------------------------------------------------
 

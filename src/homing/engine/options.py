@@ -30,6 +30,7 @@ class EngineOptions(Struct, frozen=True):
     request_deliveries_max: int = 100_000
     step_rows: int = 500  # in one step of expiry, retention, a replay job or a cleanup job
     retention_ms: int = 30 * 24 * HOUR_MS
+    tenant_retention_ms: dict[str, int] = field(default_factory=dict)
     quiet_ms: int = HOUR_MS  # after a start or a step of the clock, in which nothing expires
     node: int = 0
     guard: int = 0  # the fingerprint of the settings that say which addresses may be dialled
@@ -58,6 +59,14 @@ class EngineOptions(Struct, frozen=True):
 
     def rules_of(self, tenant: str) -> HealthRules:
         return self.tenant_health.get(tenant, self.health)
+
+    def retention_of(self, tenant: str) -> int:
+        return self.tenant_retention_ms.get(tenant, self.retention_ms)
+
+    @property
+    def retention_max_ms(self) -> int:
+        """The longest retention of any tenant."""
+        return max((self.retention_ms, *self.tenant_retention_ms.values()))
 
     @property
     def window_min_ms(self) -> int:

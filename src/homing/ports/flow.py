@@ -178,5 +178,17 @@ class FlowStore(Protocol):
         delivery needs. LostLeases on another ``epoch`` of bucket 0, whose owner does this for all.
         """
 
+    async def next_tenant(self, after: str) -> str | None:
+        """The next tenant with events after this name."""
+
+    async def remove_history_of(
+        self, tenant: str, *, before: int, after_key: str, limit: int, epoch: int = 0
+    ) -> tuple[int, str | None]:
+        """Remove a tenant's events whose deliveries finished before ``before``, with their rows.
+
+        It reads ``limit`` events after a key. Returns how many it removed, and the key to continue
+        after, None at the end. LostLeases on another ``epoch`` of bucket 0.
+        """
+
     async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:
         """Add old minutes to their hours and remove hours before ``before``; returns how many."""

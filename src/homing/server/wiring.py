@@ -145,6 +145,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         endpoint_slots=delivery.endpoint_slots,
         ready_bytes_max=delivery.memory_bytes_max,
         retention_ms=settings.database.retention_ms,
+        tenant_retention_ms=settings.tenants.retention_ms,
         schedules=delivery.schedules,
         policy=delivery.policy,
         tenant_policies=settings.tenants.policies,

@@ -225,6 +225,20 @@ class Flow:
         rows_removed, self._walk = await self._db.run(work)
         return removed + rows_removed
 
+    @transaction(read_only=True)
+    async def next_tenant(self, tx: Tx, after: str) -> str | None:
+        row = await tx.one("tenant_after", after=after)
+        return row[0] if row is not None else None
+
+    @transaction()
+    async def remove_history_of(
+        self, tx: Tx, tenant: str, *, before: int, after_key: str, limit: int, epoch: int = 0
+    ) -> tuple[int, str | None]:
+        await leases.hold(tx, [(0, epoch)] if epoch else ())
+        return await retention.step_of_tenant(
+            tx, tenant, before=before, after_key=after_key, limit=limit
+        )
+
     @transaction()
     async def fold_rollups(self, tx: Tx, *, now: int, before: int, limit: int) -> int:
         return await rollups.fold(tx, now=now, before=before, limit=limit)

@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from homing.model import Lane, id_floor
+from homing.store import erasures
 from homing.store.tx import Row, Tx
 
 SCANS_MAX = 10  # in one step, while they find nothing to remove
 _END = (1 << 63) - 1
+_DELIVERIES_MAX = 1_000_000  # of one event: more than it can have
 
 Scan = Callable[[int], Awaitable[tuple[int, int | None]]]  # after id → removed, id to go on after
 
@@ -62,6 +64,28 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
     endpoints_gone, on_endpoints = await _scan_until(endpoints, walk.endpoints)
     removed += gone + tests_gone + endpoints_gone
     return removed, Walk(on_history, on_attempts, on_endpoints)
+
+
+async def step_of_tenant(
+    tx: Tx, tenant: str, *, before: int, after_key: str, limit: int
+) -> tuple[int, str | None]:
+    """Remove old events of a tenant with all their rows, among the next ``limit`` events.
+
+    An event with a delivery that is pending, or finished later, stays.
+    """
+    walked = await tx.all("keys_of_tenant", tenant=tenant, after_key=after_key, limit=limit)
+    bound_id = id_floor(before)
+    ids = [event_id for _, event_id in walked if event_id < bound_id]
+    removed = 0
+    if ids:
+        await tx.all("erase_hold", ids=ids)  # No replay is made of them meanwhile.
+        found = [erasures.Erasable(*row) for row in await tx.all("erasable_by_id", ids=ids)]
+        asked: list[Row] = [(it.event_id, it.last_id, before) for it in found]
+        needed = {row[0] for row in await tx.many("events_needed", asked)}
+        old = [it for it in found if it.event_id not in needed and it.accepted_at < before]
+        await erasures.remove(tx, old, limit=max(limit, _DELIVERIES_MAX))
+        removed = len(old)
+    return removed, walked[-1][0] if len(walked) == limit else None
 
 
 async def _scan_until(scan: Scan, after_id: int) -> tuple[int, int]:

@@ -36,6 +36,7 @@ ADMIN_KEY_FILE = "admin.key"  # in the data directory
 ENCRYPTION_KEY_FILE = "secret.key"  # in the data directory
 MIB = 1024 * 1024
 PROCESSES_MAX = 64  # A fleet has 128 node numbers, and a process that is started again needs two.
+RETENTION_DAYS_MAX = 3_650
 
 _POSTGRES = r"postgres(ql)?://"
 _KEY = "[A-Za-z0-9+/_-]{43}=?"  # base64 of 32 bytes
@@ -168,7 +169,7 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
             "How long events, attempts and finished deliveries are kept. All three reminders of a"
             " disabled or frozen URL need at least 4.",
             1,
-            3_650,
+            RETENTION_DAYS_MAX,
             "days",
         ),
     ] = 30
@@ -334,9 +335,11 @@ class TenantSettings(Struct, frozen=True):
     policy: str | None = None
     health: HealthRules | None = None
     quota: Quota | None = None
+    retention_days: int | None = None
 
 
 _COUNT_MAX = 1_000_000_000
+RetentionDays = Annotated[int, Meta(ge=1, le=RETENTION_DAYS_MAX)]
 Count = Annotated[int, Meta(ge=0, le=_COUNT_MAX)]
 
 
@@ -378,6 +381,11 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     @property
     def policies(self) -> dict[str, str]:
         return {name: own.policy for name, own in self.own.items() if own.policy is not None}
+
+    @property
+    def retention_ms(self) -> dict[str, int]:
+        own = {name: it.retention_days for name, it in self.own.items()}
+        return {name: days * DAY_MS for name, days in own.items() if days is not None}
 
     @property
     def health(self) -> dict[str, HealthRules]:

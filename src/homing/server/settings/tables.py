@@ -17,7 +17,7 @@ from homing.policy.presets import PRESETS
 from homing.policy.quota import Quota
 from homing.policy.retry import Schedule
 from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
-from homing.server.settings.groups import Count, TenantSettings
+from homing.server.settings.groups import Count, RetentionDays, TenantSettings
 
 TABLES = ("policies", "health", "tenants")  # keys of the file only
 
@@ -32,6 +32,7 @@ class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     publish_per_second: Count | None = None
     pending_max: Count | None = None
     subscriptions_max: Count | None = None
+    retention_days: RetentionDays | None = None
 
 
 def read_toml(path: Path, *, is_named: bool) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def read_tenants(
     quota: Quota,
     source: str,
 ) -> dict[str, TenantSettings]:
-    """The policy, health rules and quota of each tenant in the table; raises BadSetting."""
+    """The settings of each tenant in the table; raises BadSetting."""
     tenants: dict[str, TenantSettings] = {}
     for name, table in _dict(tables, "tenants", source).items():
         where = f"tenants.{name}"
@@ -107,7 +108,10 @@ def read_tenants(
         if read.health is not None:
             rules = read_health(read.health, health, f"{where}.health", source)
         tenants[name] = TenantSettings(
-            policy=read.policy, health=rules, quota=_own_quota(read, quota)
+            policy=read.policy,
+            health=rules,
+            quota=_own_quota(read, quota),
+            retention_days=read.retention_days,
         )
     return tenants
 

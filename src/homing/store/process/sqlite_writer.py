@@ -45,6 +45,7 @@ LARGE = {
     "erase_rest_of_tenant",
     "empty_log",
     "remove_history",
+    "remove_history_of",
     "fold_rollups",
 }  # methods that write many rows
 SMALL_CALLS_MAX = 16  # other calls that share a COMMIT

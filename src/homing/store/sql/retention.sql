@@ -109,3 +109,36 @@ DELETE FROM endpoint WHERE id IN (
     AND NOT EXISTS (SELECT 1 FROM cleanup_job c WHERE c.endpoint_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM history h WHERE h.endpoint_id = e.id)
 ) RETURNING id;
+
+-- name: tenant_after
+-- The next tenant that has events. One seek in the primary key.
+SELECT tenant FROM event_key WHERE tenant > :after ORDER BY tenant LIMIT 1;
+
+-- name: events_needed [sqlite]
+-- Which of these events have a delivery that is pending or finished at or after a time.
+SELECT :event_id WHERE EXISTS (
+    SELECT 1 FROM pending WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
+) OR EXISTS (
+    SELECT 1 FROM history
+    WHERE id > :event_id AND id <= :last_id AND event_id = :event_id AND finished_at >= :before
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN pending p ON p.id = r.delivery_id WHERE r.event_id = :event_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN history h ON h.id = r.delivery_id
+    WHERE r.event_id = :event_id AND h.finished_at >= :before
+);
+
+-- name: events_needed [postgres]
+SELECT it.event_id
+FROM unnest(:event_id::bigint[], :last_id::bigint[], :before::bigint[]) AS it (event_id, last_id, before)
+WHERE EXISTS (
+    SELECT 1 FROM pending p WHERE p.id > it.event_id AND p.id <= it.last_id AND p.event_id = it.event_id
+) OR EXISTS (
+    SELECT 1 FROM history h WHERE h.id > it.event_id AND h.id <= it.last_id
+    AND h.event_id = it.event_id AND h.finished_at >= it.before
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN pending p ON p.id = r.delivery_id WHERE r.event_id = it.event_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN history h ON h.id = r.delivery_id
+    WHERE r.event_id = it.event_id AND h.finished_at >= it.before
+);

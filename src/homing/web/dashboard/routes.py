@@ -6,6 +6,7 @@ from homing.web.dashboard.pages import (
     bulk,
     deliveries,
     endpoints,
+    erasures,
     events,
     incidents,
     notices,
@@ -27,6 +28,7 @@ PAGES: tuple[Page, ...] = (
     *events.PAGES,
     *subscriptions.PAGES,
     *notices.PAGES,
+    *erasures.PAGES,
     *simulator.PAGES,
     *system.PAGES,
 )
