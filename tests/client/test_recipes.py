@@ -10,12 +10,14 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 import uvicorn
 
+from cli.terminal import Terminal
 from client.hooks import hook
 from client.pages import blocks, run
 from homing.testing import HomingServer
@@ -176,3 +178,35 @@ async def test_the_page_about_publishing_publishes(
 def test_the_page_about_publishing_shows_a_test_that_passes(homing_server: HomingServer) -> None:
     page = "publish-events-from-python.md"
     run(blocks(page)[-1], page)["test_an_invoice_is_announced"](homing_server)
+
+
+def test_the_clients_page_on_pypi_publishes_receives_and_pays(
+    homing_server: HomingServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = "../../packages/homing-client/README.md"
+    given = {
+        "http://127.0.0.1:8700": homing_server.url,
+        "hk_…": homing_server.key,
+        "whsec_…": OLD,
+    }
+    codes = blocks(page)
+    for placeholder, value in given.items():
+        codes = [code.replace(placeholder, value) for code in codes]
+    publishing, receiving, paying = codes
+
+    with hook() as receiver:
+        homing_server.client.subscribe(receiver.url, ["invoice.*"], secret=OLD)
+        run(publishing, page)["homing"].close()
+        homing_server.settle()
+    ((headers, body),) = receiver.came
+    receive = run(receiving, page)["receive"]
+    assert [receive(headers, body), receive(headers, body)] == [204, 204]
+    assert receive(headers, body + b" ") == 401
+    assert capsys.readouterr().out.count("invoice.paid b'") == 1
+
+    Terminal(tmp_path).well("outbox", "install", "--database", f"sqlite:{tmp_path / 'shop.db'}")
+    db = sqlite3.connect(tmp_path / "shop.db")
+    db.execute("CREATE TABLE invoice (id INTEGER PRIMARY KEY, paid INTEGER)")
+    run(paying, page)["pay"](db, 17)
+    assert db.execute("SELECT type FROM homing_outbox").fetchall() == [("invoice.paid",)]
+    db.close()

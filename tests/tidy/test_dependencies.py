@@ -32,7 +32,7 @@ class Pin(NamedTuple):
 
 
 def pins(path: Path) -> Iterator[Pin]:
-    lines = [it for it in path.read_text().splitlines() if not it.lstrip().startswith("#")]
+    lines = [it for it in path.read_text().splitlines() if it and not it.lstrip().startswith("#")]
     for entry in "\n".join(lines).replace("\\\n", " ").splitlines():
         text, *hashes = entry.split("--hash=")
         yield Pin(Requirement(text), [it.strip() for it in hashes])

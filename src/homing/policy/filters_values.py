@@ -55,6 +55,8 @@ def _usual_moment(text: str) -> int | None:
         return None
     if not text.isascii() or not text[24:].isdigit() or text[26] > "5":
         return None
+    if text[11:13] == "24":  # From Python 3.14 on, fromisoformat takes it as the next midnight.
+        return None
     try:
         since = datetime.fromisoformat(text) - _EPOCH
     except (ValueError, OverflowError):
