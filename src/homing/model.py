@@ -202,6 +202,7 @@ class Event(Struct, frozen=True, gc=False, array_like=True):
     time: str  # RFC 3339, as the publisher wrote it
     accepted_at: int
     data: bytes  # JSON, byte for byte as it came
+    trace: str = ""  # the publisher's traceparent; empty: none
 
 
 class Delivery(Struct, frozen=True, gc=False, array_like=True):

@@ -15,6 +15,7 @@ from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
 from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
+from homing.ports.tracing import SpanExporter
 from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -172,6 +173,7 @@ class World:
     engine: Engine = field(init=False)
     secrets: set[str] = field(default_factory=set)  # all that ever signed
     mailer: ScriptedMailer = field(default_factory=ScriptedMailer)
+    exporter: SpanExporter | None = None
 
     @classmethod
     async def make(cls, options: EngineOptions | None = None) -> World:
@@ -194,6 +196,7 @@ class World:
             notices=NoticeParts(
                 Notices(self.db), self.mailer, NoticeOptions("https://homing.example", "m.example")
             ),
+            exporter=self.exporter,
         )
 
     async def crash(self) -> None:
@@ -236,6 +239,7 @@ class World:
             type=event_type,
             data=msgspec.json.encode(more.get("data", {"n": 1})),
             key=more.get("key"),
+            trace=more.get("trace", ""),
         )
         (receipt,) = await self.engine.publish([draft])
         return receipt

@@ -126,6 +126,10 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "smtp_ca_file": (__file__, __file__, "notices.smtp_ca_file"),
     "log_level": ("debug", "debug", "telemetry.log_level"),
     "log_format": ("json", "json", "telemetry.log_format"),
+    "otel_endpoint": ("http://c.example", "http://c.example", "telemetry.otel_endpoint"),
+    "otel_headers": ("a=b", "a=b", "telemetry.otel_headers"),
+    "otel_signals": ("logs", ("logs",), "telemetry.otel_signals"),
+    "otel_trace_share": ("0.5", 0.5, "telemetry.otel_trace_share"),
 }
 
 

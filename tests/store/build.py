@@ -107,6 +107,7 @@ class Maker:
         key: str | None = None,
         kind: str = "order.paid",
         data: bytes = b'{"n":1}',
+        trace: str = "",
     ) -> NewEvent:
         """An event with a delivery to each of these subscriptions."""
         number = self.id()
@@ -118,6 +119,7 @@ class Maker:
             time="2027-01-15T08:00:00Z",
             accepted_at=self.now,
             data=data,
+            trace=trace,
         )
         deliveries = tuple(self.delivery(event, subscription) for subscription in to)
         return NewEvent(event, "", deliveries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Iterator
 from inspect import isclass
@@ -11,6 +12,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 import typer
 
+import homing
 from homing import errors as error_tree
 from homing.cli.arguments import JsonFlag, KeyFlag, ServerFlag
 from homing.engine.engine import Pulse
@@ -27,6 +29,7 @@ from homing.policy.presets import PRESETS
 from homing.policy.tables import HEALTH_RANGES, PolicyTable
 from homing.ports.views import StoreFigures
 from homing.server.settings import ENV_CONFIG, settings_table
+from homing.server.telemetry import dropped_metric
 from homing.web import problems
 from homing.web.fleet_metrics import fleet_metrics
 from homing.web.metrics import metric_families, processes_up, store_metrics
@@ -39,6 +42,9 @@ from homing.web.workfront.api import OPERATIONS as WORKFRONT_OPERATIONS
 _NOTICE = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n"
 _AT = 1_767_225_600_000  # 2026-01-01
 _MINUTE = 60_000
+_LEVELS = {it: it for it in ("debug", "info", "warning", "error", "critical")} | {
+    "exception": "error"
+}
 
 
 def write_pages(directory: Path) -> Iterator[Path]:
@@ -355,7 +361,8 @@ def metrics_page() -> str:
     engine = metric_families(_pulse(), now=_AT)
     store = store_metrics(StoreFigures(0, 0, 0))
     up = processes_up({"1": 1})  # Only with several processes.
-    for family in (*engine, *store, *fleet, *relay, up):
+    telemetry = dropped_metric(0)  # Only with a collector of OpenTelemetry.
+    for family in (*engine, *store, *fleet, *relay, up, telemetry):
         end = "_total" if family.type == "counter" else ""
         labels = sorted({f"`{name}`" for sample in family.samples for name in sample.labels})
         lines.append(
@@ -392,6 +399,53 @@ def _pulse() -> Pulse:
 
 _FLAGS: tuple[Any, ...] = (ServerFlag, KeyFlag, JsonFlag)
 _SHARED = frozenset(flag.__metadata__[0].help for flag in _FLAGS)
+
+
+def log_lines_page() -> str:
+    """Every line that the program logs, read from its source."""
+    lines = [
+        _NOTICE,
+        "# Log lines",
+        "",
+        "A line has a time, a level, its text and fields. The texts below are stable: search and"
+        ' alert by them. With `log_format = "json"` the text is the field `event`. A line of an'
+        " attempt has `trace_id` if its event has a trace. A line has at most 500 characters; only"
+        " at the level debug lines are whole and exceptions have their traceback.",
+        "",
+        "The fields of `attempt` are `delivery`, `number`, `endpoint`, `lane`, `outcome`, `code`,"
+        " `failure`, `ms`, `decided`, `retry`, `due_at` and `trace_id`.",
+        "",
+        "| Level | Text | Fields | Module |",
+        "|---|---|---|---|",
+    ]
+    rows: dict[tuple[str, str, str], dict[str, None]] = {}
+    root = Path(homing.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        for level, text, names in _log_calls(ast.parse(path.read_text(encoding="utf-8"))):
+            rows.setdefault((level, text, module), {}).update(dict.fromkeys(names))
+    for (level, text, module), fields in sorted(rows.items(), key=lambda it: it[0][2]):
+        shown = ", ".join(f"`{name}`" for name in fields)
+        lines.append(f"| {level} | {_cell(text)} | {shown} | `{module}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _log_calls(tree: ast.AST) -> Iterator[tuple[str, str, list[str]]]:
+    """The level, text and fields of each call of a logger."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name(id="log" | "_log") | ast.Attribute(attr="_log"), attr=level
+                ),
+                args=[ast.Constant(value=str(text)), *_],
+                keywords=keywords,
+            ) if level in _LEVELS:
+                fields = [it.arg for it in keywords if it.arg and it.arg != "exc_info"]
+                fields += ["…"] * any(it.arg is None for it in keywords)
+                if level == "exception" or any(it.arg == "exc_info" for it in keywords):
+                    fields.append("exception")
+                yield _LEVELS[level], text, fields
 
 
 def cli_page() -> str:
@@ -491,4 +545,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "events.md": events_page,
     "metrics.md": metrics_page,
+    "log-lines.md": log_lines_page,
 }

@@ -17,6 +17,7 @@ from homing.model import Endpoint, Format, Lane, Outcome, Subscription, Target, 
 from homing.policy.formats import body
 from homing.policy.reach import REFUSED_SINCE, settings_changed
 from homing.policy.signature import Signer
+from homing.policy.trace import header_line
 from homing.policy.url import parse_url
 from homing.policy.workfront import frame_of
 from homing.ports import Request, Response
@@ -83,9 +84,11 @@ def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome
 class RequestTemplate:
     """Writes the requests of one subscription."""
 
-    def __init__(self, subscription: Subscription, *, deadline_ms: int) -> None:
+    def __init__(
+        self, subscription: Subscription, *, deadline_ms: int, trace_share: float | None = None
+    ) -> None:
         self.version = subscription.version
-        self._deadline_ms = deadline_ms
+        self._deadline_ms, self._trace_share = deadline_ms, trace_share
         self._target: Target = parse_url(subscription.url)[1]
         self._tenant = subscription.tenant
         self._format = subscription.format
@@ -124,6 +127,8 @@ class RequestTemplate:
             )
         kind = event.type.encode()
         lines = _LINES % (content_type, webhook_id, timestamp, signed, kind, delivery_id, number)
+        if event.trace or self._trace_share is not None:
+            lines += header_line(event, delivery.id, number, share=self._trace_share)
         block, deadline_ms = lines + self._own, self._deadline_ms
         request = Request(self._tenant, self._target, block, content, deadline_ms)
         return request, lines + self._masked
@@ -133,16 +138,25 @@ class RequestTemplates:
     """The templates in use; a changed subscription gets a new one."""
 
     def __init__(
-        self, *, deadline_of: Callable[[Subscription], int], count_max: int = 10_000
+        self,
+        *,
+        deadline_of: Callable[[Subscription], int],
+        trace_share: float | None = None,
+        count_max: int = 10_000,
     ) -> None:
         self._templates: dict[int, RequestTemplate] = {}
         self._deadline_of, self._count_max = deadline_of, count_max
+        self._trace_share = trace_share
 
     def of(self, subscription: Subscription) -> RequestTemplate:
         template = self._templates.get(subscription.id)
         if template is None or template.version != subscription.version:
             if len(self._templates) >= self._count_max:
                 self._templates.clear()
-            template = RequestTemplate(subscription, deadline_ms=self._deadline_of(subscription))
+            template = RequestTemplate(
+                subscription,
+                deadline_ms=self._deadline_of(subscription),
+                trace_share=self._trace_share,
+            )
             self._templates[subscription.id] = template
         return template

@@ -9,6 +9,7 @@ from homing.engine.fan_out import FanOut
 from homing.engine.fleet.ownership import BucketOwnership
 from homing.engine.notices import Notices, PeopleNotices
 from homing.engine.options import EngineOptions
+from homing.engine.tracing import Tracing
 from homing.model import Ids
 from homing.ports import AdminStore, Clock, FlowStore, Sender, ViewStore
 
@@ -28,3 +29,4 @@ class Core(Struct, frozen=True):
     notices: Notices
     people: PeopleNotices
     ownership: BucketOwnership
+    tracing: Tracing | None = None

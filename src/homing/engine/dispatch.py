@@ -85,7 +85,10 @@ class Dispatcher:
         )
         self._buckets_in_read: frozenset[int] = frozenset()
         self.reload_endpoint = self._loader.endpoint  # reads the row, for the first time or again
-        self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
+        self._templates = RequestTemplates(
+            deadline_of=core.options.deadline_of,
+            trace_share=None if core.tracing is None else core.tracing.share,
+        )
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
         self._heap: list[tuple[int, int, EndpointQueue]] = []

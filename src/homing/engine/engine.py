@@ -36,6 +36,7 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
+from homing.engine.tracing import Tracing
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.health import HealthRules
@@ -54,6 +55,7 @@ from homing.ports import (
     Sender,
     ViewStore,
 )
+from homing.ports.tracing import SpanExporter
 
 log = structlog.get_logger("homing.engine")
 
@@ -148,6 +150,7 @@ class Engine:
         options: EngineOptions,
         fleet: FleetParts | None = None,
         notices: NoticeParts | None = None,
+        exporter: SpanExporter | None = None,
     ) -> Engine:
         """Start an engine that continues where the last process stopped."""
         node = options.node if fleet is None else fleet.me.node
@@ -168,6 +171,9 @@ class Engine:
                 notices=Notices(fan_out, clock.wall),
                 people=PeopleNotices(catalog, ids),
                 ownership=BucketOwnership(fenced=fleet is not None),
+                tracing=None
+                if exporter is None
+                else Tracing(exporter, clock, share=options.trace_share),
             ),
             fleet,
             notices,

@@ -54,7 +54,7 @@ class FanOut:
             fields = self._payload_fields.at_once(draft.data)
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
-        event = Event(number, tenant, key, kind, time, now, data)
+        event = Event(number, tenant, key, kind, time, now, data, draft.trace)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
         if draft.key is None or not self._catalog.knows_erased_ids:
             return NewEvent(event, draft.time or "", deliveries, fields)

@@ -33,6 +33,7 @@ class EngineOptions(Struct, frozen=True):
     tenant_retention_ms: dict[str, int] = field(default_factory=dict)
     quiet_ms: int = HOUR_MS  # after a start or a step of the clock, in which nothing expires
     node: int = 0
+    trace_share: float = 0.0  # of the events without a traceparent, whose spans are recorded
     guard: int = 0  # the fingerprint of the settings that say which addresses may be dialled
     schedules: dict[str, Schedule] = field(default_factory=lambda: dict(PRESETS))
     policy: str = WORKFRONT.name

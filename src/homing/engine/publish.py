@@ -67,6 +67,7 @@ class Publisher:
     def __init__(self, core: Core) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
+        self._tracing = core.tracing
         self._waiting = PublishQueue[_Waiting](core.options.publish_events_max)
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
@@ -223,6 +224,7 @@ class Publisher:
         return group
 
     async def _commit(self, group: list[_Waiting]) -> None:
+        began = self._clock.now()
         try:
             group, staged, results, version = await self._write(group)
         except HomingError as error:
@@ -246,11 +248,13 @@ class Publisher:
             if isinstance(result, Refusal):
                 _fail(waiting, _conflict(waiting, result))
                 continue
-            for new, receipt in zip(events, result, strict=True):
-                if receipt.new:
-                    self.published += 1
-                    self.accepted += receipt.deliveries
-                    works += [Work(delivery, new.event) for delivery in new.deliveries]
+            new = [it for it, receipt in zip(events, result, strict=True) if receipt.new]
+            self.published += len(new)
+            for it in new:
+                self.accepted += len(it.deliveries)
+                works += [Work(delivery, it.event) for delivery in it.deliveries]
+            if self._tracing is not None:
+                self._tracing.published(new, called_at=waiting.since, commit_at=began, now=now)
             _report(waiting, _one_each(result, waiting.index))
         self.on_accepted(self._without_erased(works, version))
 

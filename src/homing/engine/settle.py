@@ -30,8 +30,9 @@ from homing.engine.latency import LONG_S, SHORT_S, Histogram
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import HomingError, LostLeases, StaleEndpoints
-from homing.model import Attempt, Outcome, Status, Work, show_id
+from homing.model import Attempt, Event, Outcome, Status, Work, show_id
 from homing.policy.causes import class_of
+from homing.policy.trace import trace_id_of
 from homing.ports import SettleBatch
 
 log = structlog.get_logger("homing.settle")
@@ -253,10 +254,17 @@ class Settler:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
         if batch.for_people:
             self.on_people_notices()
-        self._report(batch, gone)
+        self._count(batch, gone)
+        attempts = [it for it in items if type(it) is CompletedAttempt]
+        if self._core.tracing is not None:
+            self._core.tracing.attempted(attempts)
+        self._report(attempts, batch)
 
-    def _report(self, batch: SettleBatch, gone: frozenset[int]) -> None:
-        """Count and log the outcomes of the commit."""
+    def _trace_id(self, event: Event) -> str:
+        tracing = self._core.tracing
+        return trace_id_of(event, share=0.0 if tracing is None else tracing.share)
+
+    def _count(self, batch: SettleBatch, gone: frozenset[int]) -> None:
         self.finished.update([it.status for it in batch.finished if it.delivery.id not in gone])
         self.attempts.update(
             [
@@ -280,12 +288,14 @@ class Settler:
         if gone:  # Cancelled, or erased: then nothing of the response is kept, not even here.
             attempts = [_bare(it) if it.delivery_id in gone else it for it in attempts]
         self.recent.add(attempts)
-        for attempt in batch.attempts:
+
+    def _report(self, attempts: list[CompletedAttempt], batch: SettleBatch) -> None:
+        """Log the outcomes of the commit."""
+        for it, attempt in zip(attempts, batch.attempts, strict=True) if self._logs else ():
             if attempt.outcome is not _DELIVERED:
-                if self._logs:
-                    self._log.info("attempt", **_logged(attempt))
+                self._log.info("attempt", **_logged(attempt, self._trace_id(it.work.event)))
             elif self._logs_all:
-                self._log.debug("attempt", **_logged(attempt))
+                self._log.debug("attempt", **_logged(attempt, self._trace_id(it.work.event)))
         for endpoint in batch.endpoints if batch.guarded else ():
             if endpoint.id in batch.guarded and endpoint.guard_refused_at:
                 self._log.warning(
@@ -310,9 +320,9 @@ def _bare(attempt: Attempt) -> Attempt:
     return replace(attempt, request_headers=b"", response_headers=b"", excerpt=b"", detail="")
 
 
-def _logged(attempt: Attempt) -> dict[str, Any]:
+def _logged(attempt: Attempt, trace_id: str) -> dict[str, Any]:
     """One line with everything that was decided: one grep finds the history of a delivery."""
-    return {
+    line = {
         "delivery": show_id("dlv", attempt.delivery_id),
         "number": attempt.number,
         "endpoint": show_id("ep", attempt.endpoint_id),
@@ -325,6 +335,7 @@ def _logged(attempt: Attempt) -> dict[str, Any]:
         "retry": attempt.retry,
         "due_at": attempt.due_at,
     }
+    return line if not trace_id else {**line, "trace_id": trace_id}
 
 
 def _bucket_of(item: Item) -> int:

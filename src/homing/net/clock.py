@@ -28,6 +28,7 @@ _NS_PER_MS = 1_000_000
 _BITS = 40  # of a fraction; the rounding error between two readings is below a microsecond
 
 monotonic: Callable[[], float] = time.monotonic
+wall_ns: Callable[[], int] = time.time_ns
 
 
 class SystemClock:

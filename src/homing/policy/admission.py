@@ -78,6 +78,7 @@ class EventDraft(Struct, frozen=True, gc=False):
     data: bytes
     key: str | None = None
     time: str | None = None
+    trace: str = ""  # the traceparent of the request
 
 
 class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ from homing.server.settings import Settings, settings_table
 from homing.server.shutdown import Shutdown
 from homing.server.siblings import Siblings
 from homing.server.simulator import Simulator
+from homing.server.telemetry import Telemetry, dropped_metric, exporting, make_telemetry
 from homing.web.asgi import asgi_app
 from homing.web.connections import ConnectionLimit
 from homing.web.fast_publish import FastPublishProtocol
@@ -85,6 +86,7 @@ async def running(
             clock, fleet = _system_clock(fleet, shutdown)
         else:  # A clock that a test moves does not tell how long a connection was idle: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
+        telemetry = make_telemetry(settings, stores.fleet)
         async with left_unless_started(fleet):
             keeper = await _start_timekeeper(stores, clock, fleet)
             engine = await Engine.start(
@@ -98,6 +100,7 @@ async def running(
                 ),
                 fleet=fleet,
                 notices=_notice_parts(settings, stores),
+                exporter=telemetry,
             )
         app_options = AppOptions(
             admin_key=admin_key,
@@ -115,7 +118,7 @@ async def running(
         api_keys = _api_keys(settings, stores, clock)
         app = App(engine, stores.views, api_keys, app_options)
         relay = make_relay(settings, app.publishing, clock, random.random)
-        more_metrics = _metrics_of(engine, relay)
+        more_metrics = _metrics_of(engine, relay, telemetry)
         exchange = _metrics_exchange(siblings, engine, clock, more_metrics)
         web = WebOptions(
             hosts=settings.listen.host_names | settings.notices.public_hosts,
@@ -128,6 +131,7 @@ async def running(
                 relaying(relay, settings.delivery.grace_ms),
                 _keeping_time(keeper),
                 replying(exchange),
+                exporting(telemetry, _metrics_now(engine, clock, more_metrics)),
             ):
                 config = _http_config(asgi_app(app, web), settings, shares.connections)
                 yield Running(engine, app, stores, clock, config, web.leaving.set)
@@ -149,6 +153,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         schedules=delivery.schedules,
         policy=delivery.policy,
         tenant_policies=settings.tenants.policies,
+        trace_share=settings.telemetry.otel_trace_share,
         health=delivery.health,
         tenant_health=settings.tenants.health,
         host_rate_per_second=delivery.host_rate_per_second,
@@ -246,12 +251,14 @@ def _shown(settings: Settings, sources: Mapping[str, str]) -> tuple[SettingShown
     )
 
 
-def _metrics_of(engine: Engine, relay: Relay | None) -> More:
+def _metrics_of(engine: Engine, relay: Relay | None, telemetry: Telemetry | None) -> More:
     def more(now: int) -> Iterator[Metric]:
         if (fleet := engine.fleet_pulse()) is not None:
             yield from fleet_metrics(fleet)
         if relay is not None:
             yield from relay_metrics(relay.pulse(), now=now)
+        if telemetry is not None:
+            yield dropped_metric(telemetry.dropped)
 
     return more
 
@@ -261,9 +268,11 @@ def _metrics_exchange(
 ) -> MetricsExchange | None:
     if siblings is None:
         return None
-    return MetricsExchange(
-        siblings, lambda: process_metrics(engine.pulse(), now=clock.now(), more=more)
-    )
+    return MetricsExchange(siblings, _metrics_now(engine, clock, more))
+
+
+def _metrics_now(engine: Engine, clock: Clock, more: More) -> Callable[[], list[Metric]]:
+    return lambda: process_metrics(engine.pulse(), now=clock.now(), more=more)
 
 
 def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:

@@ -531,7 +531,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
-    """What is logged, and how."""
+    """What is logged, and what is sent to a collector of OpenTelemetry."""
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")
@@ -548,6 +548,39 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
             "networks like 10.0.0.0/8",
         ),
     ] = ()
+
+    otel_endpoint: Annotated[
+        str,
+        _text(
+            "The collector of OpenTelemetry that gets spans, metrics and log lines by OTLP over"
+            " HTTP, like http://127.0.0.1:4318; empty: none. Needs pip install 'homing[otel]'.",
+            "empty, or http://… or https://…",
+            form=r"https?://[^/?#\s]+[^?#\s]*\Z",
+        ),
+    ] = ""
+    otel_headers: Annotated[
+        str,
+        _text(
+            "Headers for the collector, like authorization=Bearer%20abc, separated by commas.",
+            "name=value,name=value",
+            form=r"[!-+\--~]+=[^\r\n]*\Z",
+            secret=True,
+        ),
+    ] = ""
+    otel_signals: Annotated[
+        tuple[Literal["traces", "metrics", "logs"], ...],
+        _list("What the collector gets.", "traces, metrics and logs"),
+    ] = ("traces", "metrics", "logs")
+    otel_trace_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="The share of the events without a traceparent that are traced. The"
+            " publisher of an event with one decides itself.",
+            extra={"unit": ""},
+        ),
+    ] = 0.01
 
     def networks(self) -> tuple[Network, ...]:
         """The networks of ``metrics_networks``; raises WrongReach."""

@@ -25,6 +25,7 @@ from homing.policy.admission import (
     PROBLEMS_MAX,
     EventDraft,
 )
+from homing.policy.trace import read_traceparent
 from homing.ports import Receipt
 from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
@@ -63,19 +64,22 @@ class Plain(NamedTuple):
 
     authorization: bytes | None
     lines: bool  # the body has one event per line
+    trace: str = ""  # the traceparent
 
     @classmethod
     def of(cls, headers: Sequence[tuple[bytes, bytes]]) -> Plain | None:
         """None if a header requires the normal path."""
-        authorization, kind = None, b""
+        authorization, kind, trace = None, b"", ""
         for name, value in headers:
             if name == b"authorization":
                 authorization = value
             elif name == b"content-type":
                 kind = value
+            elif name == b"traceparent":
+                trace = read_traceparent(value.decode("latin-1"))
             elif name == b"content-encoding":
                 return None
-        return cls(authorization, _is_lines(kind))
+        return cls(authorization, _is_lines(kind), trace)
 
 
 class Publish:
@@ -90,7 +94,7 @@ class Publish:
         """Responds with 202 when all events are on disk; raises HomingError otherwise."""
         authorization: bytes | None = None
         declared: bytes | None = None
-        kind = b""
+        kind, trace = b"", ""
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization = value
@@ -98,6 +102,8 @@ class Publish:
                 declared = value
             elif name == b"content-type":
                 kind = value
+            elif name == b"traceparent":
+                trace = read_traceparent(value.decode("latin-1"))
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise BadRequest("A content-encoding is not supported: send the body without one.")
         authenticator = self._authenticator
@@ -110,7 +116,8 @@ class Publish:
         share = self._budget.of(caller.tenant)
         body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
         try:
-            drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=_is_lines(kind))
+            tenant = caller.tenant or DEFAULT_TENANT
+            drafts = read_drafts(body, tenant, lines=_is_lines(kind), trace=trace)
             response = published(await self._publishing.publish(caller, drafts))
         finally:
             share.release(body)
@@ -135,7 +142,8 @@ class Publish:
         if caller is None:
             return None
         try:
-            drafts = read_drafts(body, caller.tenant or DEFAULT_TENANT, lines=plain.lines)
+            tenant = caller.tenant or DEFAULT_TENANT
+            drafts = read_drafts(body, tenant, lines=plain.lines, trace=plain.trace)
             self._publishing.check(caller, drafts)
         except HomingError:
             return None
@@ -147,7 +155,7 @@ def published(receipts: Sequence[Receipt]) -> bytes:
     return _encode(Published([EventReceipt(it.key, it.deliveries, not it.new) for it in receipts]))
 
 
-def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
+def read_drafts(body: bytes, tenant: str, *, lines: bool, trace: str = "") -> list[EventDraft]:
     """The events of a body, by default for this tenant; raises BadRequest, TooLarge or Invalid."""
     check_utf8(body)
     if lines and body.count(b"\n") > _LINES_MAX:
@@ -170,6 +178,7 @@ def read_drafts(body: bytes, tenant: str, *, lines: bool) -> list[EventDraft]:
             bytes(event.data),
             event.id,
             event.time,
+            trace,
         )
         for event in events
     ]

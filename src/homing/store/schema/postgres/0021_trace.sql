@@ -1,0 +1,3 @@
+-- The trace of the publisher (traceparent), which receivers get; empty: none.
+
+ALTER TABLE event ADD COLUMN trace text NOT NULL DEFAULT '';
