@@ -48,7 +48,7 @@ class NotTheSame(HomingError):
 
 
 class _Note(Struct, frozen=True):
-    """How far the copy of a table is."""
+    """How far the copy of a table is; in MessagePack, which tells bytes from text in a key."""
 
     after: tuple[Any, ...] | None = None
     done: bool = False
@@ -138,7 +138,7 @@ def _write(
             marks = ", ".join(["?"] * len(table.columns))
             for row in rows:
                 await run(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", *row)  # noqa: S608
-        await _write_note(target, run, table.name, msgspec.json.encode(note).decode())
+        await _write_note(target, run, table.name, msgspec.msgpack.encode(note).hex())
 
     return write
 
@@ -219,7 +219,7 @@ async def _fetch(db: RawSql, text: str, *values: Any) -> list[Row]:
 async def _read_note(target: RawSql, name: str) -> _Note:
     text = f"SELECT note FROM {MOVE_TABLE} WHERE name = {_sign(target)}1"  # noqa: S608
     rows = await _fetch(target, text, name)
-    return msgspec.json.decode(rows[0][0], type=_Note) if rows else _Note()
+    return msgspec.msgpack.decode(bytes.fromhex(rows[0][0]), type=_Note) if rows else _Note()
 
 
 async def _write_note(target: RawSql, run: Execute, name: str, note: str) -> None:
