@@ -195,12 +195,15 @@ async def test_events_with_a_value_are_erased_of_one_tenant_only(db: Db) -> None
     await scene.publish([*events, other, neighbour])
     admin = Admin(db)
     new = erasure(make, ErasureKind.FIELD, path="data.n", subject=b"3" * 16 + one)
+    late = replace(make.event(scene.sub, key="late"), fields=(one,))
+    await scene.publish([late])
     begun = await admin.begin_erasure(new, key=None, earlier=[])
     await erase_all(admin, begun, limit=2)
     views = Views(db)
     left, _ = await views.events(tenant=None, event_type=None, before_id=None, limit=10)
     assert {(it.event.tenant, it.event.key) for it in left} == {
         ("acme", "k9"),
+        ("acme", "late"),
         ("neighbour", "k1"),
     }
 

@@ -117,7 +117,13 @@ async def _by_field(tx: Tx, erasure: Erasure, limit: int) -> list[Erasable]:
     by_id: dict[int, Erasable] = {}
     for begin_at in range(0, len(erasure.subject), HASH_BYTES):
         digest = erasure.subject[begin_at : begin_at + HASH_BYTES]
-        found = await tx.all("erasable_by_field", hash=digest, tenant=erasure.tenant, limit=limit)
+        found = await tx.all(
+            "erasable_by_field",
+            hash=digest,
+            tenant=erasure.tenant,
+            upto_id=erasure.upto_id,
+            limit=limit,
+        )
         by_id.update({row[0]: Erasable(*row) for row in found})
     return [by_id[number] for number in sorted(by_id)[:limit]]
 

@@ -90,7 +90,7 @@ WHERE k.tenant = :tenant AND k.key = :key;
 -- The oldest events with this value. Uses the index event_field_hash.
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
 FROM (
-    SELECT event_id FROM event_field WHERE hash = :hash AND tenant = :tenant
+    SELECT event_id FROM event_field WHERE hash = :hash AND tenant = :tenant AND event_id <= :upto_id
     ORDER BY event_id LIMIT :limit
 ) AS found JOIN event e ON e.id = found.event_id
 JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key

@@ -7,7 +7,7 @@ CREATE TABLE erasure (
     path        text NOT NULL,      -- of the payload field, or ''
     subject     bytea NOT NULL,      -- keyed hashes of the event's id or of the field's value
     created_at  bigint NOT NULL,
-    upto_id     bigint NOT NULL,   -- the event; of a tenant: nothing newer is erased
+    upto_id     bigint NOT NULL,   -- the event, or: nothing newer is erased
     version     bigint NOT NULL,   -- of the catalog: processes that have read it send nothing of it; 0: not yet
     more        smallint NOT NULL,   -- other events match, too
     events      bigint NOT NULL,

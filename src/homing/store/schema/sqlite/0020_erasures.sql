@@ -7,7 +7,7 @@ CREATE TABLE erasure (
     path        TEXT NOT NULL,      -- of the payload field, or ''
     subject     BLOB NOT NULL,      -- keyed hashes of the event's id or of the field's value
     created_at  INTEGER NOT NULL,
-    upto_id     INTEGER NOT NULL,   -- the event; of a tenant: nothing newer is erased
+    upto_id     INTEGER NOT NULL,   -- the event, or: nothing newer is erased
     version     INTEGER NOT NULL,   -- of the catalog: processes that have read it send nothing of it; 0: not yet
     more        INTEGER NOT NULL,   -- other events match, too
     events      INTEGER NOT NULL,
