@@ -23,11 +23,12 @@ YARDSTICK = {
     "h": "c",
     "n": "c",
     "q": "c",
+    "u": "c",
     "m": "d",
 }
-IN_ROUNDS = "bcdekfghnqm"
+IN_ROUNDS = "bcudekfghnqm"
 ONCE = "ijloprst"
-PARTS = "abcdefghijmnoqrst"
+PARTS = "abcdefghijmnoqrstu"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 
 
@@ -150,6 +151,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "r": "write-ahead log of PostgreSQL per delivery, small events",
         "s": f"twice as many events as c can take, for {sizes.s_seconds} s: p99 of a 202",
         "t": "CPU of an idle server",
+        "u": "c with OpenTelemetry",
     }
 
 
@@ -199,6 +201,7 @@ RATIO_TARGETS = {
     "m/d": 0.8,
     "n/c": 1.6,
     "q/c": 0.8,
+    "u/c": 0.97,
     "q/a": 3.2,
 }
 LIMITS = (

@@ -38,6 +38,7 @@ _ROWS = {
     "n": ("one event to 100 URLs, deliveries", "n/c"),
     "g": ("batches of 100 with a million other deliveries pending", "g/c"),
     "q": ("batches of 100 with two payload fields indexed for searches", "q/c"),
+    "u": ("batches of 100 with OpenTelemetry, one event in a hundred traced", "u/c"),
     "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
 }
 _YARDSTICKS = {"a": "", "c": " of batches on SQLite", "d": " of one by one on SQLite"}

@@ -137,10 +137,11 @@ def _on_new_data(
     connections: int,
     database_url: str = "",
     writer: str = "process",
+    collector: str = "",
 ) -> Measured:
     data = hall.folder / hall.name()
     try:
-        with Server(data, database_url=database_url, writer=writer) as server:
+        with Server(data, database_url=database_url, writer=writer, collector=collector) as server:
             server.subscribe(hall.receiver)
             found = flood(hall, server, count=count, batch=batch, connections=connections)
             found["rss_mb"] = server.rss_mb()
@@ -151,6 +152,18 @@ def _on_new_data(
 
 def part_c(hall: Hall) -> Measured:
     return _on_new_data(hall, "c", count=hall.sizes.c, batch=BATCH, connections=BATCH_CONNECTIONS)
+
+
+def part_u(hall: Hall) -> Measured:
+    """What OpenTelemetry costs: its spans, metrics and log lines go to a collector."""
+    return _on_new_data(
+        hall,
+        "u",
+        count=hall.sizes.c,
+        batch=BATCH,
+        connections=BATCH_CONNECTIONS,
+        collector=f"http://127.0.0.1:{hall.receiver.port}",
+    )
 
 
 def part_d(hall: Hall) -> Measured:
@@ -487,4 +500,5 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "r": part_r,
     "s": part_s,
     "t": part_t,
+    "u": part_u,
 }

@@ -155,6 +155,7 @@ class Server(Child):
         writer: str = "process",
         processes: int = 1,
         search_fields: tuple[str, ...] = (),
+        collector: str = "",
         argv: tuple[str, ...] = ("homing.cli.main",),
     ) -> None:
         super().__init__(
@@ -166,6 +167,7 @@ class Server(Child):
                 "HOMING_WRITER": writer,
                 "HOMING_PROCESSES": str(processes),
                 "HOMING_SEARCH_FIELDS": ",".join(search_fields),
+                "HOMING_OTEL_ENDPOINT": collector,
                 "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
             },
         )
