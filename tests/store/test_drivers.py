@@ -27,6 +27,39 @@ async def test_an_operation_that_fails_leaves_nothing(db: Db) -> None:
     assert await count(db, "endpoint") == 0
 
 
+@pytest.mark.parametrize("count", [1, 99, 230])
+async def test_several_writes_are_done_as_one(db: Db, count: int) -> None:
+    def ledger(accepted: int) -> Row:
+        return ("acme", 1, accepted, 2, 3, 4)
+
+    async def write(tx: Tx) -> None:
+        jobs = [(it, "cancel", 7, it, 0) for it in range(1, count + 1)]
+        links = [(8, it) for it in range(count)]
+        await tx.write([("cleanup_job", jobs), ("ledger_add", [ledger(5)]), ("replay_link", links)])
+        await tx.write([("ledger_add", [ledger(6)]), ("replay_link", [])])
+
+    async def read(tx: Tx) -> list[list[Row]]:
+        return [await tx.all("view_ledger", limit=9), await tx.all("cleanup_jobs")]
+
+    await db.run(write)
+    ((tenant, *sums, _, _),), jobs = await db.run(read, read_only=True)
+
+    assert (tenant, *sums) == ("acme", 11, 4, 6, 8)
+    assert [it[:4] for it in jobs] == [(it, "cancel", 7, it) for it in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("count", [10, 230])
+async def test_a_write_with_a_repeated_key_leaves_nothing(db: Db, count: int) -> None:
+    async def write(tx: Tx) -> None:
+        rows = [(it, "cancel", 7, it, 0) for it in (*range(count), count - 1)]
+        await tx.write([("replay_link", [(8, 9)]), ("cleanup_job", rows)])
+
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await db.run(write)
+
+    assert await db.run(lambda tx: tx.all("cleanup_jobs")) == []
+
+
 async def test_a_list_is_a_parameter_on_both_engines(db: Db) -> None:
     scene = await Scene(db).begin()
     cleanup_job_ids = [scene.make.id() for _ in range(3)]

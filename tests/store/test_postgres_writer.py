@@ -22,7 +22,7 @@ from homing.model import State
 from homing.ports import Receipt, SettleBatch
 from homing.server.database import open_stores
 from homing.server.settings import Settings
-from homing.store.postgres import ConnectionSpec, PostgresDb
+from homing.store.postgres import ConnectionSpec, Inserts, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.tx import AlreadyWritten
 from postgres import Server
@@ -170,7 +170,7 @@ def test_errors_survive_the_way_between_processes_word_for_word(error: HomingErr
 
 
 async def test_a_server_that_is_away_is_told_of_each_call(postgres: Server) -> None:
-    spec = ConnectionSpec(postgres.dsn("nobody-made-this"), "homing", False, {}, 1)
+    spec = ConnectionSpec(postgres.dsn("nobody-made-this"), "homing", False, Inserts(()), 1)
     writer = PostgresWriterProcess(spec, node=0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
@@ -304,11 +304,12 @@ def _state(pid: int) -> str:
 
 _PARENT = """
 import asyncio, contextlib
-from homing.store.postgres import ConnectionSpec
+from homing.store.postgres import ConnectionSpec, Inserts
 from homing.store.process.postgres_writer import PostgresWriterProcess
 
 async def main():
-    writer = PostgresWriterProcess(ConnectionSpec("no address", "homing", False, {}, 1), node=0)
+    spec = ConnectionSpec("no address", "homing", False, Inserts(()), 1)
+    writer = PostgresWriterProcess(spec, node=0)
     with contextlib.suppress(RuntimeError):
         await writer.call("flow", "publish", [], catalog_version=0, number=1)
     print(writer.process.pid, flush=True)

@@ -14,7 +14,7 @@ import uvloop
 
 from homing.errors import DataInUse, StoreUnavailable
 from homing.ports import SettleBatch
-from homing.store.postgres import ConnectionSpec
+from homing.store.postgres import ConnectionSpec, Inserts
 from homing.store.process import worker
 from homing.store.process.codec import START, Call, Frames, encode_error, encode_reply
 from homing.store.process.postgres_writer import PostgresWriterProcess
@@ -26,7 +26,7 @@ Other = Callable[[], Awaitable[Any]]
 
 
 def postgres(ends: list[socket.socket], _folder: Path) -> tuple[Calls, Other]:
-    it = PostgresWriterProcess(ConnectionSpec("", "", False, {}, 1), node=0)
+    it = PostgresWriterProcess(ConnectionSpec("", "", False, Inserts(()), 1), node=0)
     it._spawn = lambda: _pair(ends)  # type: ignore[method-assign]
     return (
         lambda number: it.call("flow", "publish", [], catalog_version=0, number=number),

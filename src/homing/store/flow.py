@@ -31,12 +31,12 @@ from homing.ports import (
     SettleBatch,
 )
 from homing.store import causes, leases, notices, retention, rollups, rows
-from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, transaction
+from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, Write, transaction
 from homing.store.writes import (
     LedgerChange,
-    add_to_ledger,
     append_events,
     known_keys,
+    ledger_write,
     receipts_of,
     write_events,
 )
@@ -194,17 +194,18 @@ class Flow:
             written = _with_causes(batch, cause_of) if cause_of else batch
             gone = await _leave_pending(tx, written)
             kept = _kept_in_history(batch, gone)
-            await _append_history(tx, written, gone, kept, node=self._settle_node)
             attempts = [it for it in batch.attempts if it.delivery_id not in kept]
             if gone:
                 attempts = await _without_erased(tx, attempts, gone)
-            if attempts:
-                await tx.insert("attempt", [_attempt_row(it, gone) for it in attempts])
-            if batch.transitions:
-                await tx.insert("transition", [rows.transition_row(it) for it in batch.transitions])
+            writes = [
+                *_append_history(written, gone, kept, node=self._settle_node),
+                ("attempt", [_attempt_row(it, gone) for it in attempts]),
+                ("transition", [rows.transition_row(it) for it in batch.transitions]),
+                rollups.write(batch, gone, node=self._settle_node),
+            ]
+            await tx.write([it for it in writes if it[1]])
             await write_events(tx, batch.notices, node=self._settle_node)
             await notices.write(tx, batch.for_people, node=self._settle_node)
-            await rollups.add(tx, batch, gone, node=self._settle_node)
             return gone
 
         try:
@@ -396,19 +397,15 @@ def _kept_in_history(batch: SettleBatch, gone: frozenset[int]) -> dict[int, byte
     return kept
 
 
-async def _append_history(
-    tx: Tx, batch: SettleBatch, gone: frozenset[int], kept: dict[int, bytes], *, node: int
-) -> None:
+def _append_history(
+    batch: SettleBatch, gone: frozenset[int], kept: dict[int, bytes], *, node: int
+) -> list[Write]:
     arrived = [
         (it.delivery.id,)
         for it in batch.finished
         if it.delivery.id in gone and it.status is Status.DELIVERED
     ]
-    await tx.many("history_arrived", arrived)
     finished = [it for it in batch.finished if it.delivery.id not in gone]
-    if not finished:
-        return
-    await tx.insert("history", [rows.history_row(it, kept.get(it.delivery.id)) for it in finished])
     changes: dict[str, LedgerChange] = defaultdict(LedgerChange)
     for it in finished:
         change = changes[it.delivery.tenant]
@@ -421,7 +418,11 @@ async def _append_history(
                 change.cancelled += 1
             case Status.PENDING:
                 raise AssertionError("a finished delivery is not pending")
-    await add_to_ledger(tx, changes, node=node)
+    return [
+        ("history_arrived", arrived),
+        ("history", [rows.history_row(it, kept.get(it.delivery.id)) for it in finished]),
+        ledger_write(changes, node=node),
+    ]
 
 
 async def _without_erased(

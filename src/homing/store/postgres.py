@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
@@ -27,7 +28,7 @@ from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
 from homing.store.rewrite import rewrite_table
 from homing.store.rows import INSERTED
-from homing.store.statements import Statement, statements, with_integers
+from homing.store.statements import Statement, joined, statements, with_integers
 from homing.store.tx import (
     AlreadyWritten,
     Dialect,
@@ -35,6 +36,7 @@ from homing.store.tx import (
     Row,
     RunAgain,
     Tx,
+    Write,
     check_rows,
     check_storable,
 )
@@ -133,7 +135,7 @@ class ConnectionSpec(NamedTuple):
     dsn: str
     name: str
     pooled: bool
-    inserts: dict[str, Statement]
+    inserts: Inserts
     base: int  # of the batch marks: the same for a server and its writer processes
 
 
@@ -204,7 +206,7 @@ class Pool:
 class PostgresTx:
     """``Tx`` on an asyncpg connection."""
 
-    def __init__(self, connection: Any, inserts: dict[str, Statement]) -> None:
+    def __init__(self, connection: Any, inserts: Inserts) -> None:
         self._connection = connection
         self._inserts = inserts
         self._statements = statements("postgres")
@@ -240,39 +242,61 @@ class PostgresTx:
             raise
 
     async def insert(self, table: str, rows: Iterable[Row], /) -> None:
-        rows = list(rows)
+        await self.write([(table, list(rows))])
+
+    async def write(self, writes: Sequence[Write], /) -> None:
         try:
-            await self._insert(table, rows)
+            await self._write(writes)
         except asyncpg.UniqueViolationError as error:
-            if table in _RACED:
+            if error.table_name in _RACED:
                 raise RunAgain from error
             raise
         except _NOT_HELD:
-            check_rows(INSERTED[table], rows)
+            for name, rows in writes:
+                check_rows(INSERTED.get(name) or self._statements[name].params, rows)
             raise
 
-    async def _insert(self, table: str, rows: list[Row]) -> None:
-        if len(rows) >= COPY_ROWS:
-            self.count += 1
-            self.wrote = True
-            await self._connection.copy_records_to_table(
-                table, records=rows, columns=INSERTED[table]
+    async def _write(self, writes: Sequence[Write]) -> None:
+        small: list[Write] = []
+        for name, rows in writes:
+            if len(rows) >= COPY_ROWS and name in INSERTED:
+                self.count += 1
+                self.wrote = True
+                await self._connection.copy_records_to_table(
+                    name, records=rows, columns=INSERTED[name]
+                )
+            elif rows:
+                small.append((name, rows))
+        if small:
+            statement = self._inserts.together(tuple(name for name, _ in small))
+            values = chain.from_iterable(zip(*rows, strict=True) for _, rows in small)
+            await self._fetch(statement.text, statement.given(values))
+
+
+class Inserts:
+    """For each table: INSERT of whole columns, given as arrays; and several writes as one."""
+
+    def __init__(self, types: Iterable[Row]) -> None:
+        """``types``: table, column and type of each column."""
+        known = {(table, column): kind for table, column, kind in types}
+        self._texts: dict[str, Statement] = {}
+        self._together: dict[tuple[str, ...], Statement] = {}
+        for table, columns in INSERTED.items() if known else ():
+            arrays = (f"${n}::{known[table, column]}[]" for n, column in enumerate(columns, 1))
+            self._texts[table] = with_integers(
+                f"INSERT INTO {table} ({', '.join(columns)})"  # noqa: S608
+                f" SELECT * FROM unnest({', '.join(arrays)})",
+                columns,
             )
-        elif rows:
-            statement = self._inserts[table]
-            await self._fetch(statement.text, statement.given(zip(*rows, strict=True)))
 
-
-def _insert_texts(types: Iterable[Row]) -> dict[str, Statement]:
-    """For each table: INSERT of whole columns, given as arrays."""
-    known = {(table, column): kind for table, column, kind in types}
-    texts = {}
-    for table, columns in INSERTED.items():
-        arrays = (f"${n}::{known[table, column]}[]" for n, column in enumerate(columns, 1))
-        texts[table] = with_integers(
-            f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({', '.join(arrays)})"  # noqa: S608
-        )
-    return texts
+    def together(self, names: tuple[str, ...]) -> Statement:
+        """One statement for inserts into tables and for batch statements without a result."""
+        found = self._together.get(names)
+        if found is None:
+            batch = statements("postgres")
+            parts = [self._texts.get(name) or batch[name] for name in names]
+            found = self._together[names] = joined(parts)
+        return found
 
 
 class PostgresDb:
@@ -290,7 +314,7 @@ class PostgresDb:
     ) -> None:
         self.count = 0
         named = {"application_name": name}
-        self._spec = ConnectionSpec(dsn, name, pooled, {}, secrets.randbits(62))
+        self._spec = ConnectionSpec(dsn, name, pooled, Inserts(()), secrets.randbits(62))
         self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
         self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
         self._keys_upto = 0  # The keys of events up to this id have been removed.
@@ -314,7 +338,7 @@ class PostgresDb:
         try:
             await migrate(db, moving=moving)
             types = await db.raw(lambda run: run(_TYPES, list(INSERTED)))
-            db._spec = db._spec._replace(inserts=_insert_texts(types))
+            db._spec = db._spec._replace(inserts=Inserts(types))
             await ensure_days(db)
         except BaseException as error:
             await db.close()

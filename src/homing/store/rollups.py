@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from homing.model import Outcome, Status
 from homing.ports import SettleBatch
 from homing.ports.views import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
-from homing.store.tx import Row, Tx
+from homing.store.tx import Row, Tx, Write
 
 MINUTES_KEPT_MS = 25 * HOUR_MS
 _BOUNDS_US = tuple(bound * 1_000 for bound in BOUNDS_MS)
@@ -23,13 +23,11 @@ Key = tuple[int, int, str]  # minute, endpoint, tenant
 Sums = dict[Key, list[int]]
 
 
-async def add(tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int) -> None:
-    """Add the counts of a batch."""
+def write(batch: SettleBatch, gone: frozenset[int], *, node: int) -> Write:
+    """The counts of a batch, to be added."""
     counts = gather(batch, gone)
-    if counts:
-        # In order of the key, so that two transactions cannot deadlock.
-        rows = [(*key, node, *counts[key]) for key in sorted(counts)]
-        await tx.many("rollup_add", rows)
+    # In order of the key, so that two transactions cannot deadlock.
+    return "rollup_add", [(*key, node, *counts[key]) for key in sorted(counts)]
 
 
 def gather(batch: SettleBatch, gone: frozenset[int]) -> Sums:

@@ -33,7 +33,7 @@ from homing.store.migrate import Execute, migrate
 from homing.store.rewrite import rewrite_file
 from homing.store.rows import INSERTED
 from homing.store.statements import statements
-from homing.store.tx import Dialect, Mark, Row, Tx, check_rows, check_storable, run_sync
+from homing.store.tx import Dialect, Mark, Row, Tx, Write, check_rows, check_storable, run_sync
 
 T = TypeVar("T")
 
@@ -136,6 +136,13 @@ class SqliteTx:
         except UnicodeEncodeError:
             check_rows(INSERTED[table], rows)
             raise
+
+    async def write(self, writes: Sequence[Write], /) -> None:
+        for name, rows in writes:
+            if name in INSERTED:
+                await self.insert(name, rows)
+            else:
+                await self.many(name, rows)
 
 
 class Session:

@@ -17,7 +17,7 @@ every element of an array whether it is an array itself, which takes ten times a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 _COLUMNS = re.compile(r"\{(\w+)(?::(\w+)|(=))?\}")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|::|:([a-z_][a-z0-9_]*)")
 _INTEGERS = re.compile(r"(\$(\d+))::(bigint|integer|smallint)\[\]")
+_NUMBER = re.compile(r"\$(\d+)")
 _SIGN: dict[Dialect, str] = {"sqlite": "?", "postgres": "$"}
 
 
@@ -83,6 +84,24 @@ def with_integers(text: str, params: tuple[str, ...] = ()) -> Statement:
     """A statement of PostgreSQL whose arrays of integers are given as text."""
     places = frozenset(int(match[2]) - 1 for match in _INTEGERS.finditer(text))
     return Statement(_INTEGERS.sub(r"\1::text::\3[]", text), params, places)
+
+
+def joined(parts: Sequence[Statement]) -> Statement:
+    """Several writes of PostgreSQL as one statement; they do not see each other's rows."""
+    texts: list[str] = []
+    params: list[str] = []
+    integers: list[int] = []
+    for part in parts:
+        texts.append(_renumbered(part.text, len(params)))
+        integers += [it + len(params) for it in part.integers]
+        params += part.params
+    *first, last = texts
+    named = ", ".join(f"w{number} AS ({text})" for number, text in enumerate(first))
+    return Statement(f"WITH {named} {last}" if first else last, tuple(params), frozenset(integers))
+
+
+def _renumbered(text: str, after: int) -> str:
+    return _NUMBER.sub(lambda it: f"${int(it[1]) + after}", text)
 
 
 def parse(source: str, dialect: Dialect) -> dict[str, Statement]:

@@ -25,6 +25,7 @@ from homing.policy.text import TEXT_RULE, is_storable
 from homing.ports.encryption import Rewrite
 
 Row = tuple[Any, ...]
+Write = tuple[str, Sequence[Row]]  # rows for a table, or for a batch statement without a result
 Dialect = Literal["sqlite", "postgres"]
 T = TypeVar("T")
 
@@ -52,6 +53,12 @@ class Tx(Protocol):
         """Append rows with all the columns of a table, in the schema's order.
 
         Raises RunAgain if another process may have just written the same key.
+        """
+
+    async def write(self, writes: Sequence[Write], /) -> None:
+        """Do several writes that need not see each other: few rows are one statement on PostgreSQL.
+
+        Raises RunAgain as ``insert`` does.
         """
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from homing.ports import NewEvent, Receipt, Refusal
 from homing.store import rows
-from homing.store.tx import Row, Tx
+from homing.store.tx import Row, Tx, Write
 
 
 class LedgerChange(Struct, gc=False):
@@ -21,13 +21,17 @@ class LedgerChange(Struct, gc=False):
     cancelled: int = 0
 
 
-async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: int) -> None:
-    """Add to the ledger in the order of tenants, so that two transactions cannot deadlock."""
+def ledger_write(changes: Mapping[str, LedgerChange], *, node: int) -> Write:
+    """Additions to the ledger in the order of tenants, so that two transactions cannot deadlock."""
     added: list[Row] = [
         (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled)
         for tenant, it in sorted(changes.items(), key=itemgetter(0))
     ]
-    await tx.many("ledger_add", added)
+    return "ledger_add", added
+
+
+async def add_to_ledger(tx: Tx, changes: Mapping[str, LedgerChange], *, node: int) -> None:
+    await tx.write([ledger_write(changes, node=node)])
 
 
 async def known_keys(
@@ -67,19 +71,20 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
     """
     if not events:
         return
-    await tx.insert("event_key", sorted(rows.event_key_row(new) for new in events))
-    await tx.insert("event", [rows.event_row(new) for new in events])
+    writes: list[Write] = [
+        ("event_key", sorted(rows.event_key_row(new) for new in events)),
+        ("event", [rows.event_row(new) for new in events]),
+    ]
+    pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
+    if pending:
+        changes: dict[str, LedgerChange] = {}
+        for new in events:
+            change = changes.setdefault(new.event.tenant, LedgerChange())
+            change.accepted += len(new.deliveries)
+        writes += [("pending", pending), ledger_write(changes, node=node)]
+    await tx.write(writes)
     if events[0].fields is not None:  # The same for all events of a process.
         await _index_fields(tx, events)
-    pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
-    if not pending:
-        return
-    await tx.insert("pending", pending)
-    changes: dict[str, LedgerChange] = {}
-    for new in events:
-        change = changes.setdefault(new.event.tenant, LedgerChange())
-        change.accepted += len(new.deliveries)
-    await add_to_ledger(tx, changes, node=node)
 
 
 async def _index_fields(tx: Tx, events: Sequence[NewEvent]) -> None:

@@ -1,6 +1,6 @@
 """The PostgreSQL writer process: publish and settle run beside the event loop.
 
-A publish is nine round trips to the database, and in a busy loop each waits for its turn; making
+A publish is six round trips to the database, and in a busy loop each waits for its turn; making
 and encoding the rows takes a third of that loop's time. With a worker process, the loop sends each
 batch in one piece to the worker, which writes it. Publishes are written one after the other, and so
 are settles; neither waits for the other. All other operations use the server's own connections.
