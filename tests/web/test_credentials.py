@@ -43,6 +43,7 @@ MANAGE = {ADMIN, MANAGER}
 SUBSCRIPTION = {"url": "https://new.example/", "types": ["*"], "tenant": OWN}
 WORKFRONT = {"objCode": "TASK", "eventType": "CREATE", "url": "https://new.example/"}
 TARGET = {"kind": "webhook", "address": "https://people.example/"}
+ERASED = "erased-1"  # the id of an event
 ROWS: dict[str, Row] = {
     "publishEvents": Row(
         {ADMIN, PUBLISHER}, "/v1/events", {"type": "a", "data": 1, "tenant": OWN}, 202, "refused"
@@ -82,6 +83,9 @@ ROWS: dict[str, Row] = {
     "listAttempts": Row(READ, "/v1/attempts", other="empty"),
     "startReplay": Row(MANAGE, "/v1/replays", {"filter": {"tenant": OWN}}, 202, "refused"),
     "getReplay": Row(READ, "/v1/replays/{replay}"),
+    "erase": Row(MANAGE, "/v1/erasures", {"event": ERASED, "tenant": OWN}, 202, "refused"),
+    "listErasures": Row(READ, "/v1/erasures", other="empty"),
+    "getErasure": Row(READ, "/v1/erasures/{erasure}"),
     "cancelReplay": Row(MANAGE, "/v1/replays/{replay}/cancel"),
     "createKey": Row({ADMIN}, "/v1/keys", {"name": "n", "role": "viewer"}, 201),
     "listKeys": Row({ADMIN}, "/v1/keys"),
@@ -112,6 +116,7 @@ ABSENT = {
     "delivery": "dlv_0000000000001",
     "pending": "dlv_0000000000001",
     "replay": "rpl_0000000000001",
+    "erasure": "era_0000000000001",
     "key": "key_0000000000001",
     "target": "tgt_0000000000001",
     "door": "sub_0000000000001",
@@ -130,6 +135,8 @@ class Scene:
     async def begin(self) -> Scene:
         house = self.house
         made = await house.subscribe(tenant=OWN)
+        await house.publish(tenant=OWN, id=ERASED)
+        erasure = await house.client.post("/v1/erasures", {"event": ERASED, "tenant": OWN})
         event = await house.publish(tenant=OWN)
         await house.settled()
         (delivery,) = await house.deliveries(f"?tenant={OWN}")
@@ -148,6 +155,7 @@ class Scene:
             "delivery": delivery["id"],
             "pending": pending["id"],
             "replay": job.json["id"],
+            "erasure": erasure.json["id"],
             "key": (await self.make("some", VIEWER, OWN))["id"],
         }
         for tenant in (OWN, OTHER):
