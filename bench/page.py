@@ -1,4 +1,7 @@
-"""Writes the performance page from the results of a full run; also ``python -m bench.page``."""
+"""Renews the figures on the page about speed from a full run; also ``python -m bench.page``.
+
+They stand between two marks. The rest of the page is written by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LATEST = ROOT / "bench" / "latest.json"
-PAGE = ROOT / "docs" / "explanation" / "performance.md"
+PAGE = ROOT / "docs" / "explanation" / "speed.md"
+BEGIN = "<!-- from here on written by make bench -->\n"
+END = "<!-- until here -->\n"
 
-_HEAD = """# Performance
-
-The throughput and latency of one server process, measured by `make bench` on {machine}.
+_HEAD = """The throughput and latency of one server process, measured by `make bench` on {machine}.
 The server, its receiver and its publisher share these processors. All figures are from one full run
 (commit `{commit}`); [bench/latest.json](../../bench/latest.json) has all of them.
 
@@ -93,8 +96,8 @@ def _costs(latest: dict[str, Any]) -> str:
     return text
 
 
-def page(latest: dict[str, Any]) -> str:
-    """The text of the page."""
+def figures(latest: dict[str, Any]) -> str:
+    """The text between the marks."""
     machine, medians, limits = latest["machine"], latest["medians"], latest["limits"]
     kind = f"{machine['processor']}, Python {machine['python']}"
     text = _HEAD.format(
@@ -116,6 +119,14 @@ def page(latest: dict[str, Any]) -> str:
             rss=limits["g RSS above"]["value"],
         )
     )
+
+
+def page(latest: dict[str, Any]) -> str:
+    """The whole page as it is now, with these figures."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    assert mark, f"{PAGE.name} has lost its marks"
+    return f"{before}{BEGIN}{figures(latest)}{END}{after}"
 
 
 def write() -> None:
