@@ -218,6 +218,7 @@ def test_a_database_that_an_earlier_program_encrypted_is_rewritten(
 
     async def earlier() -> None:
         db = connect(place)
+        db._writer._open()[0].pragma("secure_delete", False)  # It left old text in the file.
         with monkeypatch.context() as patch:
             patch.setattr(migrating, "migrations", lambda _: known[:10])
             await migrate(db)
