@@ -119,14 +119,20 @@ class AsyncHoming:
         id: str | None = None,  # noqa: A002
         tenant: str | None = None,
         time: str | None = None,
+        traceparent: str | None = None,
     ) -> Receipt:
-        """Publish one event; on return, it and all its deliveries are on the server's disk."""
-        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
-        return await self._call(protocol.publish(event, new_id))
+        """Publish one event; on return, it and all its deliveries are on the server's disk.
 
-    async def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+        ``traceparent`` (W3C Trace Context) is the trace that the receivers are told of.
+        """
+        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
+        return await self._call(protocol.publish(event, new_id, traceparent))
+
+    async def publish_many(
+        self, events: Iterable[Event], *, traceparent: str | None = None
+    ) -> list[Receipt]:
         """Publish one batch of at most 1,000 events and 8 MiB: all are accepted or none is."""
-        return await self._call(protocol.publish_many(events, new_id))
+        return await self._call(protocol.publish_many(events, new_id, traceparent))
 
     async def publish_all(self, events: Iterable[Event]) -> AsyncIterator[Receipt]:
         """Publish any number of events, batch by batch; yields receipts as batches are accepted."""
@@ -427,7 +433,12 @@ class AsyncHoming:
 
     async def _call(self, call: Call[T]) -> T:
         request = write_request(
-            self._server, call.method, call.path, body=call.body, content_type=call.content_type
+            self._server,
+            call.method,
+            call.path,
+            body=call.body,
+            content_type=call.content_type,
+            trace=call.trace,
         )
         state = RetryState(call.retry, self._options, now=monotonic())
         while True:

@@ -66,12 +66,20 @@ def read_server(url: str, key: str) -> ServerAddress:
 
 
 def write_request(
-    server: ServerAddress, method: str, path: str, *, body: bytes, content_type: str
+    server: ServerAddress,
+    method: str,
+    path: str,
+    *,
+    body: bytes,
+    content_type: str,
+    trace: str = "",
 ) -> bytes:
-    """The whole request."""
+    """The whole request; ``trace`` is its traceparent."""
     head = f"{method} {server.prefix}{path} HTTP/1.1\r\n{server.header_block}"
     if body:
         head += f"content-type: {content_type}\r\n"
+    if trace:
+        head += f"traceparent: {trace}\r\n"
     if body or method != "GET":
         head += f"content-length: {len(body)}\r\n"
     return f"{head}\r\n".encode("ascii") + body

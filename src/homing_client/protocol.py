@@ -5,6 +5,7 @@ Both clients send the calls that are made here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -54,6 +55,7 @@ NDJSON = "application/x-ndjson"
 BATCH_EVENTS_MAX = 1_000
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 PAGE_ITEMS = 200
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     retry: RetryRule
     body: bytes = b""
     content_type: str = JSON
+    trace: str = ""  # the traceparent
     not_found_is_success: bool = False  # a 404 after a lost response means that it was done
 
 
@@ -99,20 +102,38 @@ class _Published(Struct, frozen=True):
     events: list[Receipt]
 
 
-def publish(event: Event, new_id: Callable[[], str]) -> Call[Receipt]:
+def publish(
+    event: Event, new_id: Callable[[], str], traceparent: str | None = None
+) -> Call[Receipt]:
     """The event always has an id, so that repeated requests make one event."""
-    body = msgspec.json.encode(_sent(event, new_id))
     return Call(
-        method="POST", path="/v1/events", read=_read_receipt, retry=RetryRule.ALWAYS, body=body
+        method="POST",
+        path="/v1/events",
+        read=_read_receipt,
+        retry=RetryRule.ALWAYS,
+        body=msgspec.json.encode(_sent(event, new_id)),
+        trace=_trace(traceparent),
     )
 
 
-def publish_many(events: Iterable[Event], new_id: Callable[[], str]) -> Call[list[Receipt]]:
+def publish_many(
+    events: Iterable[Event], new_id: Callable[[], str], traceparent: str | None = None
+) -> Call[list[Receipt]]:
     """One batch: accepted whole or refused whole."""
-    body = msgspec.json.encode([_sent(event, new_id) for event in events])
     return Call(
-        method="POST", path="/v1/events", read=_read_receipts, retry=RetryRule.ALWAYS, body=body
+        method="POST",
+        path="/v1/events",
+        read=_read_receipts,
+        retry=RetryRule.ALWAYS,
+        body=msgspec.json.encode([_sent(event, new_id) for event in events]),
+        trace=_trace(traceparent),
     )
+
+
+def _trace(traceparent: str | None) -> str:
+    if traceparent and _TRACEPARENT.fullmatch(traceparent) is None:
+        raise ValueError(f"{traceparent!r} is not a traceparent like 00-{'a' * 32}-{'b' * 16}-01")
+    return traceparent or ""
 
 
 def publish_lines(

@@ -120,14 +120,20 @@ class Homing:
         id: str | None = None,  # noqa: A002
         tenant: str | None = None,
         time: str | None = None,
+        traceparent: str | None = None,
     ) -> Receipt:
-        """Publish one event; on return, it and all its deliveries are on the server's disk."""
-        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
-        return self._call(protocol.publish(event, new_id))
+        """Publish one event; on return, it and all its deliveries are on the server's disk.
 
-    def publish_many(self, events: Iterable[Event]) -> list[Receipt]:
+        ``traceparent`` (W3C Trace Context) is the trace that the receivers are told of.
+        """
+        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
+        return self._call(protocol.publish(event, new_id, traceparent))
+
+    def publish_many(
+        self, events: Iterable[Event], *, traceparent: str | None = None
+    ) -> list[Receipt]:
         """Publish one batch of at most 1,000 events and 8 MiB: all are accepted or none is."""
-        return self._call(protocol.publish_many(events, new_id))
+        return self._call(protocol.publish_many(events, new_id, traceparent))
 
     def publish_all(self, events: Iterable[Event]) -> Iterator[Receipt]:
         """Publish any number of events, batch by batch; yields receipts as batches are accepted."""
@@ -422,7 +428,12 @@ class Homing:
 
     def _call(self, call: Call[T]) -> T:
         request = write_request(
-            self._server, call.method, call.path, body=call.body, content_type=call.content_type
+            self._server,
+            call.method,
+            call.path,
+            body=call.body,
+            content_type=call.content_type,
+            trace=call.trace,
         )
         state = RetryState(call.retry, self._options, now=monotonic())
         while True:

@@ -258,3 +258,15 @@ def test_importing_the_client_imports_msgspec_and_nothing_else_from_outside() ->
         check=True,
     )
     assert ran.stdout.strip() == "['msgspec']"
+
+
+def test_a_traceparent_is_sent_as_a_header_and_nothing_else_is() -> None:
+    given = f"00-{'a' * 32}-{'b' * 16}-01"
+    for call in (
+        p.publish(Event(type="a", data=1), ids(), given),
+        p.publish_many([Event(type="a", data=1)], ids(), given),
+    ):
+        assert call.trace == given
+    assert p.publish(Event(type="a", data=1), ids()).trace == ""
+    with pytest.raises(ValueError, match="is not a traceparent"):
+        p.publish(Event(type="a", data=1), ids(), "x\r\nauthorization: y")
