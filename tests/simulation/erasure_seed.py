@@ -100,7 +100,7 @@ class ErasureWorld(MortalWorld):
         self.slow = [SlowStore(flow, self.chance), SlowStore(admin, self.chance)]
         for it in self.slow:
             it.calm = self.calm
-        return self.slow[0], self.slow[1], views  # type: ignore[return-value]
+        return self.slow[0], self.slow[1], views
 
     def calm_down(self) -> None:
         self.calm = True

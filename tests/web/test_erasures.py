@@ -166,6 +166,7 @@ def test_a_viewer_sees_no_buttons_to_erase() -> None:
     async def story(house: House) -> None:
         viewer = await key_of(house, "viewer", "acme")
         browser = Browser(house.app)
+        assert viewer.key is not None
         await browser.sign_in(viewer.key)
         page = await browser.get("/erasures")
         assert page.status == 200

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from homing.model import Lane, id_floor
+from homing.ports.erasures import Erasable
 from homing.store import erasures
 from homing.store.tx import Row, Tx
 
@@ -79,7 +80,7 @@ async def step_of_tenant(
     removed = 0
     if ids:
         await tx.all("erase_hold", ids=ids)  # No replay is made of them meanwhile.
-        found = [erasures.Erasable(*row) for row in await tx.all("erasable_by_id", ids=ids)]
+        found = [Erasable(*row) for row in await tx.all("erasable_by_id", ids=ids)]
         asked: list[Row] = [(it.event_id, it.last_id, before) for it in found]
         needed = {row[0] for row in await tx.many("events_needed", asked)}
         old = [it for it in found if it.event_id not in needed and it.accepted_at < before]
