@@ -94,6 +94,7 @@ def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
         test_chart.test_helm_finds_nothing_wrong,
         test_chart.test_no_pod_has_privileges_or_a_writable_root,
         test_chart.test_pods_get_settings_that_exist_and_time_to_stop,
+        test_chart.test_pods_run_commands_that_exist,
         test_chart.test_selectors_find_the_pods_that_they_are_meant_for,
         test_chart.test_pods_may_send_to_the_internet_but_not_to_private_networks,
         test_chart.test_everything_optional_can_be_switched_off,

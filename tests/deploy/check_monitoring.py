@@ -39,7 +39,8 @@ class Prometheus:
             try:
                 return await asyncio.to_thread(read)
             except urllib.error.HTTPError as error:
-                assert error.code == 503  # It is still starting.
+                if error.code != 503:  # It is still starting.
+                    raise
             await asyncio.sleep(0.2)
 
     async def values(self, query: str) -> list[float]:

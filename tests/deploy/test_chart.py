@@ -87,6 +87,17 @@ def test_pods_get_settings_that_exist_and_time_to_stop() -> None:
 
 
 @needs("helm")
+def test_pods_run_commands_that_exist() -> None:
+    from homing.cli.main import app
+
+    commands = {it.name or getattr(it.callback, "__name__", "") for it in app.registered_commands}
+    for pod in pods(objects()):
+        (container,) = pod["spec"]["containers"]
+        (command,) = container["args"]
+        assert command in commands
+
+
+@needs("helm")
 def test_selectors_find_the_pods_that_they_are_meant_for() -> None:
     manifests = objects(*ALL_ON)
     made = {it["metadata"]["labels"][COMPONENT]: it for it in pods(manifests)}

@@ -1,4 +1,4 @@
-"""The systemd unit: systemd itself reads it and rates its sandbox."""
+"""The systemd units: systemd itself reads them and rates the sandbox of the service."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 from deploy.programs import DEPLOY, needs, output_of
 
 UNIT = DEPLOY / "systemd" / "homing.service"
+SOCKET = DEPLOY / "systemd" / "homing.socket"
 EXPOSURE_MAX = 1.5  # of 10; systemd calls less than 2 "OK"
 
 
 @needs("systemd-analyze")
 def test_systemd_reads_every_line(tmp_path: Path) -> None:
-    unit = tmp_path / "homing.service"
+    unit, socket = tmp_path / UNIT.name, tmp_path / SOCKET.name
     unit.write_text(UNIT.read_text().replace("/opt/homing/bin/homing", sys.executable))
-    said = output_of("systemd-analyze", "verify", "--man=no", unit)
-    assert "homing.service" not in said
+    socket.write_text(SOCKET.read_text())
+    said = output_of("systemd-analyze", "verify", "--man=no", unit, socket)
+    assert "homing" not in said
 
 
 @needs("systemd-analyze")
