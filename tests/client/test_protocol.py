@@ -183,6 +183,8 @@ def test_a_refusal_is_an_error_with_its_problem_document(status: int, kind: type
     assert (error.status, error.code) == (status, "invalid")
     assert [(one.field, one.reason) for one in error.problems] == [("types", "must hold one")]
     assert "types must hold one" in str(error)
+    said = f"{status} invalid: A field of the request is wrong. types must hold one."
+    assert str(error) == said, "a thing is said once"
 
 
 def test_a_refusal_by_somebody_else_has_its_status_and_says_so() -> None:

@@ -234,6 +234,7 @@ def test_the_system_shows_the_ledger_in_balance() -> None:
         page = text(await browser.get("/system"))
         assert "balanced" in page
         assert "256 of 256" in page
+        assert "1 event published, 1 delivery accepted, 1 publish commit, " in page
 
     live(story)
 

@@ -64,7 +64,8 @@ class Quotas:
                 continue
             use = use_rate(self._rates.get(tenant, 0), count, rate, now=now)
             if use.wait_ms:
-                detail = f"The tenant {tenant} may publish {rate:,} events per second."
+                events = "1 event" if rate == 1 else f"{rate:,} events"
+                detail = f"The tenant {tenant} may publish {events} per second."
                 raise TooMany(detail, after_ms=use.wait_ms)
             used[tenant] = use.until
         for tenant, until in used.items():
@@ -95,7 +96,8 @@ class Quotas:
         """Raises TooMany if a tenant has used up its quota of subscriptions."""
         limit = self.of(tenant).subscriptions_max
         if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:
-            detail = f"The tenant {tenant} may have at most {limit:,} subscriptions."
+            many = "1 subscription" if limit == 1 else f"{limit:,} subscriptions"
+            detail = f"The tenant {tenant} may have at most {many}."
             raise TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
 
 

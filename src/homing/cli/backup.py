@@ -27,7 +27,7 @@ def run_backup(file: Path, *, config: str | None, data: str | None, json: bool) 
 
     settings = _settings(config, data)
     source = _database(settings)
-    if not source.exists():
+    if not source.is_file():
         raise Usage(f"There is no database at {source}: name the data directory with --data.")
     if file.exists():
         raise Usage(f"{file} already exists: a backup overwrites nothing.")

@@ -90,6 +90,7 @@ def check_machine(settings: Settings) -> list[Check]:
         _encryption_key(settings, data),
         _disk(data),
         store,
+        *_durability(facts),
         _clock(facts),
         _open_files(settings),
     ]
@@ -175,8 +176,11 @@ def _store(settings: Settings, data: Path) -> tuple[StoreFacts | None, Check]:
         else:
             facts = inspect_sqlite(database)
     except StoreUnavailable as error:
-        advice = "Does the disk or the database exist, and may this user read it?"
-        return None, Check("store", ERROR, f"The store cannot be read: {error}", advice)
+        advice = "" if settings.database.url else "Is it a database, and may this user read it?"
+        return None, Check("store", ERROR, f"The store cannot be read: {error.detail}", advice)
+    if facts.moved_to:
+        sentence = f"This installation was moved to {facts.moved_to}: no server starts here."
+        return facts, Check("store", ERROR, sentence, "Use the settings of the new place.")
     used = byte_size(facts.size_bytes + facts.log_bytes)
     sentence = f"{facts.version} responds; {used} are in use"
     if not settings.database.url:
@@ -187,6 +191,39 @@ def _store(settings: Settings, data: Path) -> tuple[StoreFacts | None, Check]:
         sentence += f"; its write-ahead log has grown to {byte_size(facts.log_bytes)}"
         return facts, Check("store", WARNING, f"{sentence}.", advice)
     return facts, Check("store", OK, f"{sentence}.")
+
+
+_RISKS = {
+    "fsync": "a power failure can destroy the whole database",
+    "full_page_writes": "a power failure can destroy parts of the database",
+    "synchronous_commit": "a power failure can lose commits that were confirmed; Homing's own"
+    " sessions turn it on, but the default is off for all others",
+}
+
+
+def _durability(facts: StoreFacts | None) -> Iterator[Check]:
+    """Whether a commit on PostgreSQL survives a power failure and a failover."""
+    if facts is None or not facts.durability:
+        return
+    off = [name for name in _RISKS if facts.durability.get(name) == "off"]
+    for name in off:
+        yield Check(
+            "durability",
+            ERROR,
+            f"PostgreSQL runs with {name} = off: {_RISKS[name]}.",
+            f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();",
+        )
+    if facts.async_standbys:
+        listed = ", ".join(facts.async_standbys)
+        yield Check(
+            "standby",
+            WARNING,
+            f"A standby follows asynchronously ({listed}): a failover to it can lose events that "
+            "were accepted, and send deliveries twice.",
+            "List it in synchronous_standby_names, or accept the risk.",
+        )
+    if not off:
+        yield Check("durability", OK, "PostgreSQL writes every commit to its disk.")
 
 
 def _clock(facts: StoreFacts | None) -> Check:
@@ -237,7 +274,7 @@ def check_fleet(settings: Settings) -> list[Check]:
     try:
         facts = asyncio.run(inspect_fleet(settings.database.url))
     except StoreUnavailable as error:
-        return [Check("fleet", UNKNOWN, f"The fleet cannot be checked: {error}")]
+        return [Check("fleet", UNKNOWN, f"The fleet cannot be checked: {error.detail}")]
     return [
         _leases(facts),
         _vacuum(facts),
@@ -290,7 +327,7 @@ def _partitions(facts: FleetFacts) -> Check:
     if facts.last_day < 0 or ahead < 0:
         advice = "A delivering process creates them every hour: is one running?"
         return Check("days", WARNING, "Today has no partition.", advice)
-    return Check("days", OK, f"Partitions exist for {ahead} days ahead.")
+    return Check("days", OK, f"Partitions exist for {counted(ahead, 'day')} ahead.")
 
 
 def _clock_skew(facts: FleetFacts) -> Check:
@@ -471,8 +508,10 @@ def _expiring(client: Homing) -> Check:
     found = sum(1 for _ in islice(soon, COUNT_MAX + 1))
     if not found:
         return Check("expiry", OK, "No delivery expires within 6 hours.")
-    many = f"{COUNT_MAX}+" if found > COUNT_MAX else str(found)
-    sentence = f"{many} pending deliveries expire within 6 hours."
+    sentence = "1 pending delivery expires within 6 hours."
+    if found > 1:
+        many = f"{COUNT_MAX}+" if found > COUNT_MAX else str(found)
+        sentence = f"{many} pending deliveries expire within 6 hours."
     return Check("expiry", WARNING, sentence, f"homing deliveries --expiring-within {SOON}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from homing.errors import BadSetting, DataInUse, HomingError
+from homing.errors import BadSetting, DataInUse, HomingError, StoreUnavailable
 
 if TYPE_CHECKING:
     from homing_client import Refused
@@ -58,8 +58,13 @@ def explain(error: Exception) -> tuple[str, int] | None:
             return error.detail, NO_SERVER
         case BadSetting() | DataInUse():
             return str(error), USAGE
+        case StoreUnavailable(detail=str(detail)) if detail:
+            return detail, REFUSED
         case HomingError():
             return str(error), REFUSED
+        case OSError(strerror=str(reason)) if error.errno is not None:
+            place = f"{error.filename}: " if error.filename is not None else ""
+            return f"{place}{reason}.", REFUSED
         case _:
             return _explain_client_error(error)
 

@@ -94,7 +94,8 @@ def _list(remote: Remote, tenant: str | None, limit: int) -> None:
         limit=limit,
         columns=("id", "name", "role", "tenant", "last used", "expires", "revoked"),
         row=_row,
-        empty="There are no keys besides the admin key. `homing keys create` creates one.",
+        empty="There are no keys besides the admin key. "
+        "`homing keys create billing publisher` creates one.",
     )
 
 

@@ -142,7 +142,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file that `homing backup` has written.")],
+    file: Annotated[Path, typer.Argument(help="A file that `homing backup FILE` has written.")],
     *,
     config: ConfigFlag = None,
     data: DataFlag = None,

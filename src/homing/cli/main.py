@@ -20,6 +20,7 @@ from homing.cli import (
     find,
     keys,
     local,
+    migrate,
     move,
     notices,
     outbox,
@@ -81,6 +82,7 @@ app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
 app.command(short_help="Find out what is wrong, and what to do.")(local.doctor)
 app.command(short_help="Copy the database while it is in use.")(local.backup)
 app.command(short_help="Restore the database from a backup.")(local.restore)
+app.command(short_help="Upgrade the database, or plan it.")(migrate.migrate)
 app.command(short_help="Move everything to another database.")(move.move)
 app.command(hidden=True)(local.reference)
 

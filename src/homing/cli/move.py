@@ -9,7 +9,7 @@ import typer
 
 from homing.cli.arguments import ConfigFlag, JsonFlag
 from homing.cli.errors import Usage
-from homing.cli.output import console, plain, print_json, row_counts
+from homing.cli.output import console, counted, plain, print_json, row_counts
 from homing.server.settings import DATABASE_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def move(
     """Move a whole installation to another database, and verify it by counts and checksums.
 
     No server may use either database. An interrupted move continues where it stopped when it is
-    started again; until it is finished no server starts on the target. The source is not changed.
+    started again; until it is finished no server starts on the target. After that no server starts
+    on the source: its rows stay, with a mark that says where the installation is now.
     """
     import asyncio
 
@@ -60,6 +61,7 @@ async def _move(from_address: str, to_address: str, *, quiet: bool) -> Moved:
 
     source = await _open(from_address, must_exist=True)
     try:
+        place = _place(to_address)
         target = await _open(to_address, must_exist=False)
         try:
             out = console(stderr=True)
@@ -73,11 +75,26 @@ async def _move(from_address: str, to_address: str, *, quiet: bool) -> Moved:
                     lambda what, done, total: bar.update(
                         task, description=what, completed=done, total=total
                     ),
+                    place=place,
                 )
         finally:
             await target.close()
     finally:
         await source.close()
+
+
+def _place(address: str) -> str:
+    """The target as the source names it from then on: without a password."""
+    from homing.store.postgres_refusals import shown
+
+    if address.startswith("sqlite:"):
+        return str(_file(address).absolute())
+    return shown(address)
+
+
+def _file(address: str) -> Path:
+    file = Path(address.removeprefix("sqlite:"))
+    return file if file.suffix == ".db" else file / DATABASE_FILE
 
 
 async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
@@ -87,13 +104,14 @@ async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
     from homing.store.sqlite import SqliteDb
 
     if address.startswith("sqlite:"):
-        file = Path(address.removeprefix("sqlite:"))
-        if file.suffix != ".db":
-            file /= DATABASE_FILE
-        if must_exist and not file.exists():
+        file = _file(address)
+        if must_exist and not file.is_file():
             raise Usage(f"There is no database at {file}.")
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return await SqliteDb.open(file, moving=not must_exist)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Usage(f"The directory {file.parent} cannot be used: {error.strerror}.") from None
+        return await SqliteDb.open(file, moving=not must_exist, leaving=must_exist)
     if not address.startswith(("postgresql://", "postgres://")):
         raise Usage(f"A database must be given as {_FORMS}.")
     if found := await at_work(address):
@@ -101,20 +119,21 @@ async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
             f"These processes use that PostgreSQL: {', '.join(found)}. Stop them first; a killed"
             " process disappears when its lease has ended."
         )
-    return await PostgresDb.open(address, moving=not must_exist)
+    return await PostgresDb.open(address, moving=not must_exist, leaving=must_exist)
 
 
 def _print(moved: Moved, settings: Settings) -> None:
     rows = moved.rows
     out = console()
     out.print(
-        f"Moved {sum(rows.values()):,} rows of {len(rows)} tables: {row_counts(rows)}.\n"
+        f"Moved {counted(sum(rows.values()), 'row')} of {counted(len(rows), 'table')}: "
+        f"{row_counts(rows)}.\n"
         "Verified: every row was read back from both databases; counts and checksums are equal.",
         soft_wrap=True,
     )
     out.print(
-        f"The admin key stays in {plain(settings.database.data)}. Never serve the old database "
-        "again: its pending deliveries would be sent twice.",
+        f"The admin key stays in {plain(settings.database.data)}. No server starts on the old "
+        "database any more: its pending deliveries would be sent twice.",
         style="dim",
         soft_wrap=True,
     )

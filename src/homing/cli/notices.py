@@ -69,7 +69,7 @@ def notices(
         limit=limit,
         columns=("at", "kind", "status", "target", "tenant", "url"),
         row=_row,
-        empty="There are no notices. `homing notices add` adds a target that gets them.",
+        empty="There are no notices. `homing notices add email ops@example.com` adds a target.",
     )
 
 
@@ -94,7 +94,8 @@ def targets(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag = 50)
         limit=limit,
         columns=("id", "kind", "address", "name", "tenant", "notices", "quiet hours", "state"),
         row=_target_row,
-        empty="There are no targets: nobody gets notices. `homing notices add` adds one.",
+        empty="There are no targets: nobody gets notices. "
+        "`homing notices add email ops@example.com` adds one.",
     )
 
 

@@ -85,7 +85,8 @@ def subscriptions(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag
         limit=limit,
         columns=("id", "tenant", "types", "url", "active", "description"),
         row=_row,
-        empty="There are no subscriptions. `homing subscribe URL` creates one.",
+        empty="There are no subscriptions. "
+        "`homing subscribe https://example.com/hook '*'` creates one.",
     )
 
 

@@ -19,6 +19,7 @@ from homing.cli.output import (
     clock_ms,
     coloured,
     console,
+    counted,
     note,
     plain,
     print_json,
@@ -71,7 +72,8 @@ def tail(
                 time.sleep(POLL_S)
                 page = client.attempts(cursor=page.next_cursor, **where)
                 if page.missed and not remote.json:
-                    note(f"… {page.missed:,} attempts are not shown: there were too many at once")
+                    missed = counted(page.missed, "attempt")
+                    note(f"… not shown: {missed}; there were too many at once")
                 _show(_wanted(page.items, failed=failed), json=remote.json)
         except KeyboardInterrupt:
             return

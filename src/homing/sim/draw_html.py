@@ -67,7 +67,8 @@ def page(played: Sequence[tuple[Played, Summary]]) -> str:
     policies = " and ".join(summary.policy for _, summary in played)
     facts = (
         f"{span_text(scenario.run_for_ms)} of virtual time · seed {scenario.seed} · "
-        f"{scenario.events:,} events to {len(scenario.receivers):,} "
+        f"{scenario.events:,} {'event' if scenario.events == 1 else 'events'} to "
+        f"{len(scenario.receivers):,} "
         f"{'endpoint' if len(scenario.receivers) == 1 else 'endpoints'} · policy {policies}"
     )
     body = [f"<h1>{escape(scenario.title)}</h1>", f'<p class="facts">{escape(facts)}</p>']
@@ -143,7 +144,7 @@ def _tiles(figures: Figures) -> str:
             f"half within {span_text(late.p50_ms)}, 99 % within {span_text(late.p99_ms)}, "
             f"all within {span_text(late.max_ms)}"
         )
-    failed = f"{figures.failed:,} attempts failed"
+    failed = f"{figures.failed:,} {'attempt' if figures.failed == 1 else 'attempts'} failed"
     if figures.sender_errors:
         failed += f", {figures.sender_errors:,} sender-side"
     tiles = (

@@ -18,7 +18,7 @@ import apsw
 from msgspec import Struct
 
 from homing.errors import StoreUnavailable
-from homing.store.sqlite import BUSY_MS, Lock
+from homing.store.sqlite import BUSY_MS, Lock, sqlite_reason
 
 STEP_PAGES = 1_000  # of 4 KiB
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -50,7 +50,7 @@ def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
             expected = _copy(source, draft, progress)
             found = check_copy(draft)
         except apsw.Error as error:
-            raise StoreUnavailable(f"{source.name}: {type(error).__name__}.") from error
+            raise StoreUnavailable(f"{source}: {sqlite_reason(error)}") from error
         if expected != found:
             raise BadCopy("The copy holds other rows than the original.")
         size = draft.stat().st_size
@@ -65,7 +65,7 @@ def copy_database(source: Path, target: Path, progress: Progress) -> Copied:
 
 def check_copy(file: Path) -> dict[str, int]:
     """The number of rows by table, after a check of every page; raises BadCopy."""
-    with _opened(file, readonly=True) as connection:
+    with _checked(file), _opened(file, readonly=True) as connection:
         try:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             if problems != ["ok"]:
@@ -73,6 +73,14 @@ def check_copy(file: Path) -> dict[str, int]:
             return _counts(connection)
         except (apsw.NotADBError, apsw.CorruptError):
             raise BadCopy("It is not a database, or it is damaged.") from None
+
+
+@contextlib.contextmanager
+def _checked(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise BadCopy(f"{file}: {sqlite_reason(error)}") from error
 
 
 @contextlib.contextmanager

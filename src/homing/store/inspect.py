@@ -11,9 +11,12 @@ import apsw
 from msgspec import Struct
 
 from homing.errors import StoreUnavailable
-from homing.store.sqlite import BUSY_MS
+from homing.store.migrate import MOVED, MOVED_TABLE
+from homing.store.postgres_refusals import CONNECTION_ERRORS, refusal_text
+from homing.store.sqlite import BUSY_MS, sqlite_reason
 
 CONNECT_WITHIN_S = 5.0
+DURABLE = ["fsync", "full_page_writes", "synchronous_commit"]
 
 
 class StoreFacts(Struct, frozen=True):
@@ -24,6 +27,9 @@ class StoreFacts(Struct, frozen=True):
     last_id: int  # the highest event id; 0 if there is none
     log_bytes: int = 0  # of SQLite's write-ahead log
     clock_ms: int | None = None  # the database's own, where it has one
+    durability: dict[str, str] = {}  # PostgreSQL's settings that decide whether a commit survives
+    async_standbys: tuple[str, ...] = ()  # A failover to one of them may lose commits.
+    moved_to: str = ""  # where `homing move` has moved the installation; empty: it is here
 
 
 def inspect_sqlite(file: Path) -> StoreFacts:
@@ -33,6 +39,9 @@ def inspect_sqlite(file: Path) -> StoreFacts:
         try:
             connection.set_busy_timeout(BUSY_MS)
             last = connection.execute("SELECT coalesce(max(id), 0) FROM event").get
+            moved_to = ""
+            if list(connection.execute(MOVED["sqlite"])):
+                moved_to = str(connection.execute(f"SELECT place FROM {MOVED_TABLE}").get)  # noqa: S608
         finally:
             connection.close()
         log = file.with_name(file.name + "-wal")
@@ -41,9 +50,12 @@ def inspect_sqlite(file: Path) -> StoreFacts:
             version=f"SQLite {apsw.sqlite_lib_version()}",
             last_id=cast("int", last),
             log_bytes=log.stat().st_size if log.exists() else 0,
+            moved_to=moved_to,
         )
-    except (apsw.Error, OSError) as error:
-        raise StoreUnavailable(f"{file.name}: {error}.") from error
+    except apsw.Error as error:
+        raise StoreUnavailable(f"{file}: {sqlite_reason(error)}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{file}: {error.strerror}.") from error
 
 
 async def inspect_postgres(url: str) -> StoreFacts:
@@ -59,19 +71,34 @@ async def inspect_postgres(url: str) -> StoreFacts:
                 " (extract(epoch FROM clock_timestamp()) * 1000)::bigint,"
                 " to_regclass('event') IS NOT NULL"
             )
+            durability = {
+                str(one[0]): str(one[1])
+                for one in await connection.fetch(
+                    "SELECT name, setting FROM pg_settings WHERE name = ANY($1::text[])", DURABLE
+                )
+            }
+            standbys = await connection.fetch(
+                "SELECT coalesce(nullif(application_name, ''), client_addr::text, 'unnamed')"
+                " FROM pg_stat_replication WHERE sync_state = 'async' ORDER BY 1"
+            )
+            moved_to = ""
+            if await connection.fetchval(MOVED["postgres"]):
+                moved_to = str(await connection.fetchval(f"SELECT place FROM {MOVED_TABLE}"))  # noqa: S608
             last = 0
             if row[3]:
                 last = await connection.fetchval("SELECT coalesce(max(id), 0) FROM event")
         finally:
             await connection.close()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        # Only the kind of error: its text could name the password.
-        raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}.") from error
+    except CONNECTION_ERRORS as error:
+        raise StoreUnavailable(refusal_text(error, url)) from error
     return StoreFacts(
         size_bytes=int(row[0]),
         version=f"PostgreSQL {row[1]}",
         last_id=int(last),
         clock_ms=int(row[2]),
+        durability=durability,
+        async_standbys=tuple(str(one[0]) for one in standbys),
+        moved_to=moved_to,
     )
 
 
@@ -160,6 +187,5 @@ async def inspect_fleet(url: str) -> FleetFacts:
             )
         finally:
             await connection.close()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        # Only the kind of error: its text could name the password.
-        raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}.") from error
+    except CONNECTION_ERRORS as error:
+        raise StoreUnavailable(refusal_text(error, url)) from error

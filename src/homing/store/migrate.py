@@ -8,7 +8,7 @@ number and has nothing to do. A file that has been released is never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -34,6 +34,11 @@ MOVE_TABLE = "move_progress"  # exists while `homing move` copies into a databas
 MOVING: dict[Dialect, str] = {
     "sqlite": f"SELECT 1 FROM sqlite_schema WHERE name = '{MOVE_TABLE}'",  # noqa: S608
     "postgres": f"SELECT 1 WHERE to_regclass('{MOVE_TABLE}') IS NOT NULL",
+}
+MOVED_TABLE = "moved_away"  # in a database whose installation `homing move` has moved: where to
+MOVED: dict[Dialect, str] = {
+    "sqlite": f"SELECT 1 FROM sqlite_schema WHERE name = '{MOVED_TABLE}'",  # noqa: S608
+    "postgres": f"SELECT 1 WHERE to_regclass('{MOVED_TABLE}') IS NOT NULL",
 }
 # Held to the end of the transaction: two processes migrate one after the other.
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140551)"
@@ -73,12 +78,18 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(sorted(found))
 
 
-async def migrate(db: RawSql, *, moving: bool = False) -> None:
-    """Apply missing migrations; raises BadSetting if the database is newer or half moved.
+async def migrate(db: RawSql, *, moving: bool = False, leaving: bool = False) -> None:
+    """Apply missing migrations; raises BadSetting if the database is newer, half moved or left.
 
-    Only ``homing move`` (``moving``) may open a database that is not complete yet.
+    Only ``homing move`` may open a database that is not complete yet (``moving``), or one whose
+    installation has been moved away (``leaving``).
     """
     known = migrations(db.dialect)
+    if not leaving and (place := await moved_to(db)) is not None:
+        raise BadSetting(
+            f"This installation was moved to {place}: serve that database. Served here, too, its"
+            " pending deliveries would be sent twice."
+        )
     unfinished = await db.raw(lambda execute: execute(MOVING[db.dialect]))
     if unfinished and not moving:
         raise BadSetting(
@@ -86,15 +97,32 @@ async def migrate(db: RawSql, *, moving: bool = False) -> None:
             " finish the move with `homing move`."
         )
     applied = await db.raw(_applied(db.dialect))
-    newest = known[-1].number
-    if max(applied, default=0) > newest:
-        raise BadSetting(
-            f"The database has schema {max(applied)}; this version of Homing knows only up to"
-            f" {newest}. Start a newer version."
-        )
+    check_not_newer(applied, known)
     for migration in known:
         if migration.number not in applied:
             await db.raw(_apply(migration, db.dialect))
+
+
+def check_not_newer(applied: Iterable[int], known: tuple[Migration, ...]) -> None:
+    """Raises BadSetting if a newer version of Homing has migrated the database."""
+    newest, here = known[-1].number, max(applied, default=0)
+    if here > newest:
+        raise BadSetting(
+            f"A newer version of Homing has upgraded the database to schema {here}; this version"
+            f" knows only up to {newest}. Start the newer version, or restore the backup from"
+            " before the upgrade."
+        )
+
+
+async def moved_to(db: RawSql) -> str | None:
+    """Where the installation of this database was moved to; None: it is here."""
+
+    async def read(execute: Execute) -> str | None:
+        if not await execute(MOVED[db.dialect]):
+            return None
+        return str((await execute(f"SELECT place FROM {MOVED_TABLE}"))[0][0])  # noqa: S608
+
+    return await db.raw(read)
 
 
 async def _lock(execute: Execute, dialect: Dialect) -> None:

@@ -4,7 +4,7 @@ Tables are read from the schema, so that tables of later schemas are included. R
 the order of their primary key; each batch is one transaction, which also notes the progress, so a
 move that was killed continues from there. Until everything is verified, by counts and by checksums
 of every row read back from both sides, the target is marked as unfinished, and no server starts on
-it.
+it. Then the source is marked as moved, and no server starts on the source any more.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from msgspec import Struct
 
 from homing.errors import BadSetting, HomingError, StoreUnavailable
 from homing.model import id_floor
-from homing.store.migrate import MOVE_TABLE, MOVING, Execute, RawSql
+from homing.store.migrate import (
+    MOVE_TABLE,
+    MOVED,
+    MOVED_TABLE,
+    MOVING,
+    Execute,
+    RawSql,
+    moved_to,
+)
 from homing.store.partitions import DAY_MS, PARTED, make_days
+from homing.store.postgres_refusals import CONNECTION_ERRORS, refusal_text
 from homing.store.tx import Row
 
 BATCH_ROWS = 2_000
@@ -55,12 +64,20 @@ class _Note(Struct, frozen=True):
 
 
 async def move(
-    source: RawSql, target: RawSql, progress: Progress, *, batch_rows: int = BATCH_ROWS
+    source: RawSql,
+    target: RawSql,
+    progress: Progress,
+    *,
+    place: str = "another database",
+    batch_rows: int = BATCH_ROWS,
 ) -> Moved:
     """Copy and verify; both databases have the current schema. Call it again to continue.
 
-    Raises BadSetting or NotTheSame.
+    ``place`` names the target to people who later look at the source. Raises BadSetting or
+    NotTheSame.
     """
+    if (earlier := await moved_to(source)) not in {None, place}:
+        raise BadSetting(f"This installation was moved to {earlier} already: move it from there.")
     tables = await tables_of(source)
     others = await tables_of(target)
     for name, table in tables.items():
@@ -78,8 +95,18 @@ async def move(
             progress("moving", carried, total)
         carried = start + plan[name]
     moved = await _verify(source, target, tables, plan, progress)
+    await source.raw(_mark_as_moved(source, place))
     await _fetch(target, f"DROP TABLE {MOVE_TABLE}")
     return moved
+
+
+def _mark_as_moved(source: RawSql, place: str) -> Callable[[Execute], Any]:
+    async def mark(run: Execute) -> None:
+        if not await run(MOVED[source.dialect]):
+            await run(f"CREATE TABLE {MOVED_TABLE} (place text NOT NULL)")
+            await run(f"INSERT INTO {MOVED_TABLE} VALUES ({_sign(source)}1)", place)  # noqa: S608
+
+    return mark
 
 
 async def _begin(target: RawSql, tables: dict[str, Table], plan: dict[str, int]) -> None:
@@ -250,6 +277,7 @@ STAY = frozenset(
         "clock_mark",
         _FILES,
         MOVE_TABLE,
+        MOVED_TABLE,
     )
 )
 
@@ -318,5 +346,5 @@ async def at_work(dsn: str) -> list[str]:
             return [str(row[0]) for row in await connection.fetch(_SESSIONS)]
         finally:
             await connection.close(timeout=5)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-        raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}.") from error
+    except CONNECTION_ERRORS as error:
+        raise StoreUnavailable(refusal_text(error, dsn)) from error

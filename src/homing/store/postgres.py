@@ -26,6 +26,7 @@ from homing.errors import BadSetting, StoreUnavailable
 from homing.ports.encryption import Rewrite
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
+from homing.store.postgres_refusals import OLDEST, refusal_text, shown
 from homing.store.rewrite import rewrite_table
 from homing.store.rows import INSERTED
 from homing.store.statements import Statement, joined, statements, with_integers
@@ -108,7 +109,12 @@ _REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
 )
 # At a start these do not end by themselves.
-_WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+_WRONG = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ClientConfigurationError,
+    ValueError,  # An address that cannot be read.
+)
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
 # The operation is run again at once.
 _PASSING = (
@@ -326,6 +332,7 @@ class PostgresDb:
         dsn: str,
         *,
         moving: bool = False,
+        leaving: bool = False,
         name: str = "homing",
         pooled: bool = False,
         hot: int = HOT_CONNECTIONS,
@@ -336,17 +343,18 @@ class PostgresDb:
         """
         db = cls(dsn, name=name, pooled=pooled, hot=hot)
         try:
-            await migrate(db, moving=moving)
+            await _check_version(db, dsn)
+            await migrate(db, moving=moving, leaving=leaving)
             types = await db.raw(lambda run: run(_TYPES, list(INSERTED)))
             db._spec = db._spec._replace(inserts=Inserts(types))
             await ensure_days(db)
         except BaseException as error:
             await db.close()
-            if isinstance(error.__cause__, _WRONG):
-                kind = type(error.__cause__).__name__
-                raise BadSetting(
-                    f"database_url: PostgreSQL refuses the connection: {kind}."
-                ) from error
+            cause = error if isinstance(error, ValueError) else error.__cause__
+            if isinstance(cause, _WRONG):
+                raise BadSetting(refusal_text(cause, dsn)) from error
+            if isinstance(error, StoreUnavailable) and cause is not None:
+                raise StoreUnavailable(refusal_text(cause, dsn)) from cause
             raise
         return db
 
@@ -488,6 +496,16 @@ class PostgresDb:
     async def close(self) -> None:
         await self._hot.close()
         await self._views.close()
+
+
+async def _check_version(db: PostgresDb, dsn: str) -> None:
+    """Raises BadSetting."""
+    text = "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
+    ((number, version),) = await db.raw(lambda run: run(text))
+    if number // 10_000 < OLDEST:
+        raise BadSetting(
+            f"{shown(dsn)} has the version {version}: Homing needs PostgreSQL {OLDEST} or newer."
+        )
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:

@@ -374,6 +374,23 @@ class Thread:
         self._thread.join()
 
 
+def sqlite_reason(error: apsw.Error) -> str:
+    """What SQLite says, in a sentence; it quotes no row."""
+    match error:
+        case apsw.NotADBError() | apsw.CorruptError():
+            return "it is not a database, or it is damaged."
+        case apsw.FullError():
+            return "the disk is full."
+        case apsw.BusyError() | apsw.LockedError():
+            return "another program has locked it; try again."
+        case apsw.CantOpenError():
+            return "it cannot be opened: is it a file, and may this user read it?"
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return "this user may not write to it or to its directory."
+        case _:
+            return f"{error}."
+
+
 class SqliteDb:
     """``Db`` on SQLite. Made by ``open``."""
 
@@ -389,7 +406,13 @@ class SqliteDb:
 
     @classmethod
     async def open(
-        cls, path: str | Path, *, threads: bool = False, locked: bool = False, moving: bool = False
+        cls,
+        path: str | Path,
+        *,
+        threads: bool = False,
+        locked: bool = False,
+        moving: bool = False,
+        leaving: bool = False,
     ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
@@ -407,9 +430,11 @@ class SqliteDb:
         try:
             if name == MEMORY:
                 await db._write.call(lambda: db._writer.load(_migrated()))
-            await migrate(db, moving=moving)
-        except BaseException:
+            await migrate(db, moving=moving, leaving=leaving)
+        except BaseException as error:
             await db.close()
+            if isinstance(error, StoreUnavailable) and isinstance(error.__cause__, apsw.Error):
+                raise StoreUnavailable(f"{name}: {sqlite_reason(error.__cause__)}") from error
             raise
         return db
 

@@ -166,8 +166,8 @@ class World:
                 return "(In production: 2,000 and 72 h.) Only a person can enable it again."
             case State.ENABLED:
                 return (
-                    f"{url.waiting:,} deliveries have waited; they are sent with a slow start: one "
-                    "at a time, then 2, 4, 8, 16."
+                    f"Waiting deliveries ({url.waiting:,}) are sent with a slow start: one at a "
+                    "time, then 2, 4, 8, 16."
                 )
 
     def _count(self, attempt: Attempt) -> None:

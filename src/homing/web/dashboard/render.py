@@ -97,8 +97,9 @@ def short(value: float) -> str:
 
 
 def size(count: int) -> str:
-    """``3.2 MB``."""
-    return short(count).replace("k", " kB").replace("M", " MB").replace("G", " GB")
+    """``3.2 MB``, ``640 B``."""
+    text = short(count)
+    return f"{text[:-1]} {text[-1]}B" if text[-1].isalpha() else f"{text} B"
 
 
 def span(ms: float | None) -> str:
