@@ -14,6 +14,7 @@ import pytest
 
 from cli.terminal import Terminal
 from homing.cli.doctor_checks import OK, Check, CheckStatus, _durability
+from homing.errors import StoreUnavailable
 from homing.store import postgres as postgres_module
 from homing.store.inspect import StoreFacts
 from homing.store.postgres import PostgresDb
@@ -177,10 +178,10 @@ async def test_a_lock_that_somebody_holds_is_named(
     await (await PostgresDb.open(address)).close()
 
     async def locked(*_: object, **__: object) -> None:
-        raise postgres_module.StoreUnavailable("x") from asyncpg.LockNotAvailableError("x")
+        raise StoreUnavailable("x") from asyncpg.LockNotAvailableError("x")
 
     monkeypatch.setattr(postgres_module, "migrate", locked)
-    with pytest.raises(postgres_module.StoreUnavailable, match="holds a lock on a table"):
+    with pytest.raises(StoreUnavailable, match="holds a lock on a table"):
         await PostgresDb.open(address)
 
 
@@ -189,14 +190,15 @@ async def test_a_lock_that_somebody_holds_is_named(
 SAFE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 
-def durability(standbys: tuple[str, ...] = (), **changed: str) -> list[Check]:
-    facts = StoreFacts(1, "PostgreSQL", 0, durability=SAFE | changed, async_standbys=standbys)
+def durability(off: str = "", standbys: tuple[str, ...] = ()) -> list[Check]:
+    settings = {name: "off" if name == off else value for name, value in SAFE.items()}
+    facts = StoreFacts(1, "PostgreSQL", 0, durability=settings, async_standbys=standbys)
     return list(_durability(facts))
 
 
 @pytest.mark.parametrize("setting", SAFE)
 def test_the_doctor_fails_where_a_commit_may_not_survive(setting: str) -> None:
-    (found,) = durability(**{setting: "off"})
+    (found,) = durability(setting)
     assert found.status is CheckStatus.ERROR
     assert f"{setting} = off" in found.sentence
     assert f"SET {setting} = on" in found.advice
@@ -204,7 +206,7 @@ def test_the_doctor_fails_where_a_commit_may_not_survive(setting: str) -> None:
 
 def test_the_doctor_warns_of_an_asynchronous_standby() -> None:
     assert [it.status for it in durability()] == [OK]
-    (warning, fine) = durability(("replica-1",))
+    (warning, fine) = durability(standbys=("replica-1",))
     assert (warning.status, fine.status) == (CheckStatus.WARNING, OK)
     assert "replica-1" in warning.sentence
 

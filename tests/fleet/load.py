@@ -10,10 +10,9 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from acceptance.running import Line
-from fleet.house import Process
 from fleet.judge import Facts
 
 RESPONSE_WITHIN_S = 3.0
@@ -24,10 +23,18 @@ TICK_S = 0.01
 AGAIN_S = (0.05, 0.1, 0.2, 0.5)
 
 
+class Api(Protocol):
+    """A server that accepts events."""
+
+    number: int
+
+    def line(self) -> Line: ...
+
+
 class Load:
     """Events at a rate, to the API processes."""
 
-    def __init__(self, api: Sequence[Process], facts: Facts, *, urls: int, seed: int) -> None:
+    def __init__(self, api: Sequence[Api], facts: Facts, *, urls: int, seed: int) -> None:
         self._api, self._facts, self._urls = api, facts, urls
         self._rng = random.Random(seed)
         self._free: dict[int, list[Line]] = defaultdict(list)

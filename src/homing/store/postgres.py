@@ -109,12 +109,7 @@ _REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
 )
 # At a start these do not end by themselves.
-_WRONG = (
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.ClientConfigurationError,
-    ValueError,  # An address that cannot be read.
-)
+_WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 _RACE = (asyncpg.TransactionRollbackError, RunAgain)
 # The operation is run again at once.
 _PASSING = (
@@ -350,7 +345,7 @@ class PostgresDb:
             await ensure_days(db)
         except BaseException as error:
             await db.close()
-            cause = error if isinstance(error, ValueError) else error.__cause__
+            cause = error.__cause__
             if isinstance(cause, _WRONG):
                 raise BadSetting(refusal_text(cause, dsn)) from error
             if isinstance(error, StoreUnavailable) and cause is not None:
@@ -499,9 +494,12 @@ class PostgresDb:
 
 
 async def _check_version(db: PostgresDb, dsn: str) -> None:
-    """Raises BadSetting."""
+    """Connect for the first time; raises BadSetting if the address or the version is wrong."""
     text = "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
-    ((number, version),) = await db.raw(lambda run: run(text))
+    try:
+        ((number, version),) = await db.raw(lambda run: run(text))
+    except ValueError as error:  # The address cannot be read.
+        raise BadSetting(refusal_text(error, dsn)) from None
     if number // 10_000 < OLDEST:
         raise BadSetting(
             f"{shown(dsn)} has the version {version}: Homing needs PostgreSQL {OLDEST} or newer."

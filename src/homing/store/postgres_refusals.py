@@ -108,17 +108,17 @@ _TEXTS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
         " SELECT * FROM pg_stat_activity WHERE state <> 'idle'.",
     ),
     (
-        (asyncpg.ClientConfigurationError, ValueError),
-        "The address in database_url cannot be read: it must be"
-        " postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password"
-        " percent-encoded.",
-    ),
-    (
         ssl.SSLCertVerificationError,
         "{at} has a TLS certificate that is not trusted here: give its authority with sslrootcert"
         " in database_url.",
     ),
     (ssl.SSLError, "{at} does not agree on TLS: check sslmode in database_url."),
+    (
+        (asyncpg.ClientConfigurationError, ValueError),
+        "The address in database_url cannot be read: it must be"
+        " postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password"
+        " percent-encoded.",
+    ),
     (
         socket.gaierror,
         "The name of {at} cannot be resolved: correct the host in database_url, or check the name"
