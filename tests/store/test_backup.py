@@ -95,5 +95,5 @@ async def test_postgres_is_looked_at(postgres: Server) -> None:
     assert facts.version.startswith("PostgreSQL ")
     assert facts.size_bytes > 0
     assert facts.clock_ms is not None
-    with pytest.raises(StoreUnavailable, match="PostgreSQL: "):
+    with pytest.raises(StoreUnavailable, match=r"Nothing listens at 127\.0\.0\.1:9"):
         await inspect_postgres("postgresql://127.0.0.1:9/none")

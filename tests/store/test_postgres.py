@@ -250,5 +250,5 @@ async def test_a_loser_of_a_race_runs_again(pg: PostgresDb) -> None:
 
 
 async def test_an_address_that_will_never_do_is_a_bad_setting(postgres: Server) -> None:
-    with pytest.raises(BadSetting, match="InvalidCatalogNameError"):
+    with pytest.raises(BadSetting, match="has no database nowhere: create it"):
         await PostgresDb.open(postgres.dsn("nowhere"))

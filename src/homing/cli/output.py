@@ -250,6 +250,7 @@ def row_counts(rows: Mapping[str, int]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 row``, ``2 rows``, ``2 deliveries``."""
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    """``1 row``, ``2 rows``, ``2 deliveries``, ``2 days``."""
+    ends_in_ies = noun.endswith("y") and noun[-2] not in "aeiou"
+    plural = f"{noun.removesuffix('y')}ies" if ends_in_ies else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
