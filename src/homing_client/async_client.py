@@ -35,6 +35,9 @@ from homing_client.values import (
     AttemptLine,
     AttemptPage,
     AttemptsWhere,
+    AuditEntry,
+    AuditVerified,
+    AuditWhere,
     Cause,
     CausesWhere,
     DeliveriesWhere,
@@ -310,6 +313,16 @@ class AsyncHoming:
     async def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
         await self._call(protocol.revoke_key(key_id))
+
+    # --- the audit log -----------------------------------------------------------------------
+
+    def audit(self, **where: Unpack[AuditWhere]) -> AsyncIterator[AuditEntry]:
+        """Who changed what and when, newest first."""
+        return self._each(protocol.audit(where))
+
+    async def verify_audit(self, *, after: int | None = None) -> AuditVerified:
+        """Verify a few segments of the audit log after this number."""
+        return await self._call(protocol.verify_audit(after))
 
     # --- notices -----------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ from homing_client.values import (
     Attempt,
     AttemptLine,
     AttemptPage,
+    AuditEntry,
+    AuditVerified,
     Cause,
     Delivery,
     DeliveryDetail,
@@ -356,6 +358,18 @@ def keys(where: Mapping[str, Any]) -> Listing[Key]:
 
 def revoke_key(key_id: str) -> Call[None]:
     return _delete(f"/v1/keys/{_part(key_id)}")
+
+
+# --- the audit log --------------------------------------------------------------------------
+
+
+def audit(where: Mapping[str, Any]) -> Listing[AuditEntry]:
+    return Listing("/v1/audit", where, Page[AuditEntry])
+
+
+def verify_audit(after: int | None) -> Call[AuditVerified]:
+    query = "" if after is None else f"?after={after}"
+    return _get(f"/v1/audit/verify{query}", AuditVerified)
 
 
 # --- notices --------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ from homing_client.values import (
     AttemptLine,
     AttemptPage,
     AttemptsWhere,
+    AuditEntry,
+    AuditVerified,
+    AuditWhere,
     Cause,
     CausesWhere,
     DeliveriesWhere,
@@ -308,6 +311,16 @@ class Homing:
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
         self._call(protocol.revoke_key(key_id))
+
+    # --- the audit log -----------------------------------------------------------------------
+
+    def audit(self, **where: Unpack[AuditWhere]) -> Iterator[AuditEntry]:
+        """Who changed what and when, newest first."""
+        return self._each(protocol.audit(where))
+
+    def verify_audit(self, *, after: int | None = None) -> AuditVerified:
+        """Verify a few segments of the audit log after this number."""
+        return self._call(protocol.verify_audit(after))
 
     # --- notices -----------------------------------------------------------------------------
 

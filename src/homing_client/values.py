@@ -510,6 +510,66 @@ class NewKey(Key, frozen=True, kw_only=True):
         return f"NewKey(id={self.id!r}, name={self.name!r}, key=****)"
 
 
+# --- the audit log --------------------------------------------------------------------------
+
+
+class AuditWho(Struct, frozen=True, kw_only=True):
+    """The caller of a change: the name and id of the key, the person, the address."""
+
+    name: str
+    key: str | None = None
+    person: str = ""
+    address: str = ""
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One change, or the refused calls of one minute; secrets are ``****``."""
+
+    id: str
+    at: str
+    tenant: str | None
+    who: AuditWho
+    action: str
+    object: str
+    before: Any = None
+    after: Any = None
+    refused: str = ""
+    count: int = 1
+    segment: int | None = None
+
+
+class AuditSegment(Struct, frozen=True, kw_only=True):
+    """A segment of the audit log, and what is wrong with it."""
+
+    number: int
+    entries: int
+    first_at: str
+    last_at: str
+    hash: str
+    problems: list[str]
+
+
+class AuditVerified(Struct, frozen=True, kw_only=True):
+    """A few segments; ``next_after`` is None at the end of the log."""
+
+    segments: list[AuditSegment]
+    problems: list[str]
+    removed_segments: int
+    removed_entries: int
+    next_after: int | None
+
+
+class AuditWhere(TypedDict, total=False):
+    """Which entries of the audit log to list."""
+
+    tenant: str
+    who: str
+    action: str
+    object: str
+    since: str
+    until: str
+
+
 # --- notices --------------------------------------------------------------------------------
 
 TargetKind = Literal["email", "slack", "teams", "webhook"]

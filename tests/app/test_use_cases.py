@@ -96,9 +96,12 @@ TABLE: dict[str, tuple[str, ...]] = {
     "NoticeTargets.delete": (f"DELETE {TGT}/{{id}}", "POST /notices/targets/{id}/delete"),
     "NoticeTargets.test": (f"POST {TGT}/{{id}}/test", "POST /notices/targets/{id}/test"),
     "NoticeTargets.records": ("GET /v1/notices", "GET /notices"),
-    "Keys.create": ("POST /v1/keys",),
-    "Keys.page": ("GET /v1/keys",),
-    "Keys.revoke": ("DELETE /v1/keys/{id}",),
+    "Keys.create": ("POST /v1/keys", "POST /keys"),
+    "Keys.page": ("GET /v1/keys", "GET /keys"),
+    "Keys.revoke": ("DELETE /v1/keys/{id}", "POST /keys/{id}/revoke"),
+    "Audit.page": ("GET /v1/audit", "GET /audit"),
+    "Audit.export": ("GET /v1/audit/export", "GET /audit/export"),
+    "Audit.verify": ("GET /v1/audit/verify",),
     "Figures.ledger": ("GET /v1/ledger",),
     "Figures.overview": ("GET /",),
     "Figures.rollups": ("GET /chart.json", "GET /endpoints/{id}/chart.json"),
@@ -376,6 +379,10 @@ LISTS = (
     f"GET {TGT}",
     "GET /v1/notices",
     "GET /notices",
+    "GET /v1/audit",
+    "GET /audit",
+    "GET /v1/audit/export",
+    "GET /audit/export",
     f"GET {BASE}",
     f"GET {BASE}/list",
     "POST /bulk/cancel",
@@ -509,12 +516,16 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /endpoints/{id}/replay": {"since": "1h"},
                 "POST /notices/targets": NEW_TARGET,
                 "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
+                "POST /keys": {"name": "n", "role": "viewer", "tenant": "acme"},
             }.get(route, {})
             if not route.startswith("POST") or transport_of(route) is not DASHBOARD:
                 continue
             if route in {"POST /subscriptions/check", "POST /subscriptions/try"}:
                 continue  # They change nothing.
-            if route.endswith(("/delete", "/link")) or route == "POST /deliveries/{id}/cancel":
+            if (
+                route.endswith(("/delete", "/link", "/revoke"))
+                or route == "POST /deliveries/{id}/cancel"
+            ):
                 continue  # Tried in other tests.
             ids = id_of(route, found) if "{id}" in route else "x"
             got = await door.send(route, ids=ids, form=given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 
@@ -215,3 +216,19 @@ def test_filters_are_set_tried_and_explained(terminal: Terminal) -> None:
     assert "filters[0].field must begin with data." in refused.err
     assert terminal.run("filters", "try", "{", "--data", "1").code == 2
     terminal.well("unsubscribe", made["id"])
+
+
+def test_the_audit_log_is_listed_exported_and_verified(terminal: Terminal) -> None:
+    made = terminal.well("keys", "create", "audited", "viewer", "--json").document
+    (entry,) = terminal.well("audit", "--object", made["id"], "--json").lines
+    assert entry["action"] == "keys.create"
+    assert made["key"] not in json.dumps(entry)
+    assert "name: audited" in terminal.well("audit", "--action", "keys", "--since", "1h").out
+    assert "No change" in terminal.run("audit", "--who", "nobody at all").err
+    lines = terminal.well("audit", "export", "--object", made["id"]).out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [entry["id"]]
+    assert "as Homing wrote them" in terminal.well("audit", "verify").out
+    missing = terminal.run("audit", "verify", "--expect", f"99:{'0' * 64}")
+    assert missing.code == 1
+    assert "Segment 99, which was expected, is missing." in missing.out
+    assert terminal.run("audit", "verify", "--expect", "99").code == 2

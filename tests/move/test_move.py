@@ -23,7 +23,7 @@ DAY = 86_400_000
 NOW = 1_750_000_000_000
 TEXTS = ("", "plain", "ä€😀", 'it\'s "quoted"', "Zebra", "zebra", "a\tb\nc")
 IDS = {"id", "delivery_id"}
-SINGLE_ROW = {"catalog", "key_version"}
+SINGLE_ROW = {"catalog", "key_version", "audit_head"}
 
 
 class BrokenOff(Exception):

@@ -106,6 +106,11 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "search_fields": ("data.a, data.b.c", ("data.a", "data.b.c"), "search.fields"),
     "outbox_poll_ms": ("70", 70, "outbox.poll_ms"),
     "admin_key": ("a-key-of-some-length", "a-key-of-some-length", "security.admin_key"),
+    "audit_retention_days": ("30", 30, "database.audit_retention_days"),
+    "proxy_user_header": ("Remote-User", "Remote-User", "people.user_header"),
+    "proxy_groups_header": ("Remote-Groups", "Remote-Groups", "people.groups_header"),
+    "proxy_networks": ("10.0.0.7/32", ("10.0.0.7/32",), "people.networks"),
+    "people": ("ada=admin, b=viewer:x", ("ada=admin", "b=viewer:x"), "people.rules"),
     "hosts": ("hooks.example", ("hooks.example",), "listen.hosts"),
     "policy": ("standard-webhooks", "standard-webhooks", "delivery.policy"),
     "ca_file": (__file__, __file__, "reach.ca_file"),
@@ -139,6 +144,7 @@ def test_every_key_is_taken_from_every_source_into_its_group(key: str, source: s
     text, value, place = GIVEN[key]
     environ = {"HOMING_DATABASE_URL": "postgresql://h/db"}  # for roles
     environ["HOMING_SMTP_FROM"] = "other@h.example"  # for smtp_host
+    environ["HOMING_PROXY_NETWORKS"] = "10.0.0.1/32"  # for proxy_user_header
     if source == "file":
         toml = list(value) if isinstance(value, tuple) else value
         Path("homing.toml").write_text(f"{key} = {json.dumps(toml)}\n")
@@ -437,3 +443,22 @@ def test_email_needs_a_server_a_sender_and_a_public_url() -> None:
     }
     assert load_settings(environ=environ).notices.mail_problem == ""
     assert "HOMING_PUBLIC_URL" in wrong(HOMING_PUBLIC_URL="h.example")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"PROXY_USER_HEADER": "Remote-User"}, "proxy_networks"),
+        ({"PROXY_USER_HEADER": "Cookie", "PROXY_NETWORKS": "10.0.0.7/32"}, "proxy_user_header"),
+        ({"PROXY_USER_HEADER": "no header", "PROXY_NETWORKS": "10.0.0.7/32"}, "proxy_user_header"),
+        ({"PROXY_NETWORKS": "the proxy"}, "proxy_networks"),
+        ({"PEOPLE": "ada"}, "people"),
+        ({"PEOPLE": "ada=manager"}, "people"),
+        ({"PEOPLE": "ada=admin:acme"}, "people"),
+    ],
+)
+def test_settings_of_people_that_would_let_in_the_wrong_ones_stop_the_start(
+    given: dict[str, str], name: str
+) -> None:
+    message = wrong(**{f"HOMING_{key}": value for key, value in given.items()})
+    assert message.startswith(f"{name} = ")

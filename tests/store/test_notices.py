@@ -364,7 +364,7 @@ async def test_a_link_is_sent_again_within_the_limits_of_confirmations(db: Db) -
     (listed,), _ = await it.store.targets(tenant="acme", before_id=None, limit=9)
     assert listed.id == target.id
     assert await it.store.confirm_target(target.secret, now=NOW) is not None
-    later = {"message_id": it.make.id(), "now": NOW + 9 * DAY_MS}
+    later: dict[str, Any] = {"message_id": it.make.id(), "now": NOW + 9 * DAY_MS}
     assert not await it.store.send_link_again(target.id, **later)
     assert not await it.store.send_link_again(17, **later)
 
@@ -374,7 +374,7 @@ async def test_links_that_are_sent_again_count_for_the_tenant(db: Db) -> None:
     target = await it.add(kind=TargetKind.EMAIL, confirmed_at=None)
     for _ in range(CREATED_A_DAY_MAX - 1):
         await it.store.delete_target((await it.add()).id, now=NOW)
-    later = {"message_id": it.make.id(), "now": NOW + HOUR}
+    later: dict[str, Any] = {"message_id": it.make.id(), "now": NOW + HOUR}
     with pytest.raises(TooMany, match="in a day"):
         await it.store.send_link_again(target.id, **later)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
-from engine.world import World
+from engine.world import LOG_KEY, World
 from engine.world import live as live_world
 from homing.app.app import App
+from homing.app.audit import AuditLog
 from homing.app.options import AppOptions
 from homing.engine.keys import ApiKeys
 from homing.engine.options import EngineOptions
 from homing.policy.reach import Reach
+from homing.store.audited import Audited
 from homing.store.keys import Keys
 from homing.web.asgi import asgi_app
 from web.asgi import KEY, Client
@@ -25,9 +27,15 @@ def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> 
     return App(
         world.engine,
         world.views,
-        api_keys or ApiKeys(Keys(world.db), world.clock),
+        api_keys or api_keys_of(world),
         AppOptions(admin_key=KEY, now=world.clock.now, **given),
+        AuditLog(world.audit, world.audit, LOG_KEY, world.auditor.take_id),
     )
+
+
+def api_keys_of(world: World) -> ApiKeys:
+    """The API keys; their changes are in the audit log."""
+    return ApiKeys(cast("Keys", Audited(Keys(world.db), world.auditor)), world.clock)
 
 
 class House:
@@ -35,7 +43,7 @@ class House:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.api_keys = ApiKeys(Keys(world.db), world.clock)
+        self.api_keys = api_keys_of(world)
         self.use_cases = use_cases(
             world,
             self.api_keys,

@@ -39,6 +39,9 @@ SAME_AS = {
     "/notices/targets/{id}/link": "sendNoticeTargetLink",
     "/notices/targets/{id}/test": "testNoticeTarget",
     "/notices/targets/{id}/delete": "deleteNoticeTarget",
+    "/keys": "createKey",
+    "/erasures": "erase",
+    "/keys/{id}/revoke": "revokeKey",
 }
 FORM = {"url": URL, "types": "*", "format": "standard", "active": "on"}
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
 from homing.errors import Forbidden
 from homing.policy.admission import DEFAULT_TENANT
+from homing.policy.audit import Who
 from homing.policy.keys import Role
+from homing.ports.audit import acting
 
 ADMINS = frozenset({Role.ADMIN})
 PUBLISHERS = frozenset({Role.ADMIN, Role.PUBLISHER})
@@ -31,6 +34,19 @@ class Caller(Struct, frozen=True):
     name: str
     role: Role
     tenant: str | None
+    key_id: int | None = None  # None: the admin key of the settings, or no key
+    address: str = ""  # of the connection
+    person: str = ""  # as an authenticating proxy names the person
+
+    @property
+    def who(self) -> Who:
+        """The caller as the audit log names it."""
+        return Who(self.name, self.key_id, self.tenant, self.address, self.person)
+
+    @property
+    def by(self) -> str:
+        """The caller as a tenant may see it: without the names of people of the operator."""
+        return "an operator" if self.person and self.tenant is None else self.name
 
     def may(self, roles: frozenset[Role]) -> bool:
         """Whether the caller's role is one of these."""
@@ -73,14 +89,20 @@ ANONYMOUS = Caller("", Role.VIEWER, "")  # the caller of operations that need no
 
 # Every use case by its qualified name, like ``Subscriptions.create``, with its roles.
 USE_CASES: dict[str, frozenset[Role]] = {}
+# The use cases that change something: each leaves an entry in the audit log with every change.
+CHANGING: set[str] = set()
 
 
 def use_case(
-    roles: frozenset[Role],
+    roles: frozenset[Role], *, changes: bool = False
 ) -> Callable[
     [Callable[Concatenate[_S, Caller, _P], _R]], Callable[Concatenate[_S, Caller, _P], _R]
 ]:
-    """Decorates a use case, which then raises Forbidden for callers with any other role."""
+    """Decorates a use case, which then raises Forbidden for callers with any other role.
+
+    With ``changes``, the audit log names the caller and the use case with every change it makes.
+    Without it, the store refuses to make a change.
+    """
 
     def mark(
         method: Callable[Concatenate[_S, Caller, _P], _R],
@@ -88,12 +110,29 @@ def use_case(
         @wraps(method)
         def checked(self: _S, caller: Caller, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
             caller.must_be(roles)
-            return method(self, caller, *args, **kwargs)
+            if not changes:
+                return method(self, caller, *args, **kwargs)
+            changing = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
+            return cast("_R", _act(caller, action, changing))
 
+        action = action_of(method)
         USE_CASES[method.__qualname__] = roles
+        if changes:
+            CHANGING.add(method.__qualname__)
         return checked
 
     return mark
+
+
+async def _act(caller: Caller, action: str, changing: Awaitable[Any]) -> Any:
+    with acting(caller.who, action):
+        return await changing
+
+
+def action_of(use_case: Callable[..., Any]) -> str:
+    """The name of a use case in the audit log: ``subscriptions.create``."""
+    noun, _, verb = use_case.__qualname__.partition(".")
+    return f"{re.sub(r'(?<!^)(?=[A-Z])', '_', noun).lower()}.{verb}"
 
 
 def roles_of(*use_cases: Callable[..., Any]) -> frozenset[Role]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from homing.app.audit import Audit, AuditLog
 from homing.app.auth import Authenticator
 from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
@@ -12,6 +13,7 @@ from homing.app.figures import Figures
 from homing.app.keys import Keys
 from homing.app.notice_targets import NoticeTargets
 from homing.app.options import AppOptions
+from homing.app.people import People
 from homing.app.publishing import Publishing
 from homing.app.quotas import Quotas
 from homing.app.replays import Replays
@@ -30,7 +32,12 @@ class App:
     """The use cases on an engine and its store."""
 
     def __init__(
-        self, engine: Engine, views: ViewStore, api_keys: ApiKeys, options: AppOptions
+        self,
+        engine: Engine,
+        views: ViewStore,
+        api_keys: ApiKeys,
+        options: AppOptions,
+        audit: AuditLog,
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
@@ -38,6 +45,7 @@ class App:
             options.admin_key, api_keys, options.now, options.metrics_networks
         )
         self.sessions = Sessions(self.authenticator, api_keys, options.admin_key, options.now)
+        self.people = People(options.people)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.subscriptions = Subscriptions(engine, views, quotas, options)
@@ -52,4 +60,8 @@ class App:
         self.notice_targets = NoticeTargets(engine, options)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
+        self.audit = Audit(audit, options.now)
+        self.authenticator.on_anonymous = self.audit.refusals.anonymous
+        self.people.on_refused = self.audit.refusals.anonymous
+        self.sessions.on_refused = self.audit.refusals.refused
         self.simulations = Simulations(options.simulate)

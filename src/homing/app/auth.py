@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from hmac import compare_digest
 
+from msgspec.structs import replace
+
 from homing.app.access import Caller
 from homing.app.throttle import Throttle
 from homing.engine.keys import ApiKeys
@@ -59,6 +61,8 @@ class Authenticator:
         self._throttle = Throttle(now)
         self._metrics_networks = metrics_networks
         self._known: dict[bytes | None, _Known] = {}
+        # An address without a valid key was refused; why.
+        self.on_anonymous: Callable[[str, str], None] = lambda _source, _why: None
         api_keys.on_change = self._forget
         self._forget()
 
@@ -99,14 +103,20 @@ class Authenticator:
     async def caller_of(self, authorization: bytes | None, source: str) -> Caller:
         """The caller of a header; raises NotAuthorized, or TooMany after too many wrong keys."""
         caller = self.known(authorization)
-        if caller is not None:
-            return caller
+        if caller is None:
+            caller = await self._of_unknown(authorization, source)
+        return replace(caller, address=source)
+
+    async def _of_unknown(self, authorization: bytes | None, source: str) -> Caller:
         if authorization is None:
+            self.on_anonymous(source, "no key")
             raise NotAuthorized("Send a key as Authorization: Bearer <key>.")
         if authorization[:7].lower() != _SCHEME:
+            self.on_anonymous(source, "no key")
             raise NotAuthorized("The scheme of the Authorization header must be Bearer.")
         caller = await self._find(authorization[7:].strip())
         if caller is None:
+            self.on_anonymous(source, "wrong key")
             await self._throttle.wrong(source)
             raise NotAuthorized("This key is wrong, expired or revoked.")
         return caller
@@ -118,7 +128,7 @@ class Authenticator:
         key = None if given is None else await self._api_keys.find(given)
         if key is None:
             return None
-        caller = Caller(key.name, key.role, key.tenant)
+        caller = Caller(key.name, key.role, key.tenant, key.id)
         until, expires_at = self._api_keys.fresh_until, key.expires_at
         self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)

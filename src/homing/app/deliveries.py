@@ -141,7 +141,7 @@ class Deliveries:
             subscription=subscription,
         )
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def replay(self, caller: Caller, delivery_id: int) -> Delivery:
         """Replays a finished delivery and returns the new one.
 
@@ -151,13 +151,13 @@ class Deliveries:
         await self._quotas.check_pending(old.tenant)
         return await self._engine.replay(old.id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def cancel(self, caller: Caller, delivery_id: int) -> Delivery:
         """Cancels a pending delivery; raises NotFound or AlreadyFinished."""
         await self._visible(caller, delivery_id)
         return await self._engine.cancel(delivery_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def cancel_some(
         self, caller: Caller, conditions: DeliveryFilter, *, limit: int
     ) -> tuple[int, bool]:

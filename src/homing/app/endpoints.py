@@ -177,19 +177,19 @@ class Endpoints:
         found = await self._visible(caller, endpoint_id)
         return await self._subscriptions(found)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def enable(self, caller: Caller, endpoint_id: int) -> Endpoint:
         """Enables the endpoint in any state and resets its counters; raises NotFound."""
         await self._visible(caller, endpoint_id)
-        return await self._engine.enable(endpoint_id, by=caller.name)
+        return await self._engine.enable(endpoint_id, by=caller.by)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def freeze(self, caller: Caller, endpoint_id: int) -> Endpoint:
         """Freezes the endpoint: no attempt is made until it is enabled. Raises NotFound."""
         await self._visible(caller, endpoint_id)
-        return await self._engine.freeze(endpoint_id, by=caller.name)
+        return await self._engine.freeze(endpoint_id, by=caller.by)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def test(
         self, caller: Caller, endpoint_id: int, subscription_id: int | None = None
     ) -> Attempt:

@@ -36,7 +36,7 @@ class Erasures:
         """The payload fields by which events can be erased."""
         return self._engine.payload_fields.paths
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def erase(self, caller: Caller, draft: ErasureDraft) -> Erasure:
         """Erases; when this returns, nothing of it is shown or sent. Raises NotFound or Invalid.
 

@@ -18,7 +18,7 @@ class Keys:
     def __init__(self, api_keys: ApiKeys) -> None:
         self._api_keys = api_keys
 
-    @use_case(ADMINS)
+    @use_case(ADMINS, changes=True)
     async def create(
         self, _caller: Caller, name: str, role: Role, *, tenant: str | None, expires: str | None
     ) -> tuple[ApiKey, str]:
@@ -58,7 +58,7 @@ class Keys:
             tenant=caller.scope(tenant), before_id=before_id, limit=limit
         )
 
-    @use_case(ADMINS)
+    @use_case(ADMINS, changes=True)
     async def revoke(self, _caller: Caller, key_id: int) -> None:
         """Revokes a key; it no longer works when this returns. Raises NotFound."""
         await self._api_keys.revoke(key_id)

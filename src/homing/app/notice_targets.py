@@ -13,6 +13,7 @@ from homing.engine.engine import Engine
 from homing.engine.time_zones import zone_of
 from homing.errors import Invalid, NotFound
 from homing.policy.admission import tenant_problem
+from homing.policy.audit import Who
 from homing.policy.notices import (
     OPERATOR,
     NoticeRecord,
@@ -20,8 +21,10 @@ from homing.policy.notices import (
     TargetDraft,
     check_target,
 )
+from homing.ports.audit import acting
 
 TOKEN_CHARS_MAX = 100
+CONFIRM = "notice_targets.confirm"
 
 
 class NoticeTargets:
@@ -30,7 +33,7 @@ class NoticeTargets:
     def __init__(self, engine: Engine, options: AppOptions) -> None:
         self._engine, self._options = engine, options
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def create(
         self, caller: Caller, draft: TargetDraft, *, tenant: str | None, operator: bool
     ) -> NoticeTarget:
@@ -71,7 +74,7 @@ class NoticeTargets:
         """The target; raises NotFound."""
         return await self._visible(caller, target_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def change(
         self, caller: Caller, target_id: int, changes: Mapping[str, Any]
     ) -> NoticeTarget:
@@ -97,13 +100,13 @@ class NoticeTargets:
 
         return await self._engine.notice_targets.change(target_id, draft_of)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def rotate(self, caller: Caller, target_id: int) -> NoticeTarget:
         """Replaces the secret of a webhook; raises NotFound, or Conflict for another kind."""
         await self._visible(caller, target_id)
         return await self._engine.notice_targets.rotate(target_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def send_link(self, caller: Caller, target_id: int) -> NoticeTarget:
         """Sends the link that confirms an e-mail address again.
 
@@ -112,7 +115,7 @@ class NoticeTargets:
         await self._visible(caller, target_id)
         return await self._engine.notice_targets.send_link(target_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def delete(self, caller: Caller, target_id: int) -> None:
         """Deletes a target with its address; raises NotFound."""
         await self._visible(caller, target_id)
@@ -142,11 +145,12 @@ class NoticeTargets:
             owner=caller.scope(tenant), target_id=target_id, before_id=before_id, limit=limit
         )
 
-    async def confirm(self, token: str) -> NoticeTarget:
+    async def confirm(self, token: str, source: str = "") -> NoticeTarget:
         """Confirms an e-mail address by the token of its link; raises NotFound. Needs no key."""
         if not token or len(token) > TOKEN_CHARS_MAX:
             raise NotFound("This link is not valid.")
-        return await self._engine.notice_targets.confirm(token)
+        with acting(Who("the link in an e-mail", tenant="", address=source), CONFIRM):
+            return await self._engine.notice_targets.confirm(token)
 
     async def _visible(self, caller: Caller, target_id: int) -> NoticeTarget:
         try:

@@ -9,6 +9,7 @@ import structlog
 from msgspec import Struct
 
 from homing.app.access import ADMINS, Caller
+from homing.app.people import PeopleOptions
 from homing.app.simulation import Simulate
 from homing.model import Target
 from homing.policy.networks import Network
@@ -40,6 +41,7 @@ class AppOptions(Struct, frozen=True):
     settings: tuple[SettingShown, ...] = ()  # for the system page
     mail_problem: str = "must not be email: this installation sends none"  # empty: it does
     is_draining: Callable[[], bool] = bool  # a stop has begun, and requests are still served
+    people: PeopleOptions = PeopleOptions()
     simulate: Simulate | None = None  # None: this process has no simulator
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:

@@ -46,7 +46,7 @@ class Replays:
         """How many deliveries a job would replay, and whether that is exact; raises Forbidden."""
         return await self._engine.count_replay(await self._scoped(caller, conditions, event))
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def start(
         self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
     ) -> ReplayJob:
@@ -61,7 +61,7 @@ class Replays:
         """The job; raises NotFound."""
         return await self._visible(caller, job_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def cancel(self, caller: Caller, job_id: int) -> ReplayJob:
         """Stops a job; the deliveries that it has created are kept. Raises NotFound."""
         await self._visible(caller, job_id)

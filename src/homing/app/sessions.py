@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
 
 from homing.app.access import READERS, Caller, use_case
 from homing.app.auth import ADMIN_CALLER, Authenticator
@@ -16,9 +19,11 @@ from homing.engine.sessions import SESSION_LIFE_MS
 from homing.errors import Forbidden, NotAuthorized
 from homing.policy.keys import read_key
 from homing.ports import KeySession
+from homing.ports.audit import acting
 
 __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
+SIGN_IN = "sessions.sign_in"
 ADMIN_HOLDER = "admin"  # differs in length from every key prefix
 
 
@@ -34,6 +39,7 @@ class Sessions:
     ) -> None:
         self._authenticator, self._api_keys, self._now = authenticator, api_keys, now
         self._admin_key = admin_key.encode()
+        self.on_refused: Callable[[Caller, Callable[..., Any], str], None] = lambda *_: None
         # Signs session cookies; changing the admin key therefore ends all sessions.
         self.cookie_key = hmac.digest(self._admin_key, b"homing dashboard sessions", "sha256")
 
@@ -41,29 +47,32 @@ class Sessions:
         """Opens a session; raises NotAuthorized, TooMany, or Forbidden for a publisher key."""
         caller = await self._authenticator.caller_of(b"Bearer " + key, source)
         if caller.role not in READERS:
-            raise Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
+            error = Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
+            self.on_refused(caller, self.sign_in, error.detail)
+            raise error
         given = read_key(key)
         is_admin = hmac.compare_digest(key, self._admin_key)
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
-        return await self._api_keys.sessions.open(holder)
+        with acting(caller.who, SIGN_IN):
+            return await self._api_keys.sessions.open(holder)
 
-    @use_case(READERS)
+    @use_case(READERS, changes=True)
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:
         """Ends the session in all processes."""
         await self._api_keys.sessions.end(session.id)
 
-    async def caller_of(self, session: KeySession | None) -> Caller:
+    async def caller_of(self, session: KeySession | None, source: str = "") -> Caller:
         """The caller of a session; raises NotAuthorized if it or its key is not valid any more."""
         if session is None or not is_young(session, now=self._now()):
             raise NotAuthorized("Sign in with a key.")
         if not await self._api_keys.session_lives(session.id):
             raise NotAuthorized("This session has ended.")
         if session.holder == ADMIN_HOLDER:
-            return ADMIN_CALLER
+            return replace(ADMIN_CALLER, address=source)
         key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized("The key no longer works.")
-        return Caller(key.name, key.role, key.tenant)
+        return Caller(key.name, key.role, key.tenant, key.id, source)
 
 
 def is_young(session: KeySession, *, now: int) -> bool:

@@ -11,11 +11,12 @@ from homing.app.options import AppOptions
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
-from homing.model import Attempt, Subscription, Target
+from homing.model import SPEC, Attempt, Subscription, Target
 from homing.policy.admission import SubscriptionDraft, check_subscription
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
 from homing.ports import ViewStore
+from homing.ports.audit import note_changed
 
 
 class Drafted(NamedTuple):
@@ -40,7 +41,7 @@ class Subscriptions:
         # Held from the checks (quota, equal subscription) until the write, in this process.
         self.creating = asyncio.Lock()
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def create(self, caller: Caller, drafted: Drafted) -> Subscription:
         """Creates a subscription; raises Invalid, Forbidden, or TooMany by the tenant's quota."""
         return await self.add(caller, drafted)
@@ -74,7 +75,7 @@ class Subscriptions:
         """The subscription; raises NotFound."""
         return await self._visible(caller, subscription_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def change(
         self,
         caller: Caller,
@@ -88,7 +89,9 @@ class Subscriptions:
         await self._visible(caller, subscription_id)
 
         def draft(before: Subscription) -> SubscriptionDraft:
-            return self._checked(caller, drafted(before), before=before)
+            wanted = self._checked(caller, drafted(before), before=before)
+            _note_hidden(before, wanted)
+            return wanted
 
         return await self._engine.change(subscription_id, draft)
 
@@ -107,13 +110,13 @@ class Subscriptions:
             return error.problems
         return ()
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def delete(self, caller: Caller, subscription_id: int) -> None:
         """Deletes a subscription and its twin; no attempt starts afterwards. Raises NotFound."""
         await self._visible(caller, subscription_id)
         await self._engine.unsubscribe(subscription_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def rotate(
         self,
         caller: Caller,
@@ -129,9 +132,10 @@ class Subscriptions:
         if secret is not None:
             read_secret(secret)
         await self._visible(caller, subscription_id)
+        note_changed("secrets")
         return await self._engine.rotate(subscription_id, secret, overlap_ms=overlap_ms)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def test(self, caller: Caller, subscription_id: int) -> Attempt:
         """Sends a test event now, in any state of the endpoint, whose health is not affected."""
         await self._visible(caller, subscription_id)
@@ -165,3 +169,13 @@ class Subscriptions:
         if problems:
             raise Invalid(problems=problems)
         return draft
+
+
+def _note_hidden(before: Subscription, draft: SubscriptionDraft) -> None:
+    """Note for the audit log which secret fields change: it never has their values."""
+    changed = [
+        name
+        for name, field in SPEC.items()
+        if field.secret and getattr(before, name) != getattr(draft, name)
+    ]
+    note_changed(*changed, *(("secrets",) if draft.secret else ()))

@@ -30,7 +30,7 @@ class WorkfrontSubscriptions:
     def __init__(self, engine: Engine, views: ViewStore, subscriptions: Subscriptions) -> None:
         self._engine, self._views, self._subscriptions = engine, views, subscriptions
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def create(self, caller: Caller, draft: SubscriptionDraft) -> Subscription:
         """Creates a subscription; raises DuplicateSubscription if an equal one exists."""
 
@@ -64,13 +64,13 @@ class WorkfrontSubscriptions:
             found[number] = endpoint
         return found
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def delete(self, caller: Caller, subscription_id: int) -> None:
         """Deletes a subscription and its twin; raises NotFound."""
         await self._visible(caller, subscription_id)
         await self._engine.unsubscribe(subscription_id)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def change_version(self, caller: Caller, subscription_id: int, version: str) -> None:
         """Sends another version from now on, and the old one as well for five minutes."""
         _check_version(version)
@@ -78,7 +78,7 @@ class WorkfrontSubscriptions:
             await self._visible(caller, subscription_id)
             await self._engine.change_version(subscription_id, version)
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def change_versions(
         self,
         caller: Caller,
@@ -95,20 +95,20 @@ class WorkfrontSubscriptions:
             await asyncio.gather(*(self._engine.change_version(it.id, version) for it in chosen))
         return chosen
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def enable(self, caller: Caller, subscription_id: int) -> Subscription:
         """Enables the endpoint of this subscription; raises NotFound."""
         found = await self._visible(caller, subscription_id)
-        await self._engine.enable(found.endpoint_id, by=caller.name)
+        await self._engine.enable(found.endpoint_id, by=caller.by)
         return found
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, changes=True)
     async def enable_url(self, caller: Caller, url: str, *, tenant: str | None) -> Endpoint:
         """Enables the endpoint with this URL; raises Invalid or NotFound."""
         url, _ = parse_url(url)
         for one in await self._of_tenant(caller.scope_one(tenant)):
             if one.url == url:
-                return await self._engine.enable(one.endpoint_id, by=caller.name)
+                return await self._engine.enable(one.endpoint_id, by=caller.by)
         raise NotFound("No subscription has this URL.")
 
     async def _visible(self, caller: Caller, subscription_id: int) -> Subscription:

@@ -12,6 +12,7 @@ import typer
 
 from homing import __version__
 from homing.cli import (
+    audit,
     causes,
     deliveries,
     endpoints,
@@ -75,6 +76,7 @@ app.command(short_help="Replay finished deliveries.")(replay.replay)
 app.command(short_help="Erase events or a tenant for good.")(erase.erase)
 app.add_typer(notices.app, short_help="Choose who is told of failing URLs.")
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
+app.add_typer(audit.app, short_help="See who changed what, and verify it.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")
 app.command(short_help="Publish the rows of an outbox.")(local.relay)
 app.command(short_help="Follow attempts as they happen.")(tail.tail)

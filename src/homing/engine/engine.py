@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homing.engine.audit import AuditKeeper, AuditParts
 from homing.engine.catalog import Catalog
 from homing.engine.core import Core
 from homing.engine.decide import Report
@@ -118,6 +119,7 @@ class Engine:
         self.erasures = Eraser(core)
         core.catalog.on_erased = self._forget_erased
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
+        self.audit: AuditKeeper | None = None
         self._publish_failed_at: int | None = None
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
@@ -151,6 +153,7 @@ class Engine:
         fleet: FleetParts | None = None,
         notices: NoticeParts | None = None,
         exporter: SpanExporter | None = None,
+        audit: AuditParts | None = None,
     ) -> Engine:
         """Start an engine that continues where the last process stopped."""
         node = options.node if fleet is None else fleet.me.node
@@ -178,9 +181,13 @@ class Engine:
             fleet,
             notices,
         )
+        if audit is not None:
+            engine.audit = AuditKeeper(audit, clock, engine._core.ownership)
         await engine._recover()
         if engine._notice_sender is not None:
             engine._notice_sender.start()
+        if engine.audit is not None:
+            engine.audit.start()
         return engine
 
     def _use(self, parts: NoticeParts) -> None:
@@ -258,6 +265,8 @@ class Engine:
                 **self.unfinished(),
             )
         self._maintenance.stop()
+        if self.audit is not None:
+            self.audit.stop()
         self._outage.stop()
         if self._notice_sender is not None:
             await self._notice_sender.stop()

@@ -17,7 +17,9 @@ from msgspec import Struct
 from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet.membership import FleetParts
 from homing.errors import BadSetting, HomingError
+from homing.model import Ids
 from homing.net.clock import monotonic
+from homing.policy.encryption import KeyRing
 from homing.ports import (
     AdminStore,
     ClockStore,
@@ -27,9 +29,12 @@ from homing.ports import (
     NoticeStore,
     ViewStore,
 )
+from homing.ports.audit import AuditStore
 from homing.server.encryption_key import claim, keys_of, new_key_only_if_taken, temporary_keys
 from homing.server.settings import DatabaseSettings, Settings, environ_of_children
 from homing.store.admin import Admin
+from homing.store.audit import Audit
+from homing.store.audited import Audited, Auditor
 from homing.store.clock_marks import ClockMarks
 from homing.store.encryption import (
     EncryptedAdmin,
@@ -37,6 +42,7 @@ from homing.store.encryption import (
     EncryptedViews,
     EncryptionKeys,
     FieldCipher,
+    log_key,
 )
 from homing.store.flow import Flow
 from homing.store.keys import Keys
@@ -64,8 +70,11 @@ class Stores(Struct, frozen=True):
     encryption: EncryptionStore
     clock: ClockStore
     notices: NoticeStore
+    audit: AuditStore
+    audit_views: AuditStore  # the same log, for reads that must not delay a commit
     fleet: FleetParts | None = None
     hash_keys: tuple[bytes, ...] = ()  # of values that are searched; never stored
+    auditor: Auditor | None = None  # set once the encryption keys are known to fit
 
     def __repr__(self) -> str:
         return "Stores(****)"
@@ -79,17 +88,27 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         try:
             async with left_unless_started(stores.fleet):
                 await claim(stores.encryption, key_ring)
+                auditor = await _auditor(stores, key_ring)
         except BaseException:
             await stores.close()
             raise
     fields = FieldCipher(key_ring)
     return msgspec.structs.replace(
         stores,
-        admin=cast("AdminStore", EncryptedAdmin(stores.admin, fields)),
+        admin=cast("AdminStore", EncryptedAdmin(Audited(stores.admin, auditor), fields)),
         views=cast("ViewStore", EncryptedViews(stores.views, fields)),
-        notices=cast("NoticeStore", EncryptedNotices(stores.notices, fields)),
+        keys=cast("KeyStore", Audited(stores.keys, auditor)),
+        notices=cast("NoticeStore", EncryptedNotices(Audited(stores.notices, auditor), fields)),
         hash_keys=key_ring.hash_keys,
+        auditor=auditor,
     )
+
+
+async def _auditor(stores: Stores, key_ring: KeyRing) -> Auditor:
+    """With the key of the audit log; ids go on after the last, also if the clock was set back."""
+    node = stores.fleet.me.node if stores.fleet is not None else 0
+    ids = Ids(node=node, after=await stores.audit.last_id())
+    return Auditor(await log_key(stores.audit, key_ring), ids)
 
 
 @contextlib.asynccontextmanager
@@ -132,6 +151,8 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
         EncryptionKeys(db),
         ClockMarks(db),
         Notices(db),
+        Audit(db),
+        Audit(db),
     )
 
 
@@ -185,6 +206,8 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         EncryptionKeys(db),
         ClockMarks(db),
         Notices(db, node=me.node),
+        Audit(db),
+        Audit(db),
         fleet,
     )
 
@@ -206,6 +229,8 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("EncryptionStore", RemoteStore(writer, "encryption")),
         cast("ClockStore", RemoteStore(writer, "clock")),
         cast("NoticeStore", RemoteStore(writer, "notices")),
+        cast("AuditStore", RemoteStore(writer, "audit")),
+        Audit(reader),
     )
 
 

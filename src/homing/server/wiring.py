@@ -13,7 +13,9 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from homing.app.app import App
+from homing.app.audit import AuditLog
 from homing.app.options import AppOptions, SettingShown
+from homing.engine.audit import AuditParts
 from homing.engine.engine import Engine, NoticeParts
 from homing.engine.fleet.membership import FleetParts
 from homing.engine.keys import LIFE_MS, ApiKeys
@@ -87,6 +89,9 @@ async def running(
         else:  # A clock that a test moves does not tell how long a connection was idle: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
         telemetry = make_telemetry(settings, stores.fleet)
+        auditor = stores.auditor
+        assert auditor is not None
+        auditor.now = clock.now
         async with left_unless_started(fleet):
             keeper = await _start_timekeeper(stores, clock, fleet)
             engine = await Engine.start(
@@ -101,6 +106,7 @@ async def running(
                 fleet=fleet,
                 notices=_notice_parts(settings, stores),
                 exporter=telemetry,
+                audit=AuditParts(stores.audit, auditor.key, settings.database.audit_retention_ms),
             )
         app_options = AppOptions(
             admin_key=admin_key,
@@ -108,6 +114,7 @@ async def running(
             policies=frozenset(settings.delivery.schedules),
             refuses=reach.refuses,
             metrics_networks=settings.telemetry.networks(),
+            people=settings.people.options(),
             quota=settings.tenants.quota,
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),
@@ -116,7 +123,8 @@ async def running(
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
         api_keys = _api_keys(settings, stores, clock)
-        app = App(engine, stores.views, api_keys, app_options)
+        audit = AuditLog(stores.audit, stores.audit_views, auditor.key, auditor.take_id)
+        app = App(engine, stores.views, api_keys, app_options, audit)
         relay = make_relay(settings, app.publishing, clock, random.random)
         more_metrics = _metrics_of(engine, relay, telemetry)
         exchange = _metrics_exchange(siblings, engine, clock, more_metrics)
@@ -136,7 +144,9 @@ async def running(
                 config = _http_config(asgi_app(app, web), settings, shares.connections)
                 yield Running(engine, app, stores, clock, config, web.leaving.set)
         finally:
-            await _stop(engine, api_keys, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms))
+            await _stop(
+                engine, app, api_keys, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms)
+            )
     finally:
         await stores.close()
 
@@ -291,8 +301,9 @@ def _http_config(app: object, settings: Settings, connections_max: int) -> HttpC
     )
 
 
-async def _stop(engine: Engine, api_keys: ApiKeys, shutdown: Shutdown) -> None:
+async def _stop(engine: Engine, app: App, api_keys: ApiKeys, shutdown: Shutdown) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KEYS_CLOSE_S):
             await api_keys.close()
+            await app.audit.refusals.close()
     shutdown.all_settled = await engine.stop(grace_ms=shutdown.grace_ms())

@@ -13,6 +13,7 @@ from homing.engine.engine import Engine, NoticeParts
 from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import SubscriptionDraft
+from homing.policy.audit import AuditDraft
 from homing.ports import AdminStore, FlowStore, Request, Response, Sender, SettleBatch, ViewStore
 from homing.sim.loop import VirtualClock
 from homing.store.admin import Admin
@@ -165,9 +166,15 @@ class WatchedAdmin(Admin):
         transition: Transition | None,
         notices: Any,
         for_people: Any = (),
+        audit: AuditDraft | None = None,
     ) -> Endpoint:
         written = await super().set_endpoint(
-            endpoint, seen=seen, transition=transition, notices=notices, for_people=for_people
+            endpoint,
+            seen=seen,
+            transition=transition,
+            notices=notices,
+            for_people=for_people,
+            audit=audit,
         )
         self._world.watch.commanded(written, transition)
         return written

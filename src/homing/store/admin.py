@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from homing.errors import AlreadyFinished, NotFound, StaleCatalog, StaleEndpoints
@@ -17,11 +18,14 @@ from homing.model import (
     Status,
     Subscription,
     Transition,
+    show_id,
 )
+from homing.policy.audit import AuditDraft
 from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
+from homing.store import audit as audit_log
 from homing.store import causes, cleanup_jobs, erasures, leases, replays, rows
 from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
@@ -36,7 +40,10 @@ TOP_ID = (1 << 63) - 1  # above every id
 
 
 class Admin:
-    """``AdminStore`` on a database; ``node`` is the number of this process in the ledger."""
+    """``AdminStore`` on a database; ``node`` is the number of this process in the ledger.
+
+    A change writes its entry of the audit log; ``audit`` is None for a change without a caller.
+    """
 
     def __init__(self, db: Db, node: int = 0) -> None:
         self._db = db
@@ -61,23 +68,36 @@ class Admin:
 
     @transaction()
     async def create_subscription(
-        self, tx: Tx, subscription: Subscription, *, endpoint: Endpoint
+        self,
+        tx: Tx,
+        subscription: Subscription,
+        *,
+        endpoint: Endpoint,
+        audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
         await erasures.refuse_while_erased(tx, subscription.tenant)
         endpoint_id = await _endpoint_at(tx, endpoint)
         stored = replace(subscription, endpoint_id=endpoint_id, version=version)
         await tx.insert("subscription", [rows.subscription_row(stored)])
+        await _log(tx, audit, None, stored)
         return stored
 
     @transaction()
     async def change_subscription(
-        self, tx: Tx, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
+        self,
+        tx: Tx,
+        subscription: Subscription,
+        *,
+        endpoint: Endpoint,
+        cleanup_job_id: int,
+        audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
-        await _of_version(tx, subscription)
+        before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
         new = replace(subscription, endpoint_id=endpoint_id, version=version)
+        await _log(tx, audit, before, new)
         return await _change(tx, new, cleanup_job_id=cleanup_job_id)
 
     @transaction()
@@ -89,9 +109,10 @@ class Admin:
         *,
         endpoint: Endpoint,
         cleanup_job_ids: tuple[int, int],
+        audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
-        await _of_version(tx, subscription)
+        before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
         new, other = (
             replace(it, endpoint_id=endpoint_id, version=version) for it in (subscription, twin)
@@ -101,6 +122,7 @@ class Admin:
             await _change(tx, other, cleanup_job_id=cleanup_job_ids[1])
         else:
             await tx.insert("subscription", [rows.subscription_row(other)])
+        await _log(tx, audit, before, new)
         return await _change(tx, new, cleanup_job_id=cleanup_job_ids[0])
 
     @transaction()
@@ -112,9 +134,11 @@ class Admin:
         *,
         now: int,
         cleanup_job_ids: tuple[int, int],
+        audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
         before = await _of_version(tx, subscription)
+        await _log(tx, audit, before, None)
         if twin is not None:
             other = await _twin_of_version(tx, twin)
             await _delete(tx, other, now=now, version=version, cleanup_job_id=cleanup_job_ids[1])
@@ -124,10 +148,17 @@ class Admin:
 
     @transaction()
     async def delete_subscription(
-        self, tx: Tx, subscription_id: int, *, now: int, cleanup_job_id: int
+        self,
+        tx: Tx,
+        subscription_id: int,
+        *,
+        now: int,
+        cleanup_job_id: int,
+        audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
         before = await _living(tx, subscription_id)
+        await _log(tx, audit, before, None)
         return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
 
     @transaction(read_only=True)
@@ -173,6 +204,7 @@ class Admin:
         transition: Transition | None,
         notices: Sequence[NewEvent],
         for_people: Sequence[Notice] = (),
+        audit: AuditDraft | None = None,
     ) -> Endpoint:
         columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
         values = {name: value for name, value in columns if name not in _FIXED}
@@ -184,10 +216,20 @@ class Admin:
         await write_events(tx, notices, node=self._node)
         await notice_records.write(tx, for_people, node=self._node)
         await leases.raise_topic(tx, leases.bucket_topic(endpoint.bucket))
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=endpoint.tenant,
+            object_id=show_id("ep", endpoint.id),
+            before=seen,
+            after=endpoint,
+        )
         return replace(endpoint, generation=row[0])
 
     @transaction()
-    async def cancel_delivery(self, tx: Tx, delivery_id: int, *, now: int) -> Delivery:
+    async def cancel_delivery(
+        self, tx: Tx, delivery_id: int, *, now: int, audit: AuditDraft | None = None
+    ) -> Delivery:
         row = await tx.one("cancel_one", id=delivery_id)
         if row is None:
             if await tx.one("history_by_id", id=delivery_id) is not None:
@@ -198,21 +240,52 @@ class Admin:
         await tx.insert("history", [rows.history_row(finished)])
         await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
         await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=delivery.tenant,
+            object_id=show_id("dlv", delivery.id),
+            before={"status": Status.PENDING},
+            after={"status": Status.CANCELLED},
+        )
         return delivery
 
     @transaction()
-    async def log_test(self, tx: Tx, attempt: Attempt) -> None:
+    async def log_test(self, tx: Tx, attempt: Attempt, *, audit: AuditDraft | None = None) -> None:
         await tx.insert("attempt", [rows.attempt_row(attempt)])
+        if audit is None:
+            return
+        row = await tx.one("subscription_by_id", id=attempt.subscription_id)
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=None if row is None else rows.subscription(row).tenant,
+            object_id=show_id("sub", attempt.subscription_id),
+            after={"outcome": attempt.outcome, "code": attempt.code},
+        )
 
     # --- replays ----------------------------------------------------------------------------
 
     @transaction()
-    async def replay(self, tx: Tx, delivery_id: int, *, new: Delivery) -> Delivery:
-        return await replays.replay_one(tx, delivery_id, new=new, node=self._node)
+    async def replay(
+        self, tx: Tx, delivery_id: int, *, new: Delivery, audit: AuditDraft | None = None
+    ) -> Delivery:
+        made = await replays.replay_one(tx, delivery_id, new=new, node=self._node)
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=made.tenant,
+            object_id=show_id("dlv", delivery_id),
+            after={"replay": show_id("dlv", made.id)},
+        )
+        return made
 
     @transaction()
-    async def save_replay_job(self, tx: Tx, job: ReplayJob) -> None:
+    async def save_replay_job(
+        self, tx: Tx, job: ReplayJob, *, audit: AuditDraft | None = None
+    ) -> None:
         await tx.insert("replay_job", [rows.replay_job_row(job)])
+        await _log_job(tx, audit, job, after=_conditions(job))
 
     @transaction(read_only=True)
     async def replay_job(self, tx: Tx, job_id: int) -> ReplayJob | None:
@@ -224,10 +297,18 @@ class Admin:
         return [rows.replay_job(row) for row in await tx.all("replay_jobs_running")]
 
     @transaction()
-    async def cancel_replay_job(self, tx: Tx, job_id: int) -> ReplayJob | None:
-        await tx.all("replay_job_cancel", id=job_id)
+    async def cancel_replay_job(
+        self, tx: Tx, job_id: int, *, audit: AuditDraft | None = None
+    ) -> ReplayJob | None:
+        was_running = await tx.one("replay_job_cancel", id=job_id) is not None
         row = await tx.one("replay_job_by_id", id=job_id)
-        return rows.replay_job(row) if row else None
+        if row is None:
+            return None
+        job = rows.replay_job(row)
+        if was_running:
+            states = ({"state": "running"}, {"state": job.state})
+            await _log_job(tx, audit, job, before=states[0], after=states[1])
+        return job
 
     @transaction(view=True)
     async def count_replay(
@@ -255,7 +336,13 @@ class Admin:
 
     @transaction()
     async def begin_erasure(
-        self, tx: Tx, new: Erasure, *, key: str | None, earlier: Sequence[bytes]
+        self,
+        tx: Tx,
+        new: Erasure,
+        *,
+        key: str | None,
+        earlier: Sequence[bytes],
+        audit: AuditDraft | None = None,
     ) -> Erasure:
         await tx.one("catalog_lock")
         new, known = await erasures.same_as(tx, new, key=key, earlier=earlier)
@@ -265,6 +352,13 @@ class Admin:
         if new.kind is ErasureKind.TENANT:
             new = replace(new, version=version)
         await tx.insert("erasure", [rows.erasure_row(new)])
+        await audit_log.write(  # It never says which id or value was erased.
+            tx,
+            audit,
+            tenant=new.tenant,
+            object_id=show_id("era", new.id),
+            after={"kind": new.kind, "field": new.path},
+        )
         return new
 
     @transaction(read_only=True)
@@ -323,6 +417,47 @@ class Admin:
 
     async def empty_log(self) -> bool:
         return await self._db.empty_log()
+
+
+async def _log(
+    tx: Tx, audit: AuditDraft | None, before: Subscription | None, after: Subscription | None
+) -> None:
+    """Write the audit entry of a change of a subscription."""
+    it = after or before
+    assert it is not None
+    await audit_log.write(
+        tx,
+        audit,
+        tenant=it.tenant,
+        object_id=show_id("sub", it.id),
+        before=before,
+        after=after,
+    )
+
+
+async def _log_job(
+    tx: Tx,
+    audit: AuditDraft | None,
+    job: ReplayJob,
+    *,
+    after: dict[str, Any],
+    before: dict[str, Any] | None = None,
+) -> None:
+    """Write the audit entry of a bulk replay."""
+    await audit_log.write(
+        tx,
+        audit,
+        tenant=job.filter.tenant,
+        object_id=show_id("rpl", job.id),
+        before=before,
+        after=after,
+    )
+
+
+def _conditions(job: ReplayJob) -> dict[str, Any]:
+    """Which deliveries a job takes."""
+    values: dict[str, Any] = msgspec.to_builtins(job.filter)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _as_seen(endpoint: Endpoint) -> dict[str, Any]:

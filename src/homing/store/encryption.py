@@ -14,9 +14,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.model import SPEC, Endpoint, Kind, Secret, Subscription, show_id
+from homing.policy.audit import KEY_BYTES
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.notices import NoticeTarget
 from homing.ports import AdminStore, EncryptionStore, NoticeStore, ViewStore
+from homing.ports.audit import AuditStore
 from homing.ports.encryption import Claim, Rewrite
 from homing.store import rows
 from homing.store.notices import read_target
@@ -231,6 +233,21 @@ class EncryptedNotices(_Wrapper):
 
     def _decrypted(self, target: NoticeTarget | None) -> NoticeTarget | None:
         return None if target is None else self._fields.decrypt_target(target)
+
+
+# --- the audit log ---------------------------------------------------------------------------
+
+_LOG_KEY = "the key of the audit log"
+
+
+async def log_key(store: AuditStore, keys: KeyRing) -> bytes:
+    """The key of the audit log, which is stored encrypted; it is made at the first start."""
+    stored = await store.log_key()
+    if stored is None or not keys.is_current(stored):
+        text = secrets.token_hex(KEY_BYTES) if stored is None else keys.decrypt(stored, _LOG_KEY)
+        encrypted = keys.encrypt(text, _LOG_KEY, secrets.token_bytes(NONCE_BYTES))
+        stored = await store.set_log_key(encrypted, before=stored)
+    return bytes.fromhex(keys.decrypt(stored, _LOG_KEY))
 
 
 # --- keys -----------------------------------------------------------------------------------

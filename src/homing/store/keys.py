@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from homing.model import show_id
+from homing.policy.audit import AuditDraft
 from homing.policy.keys import ApiKey, Role
 from homing.ports import KeySession
+from homing.store import audit as audit_log
 from homing.store.tx import Db, Row, Tx, transaction
 
 PAST_AT_ONCE = 100  # old sessions that a new session removes at most
@@ -27,20 +30,33 @@ class Keys:
         return version, [_key(row) for row in await tx.all("keys_live")]
 
     @transaction()
-    async def create_key(self, tx: Tx, key: ApiKey, *, max_keys: int) -> bool:
+    async def create_key(
+        self, tx: Tx, key: ApiKey, *, max_keys: int, audit: AuditDraft | None = None
+    ) -> bool:
         await tx.all("keys_raise")
         row = await tx.one("keys_count")
         assert row is not None
         if row[0] >= max_keys:
             return False
         await tx.insert("api_key", [_row(key)])
+        await audit_log.write(
+            tx, audit, tenant=key.tenant, object_id=show_id("key", key.id), after=key
+        )
         return True
 
     @transaction()
-    async def revoke_key(self, tx: Tx, key_id: int, *, now: int) -> ApiKey | None:
+    async def revoke_key(
+        self, tx: Tx, key_id: int, *, now: int, audit: AuditDraft | None = None
+    ) -> ApiKey | None:
         await tx.all("keys_raise")
         row = await tx.one("key_revoke", id=key_id, now=now)
-        return _key(row) if row else None
+        if row is None:
+            return None
+        key = _key(row)
+        await audit_log.write(
+            tx, audit, tenant=key.tenant, object_id=show_id("key", key.id), before=key
+        )
+        return key
 
     @transaction(read_only=True)
     async def keys(
@@ -64,7 +80,13 @@ class Keys:
 
     @transaction()
     async def open_session(
-        self, tx: Tx, session: KeySession, *, max_sessions: int, too_old: int
+        self,
+        tx: Tx,
+        session: KeySession,
+        *,
+        max_sessions: int,
+        too_old: int,
+        audit: AuditDraft | None = None,
     ) -> list[str]:
         await tx.all("sessions_past", before=too_old, limit=PAST_AT_ONCE)
         await tx.insert("key_session", [(session.id, session.holder, session.since)])
@@ -78,16 +100,29 @@ class Keys:
             await tx.all("sessions_raise")
         for row in beyond:
             await tx.all("session_end", id=row[0])
+        if audit is not None:
+            await _log_session(tx, audit)
         return [row[0] for row in beyond]
 
     @transaction()
-    async def end_session(self, tx: Tx, session_id: str) -> None:
+    async def end_session(
+        self, tx: Tx, session_id: str, *, audit: AuditDraft | None = None
+    ) -> None:
         await tx.all("sessions_raise")
+        if audit is not None and await tx.one("session_there", id=session_id) is not None:
+            await _log_session(tx, audit)
         await tx.all("session_end", id=session_id)
 
     @transaction(read_only=True)
     async def has_session(self, tx: Tx, session_id: str) -> bool:
         return await tx.one("session_there", id=session_id) is not None
+
+
+async def _log_session(tx: Tx, audit: AuditDraft) -> None:
+    """Write the audit entry of a sign-in or a sign-out; the id of a session stays secret."""
+    key_id = audit.who.key_id
+    object_id = "" if key_id is None else show_id("key", key_id)
+    await audit_log.write(tx, audit, tenant=audit.who.tenant, object_id=object_id)
 
 
 async def _versions(tx: Tx) -> tuple[int, int]:

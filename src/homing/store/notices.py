@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from homing.errors import TooMany
-from homing.model import State, id_floor
+from homing.model import State, id_floor, show_id
+from homing.policy.audit import AuditDraft
 from homing.policy.notices import (
     ADDRESS_A_DAY_MAX,
     CREATED_A_DAY_MAX,
@@ -38,6 +39,7 @@ from homing.policy.notices import (
 )
 from homing.policy.text import storable
 from homing.ports import TakenMessage
+from homing.store import audit as audit_log
 from homing.store import leases
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -236,16 +238,27 @@ class Notices:
 
     @transaction()
     async def create_target(
-        self, tx: Tx, target: NoticeTarget, *, address: bytes, secret: bytes, now: int
+        self,
+        tx: Tx,
+        target: NoticeTarget,
+        *,
+        address: bytes,
+        secret: bytes,
+        now: int,
+        audit: AuditDraft | None = None,
     ) -> int:
         version = await _raise_catalog(tx)  # First, because it locks: one target at a time.
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)
         await tx.insert("notice_target", [_target_row(target, address=address, secret=secret)])
+        await _log(tx, audit, None, target)
         return version
 
     @transaction()
-    async def change_target(self, tx: Tx, target: NoticeTarget) -> NoticeTarget | None:
+    async def change_target(
+        self, tx: Tx, target: NoticeTarget, *, audit: AuditDraft | None = None
+    ) -> NoticeTarget | None:
+        before = await _held(tx, target.id)
         row = await tx.one(
             "notice_target_change",
             id=target.id,
@@ -254,17 +267,40 @@ class Notices:
             quiet_hours=target.quiet_hours,
             time_zone=target.time_zone,
         )
-        return None if row is None else read_target(row)
+        if row is None:
+            return None
+        after = read_target(row)
+        await _log(tx, audit, before, after)
+        return after
 
     @transaction()
-    async def change_secret(self, tx: Tx, target: NoticeTarget, *, secret: bytes) -> bool:
+    async def change_secret(
+        self,
+        tx: Tx,
+        target: NoticeTarget,
+        *,
+        secret: bytes,
+        audit: AuditDraft | None = None,
+    ) -> bool:
         row = await tx.one(
             "notice_target_secret", id=target.id, secret=target.secret, secret_hash=secret
         )
-        return row is not None
+        if row is None:
+            return False
+        if audit is not None:
+            await _log(tx, replace(audit, changed=("secret",)), target, target)
+        return True
 
     @transaction()
-    async def send_link_again(self, tx: Tx, target_id: int, *, message_id: int, now: int) -> bool:
+    async def send_link_again(
+        self,
+        tx: Tx,
+        target_id: int,
+        *,
+        message_id: int,
+        now: int,
+        audit: AuditDraft | None = None,
+    ) -> bool:
         await tx.one("catalog_lock")  # as in create_target: limits are checked one after another
         row = await tx.one("notice_link_again", id=target_id, message_id=message_id)
         if row is None:
@@ -282,21 +318,32 @@ class Notices:
             message_id=0,
         )
         await tx.insert("notice_target", [_target_row(counted, address=address, secret=b"")])
+        await _log(tx, audit, target, target)
         return True
 
     @transaction()
-    async def delete_target(self, tx: Tx, target_id: int, *, now: int) -> int | None:
+    async def delete_target(
+        self, tx: Tx, target_id: int, *, now: int, audit: AuditDraft | None = None
+    ) -> int | None:
         version = await _raise_catalog(tx)
+        before = await _held(tx, target_id)
         if await tx.one("notice_target_delete", id=target_id, now=now) is None:
             return None
         await tx.all("notices_skip", target_id=target_id, reason=TARGET_DELETED)
         await tx.all("notice_overflow_remove", target_id=target_id)
+        await _log(tx, audit, before, None)
         return version
 
     @transaction()
-    async def confirm_target(self, tx: Tx, token: str, *, now: int) -> NoticeTarget | None:
+    async def confirm_target(
+        self, tx: Tx, token: str, *, now: int, audit: AuditDraft | None = None
+    ) -> NoticeTarget | None:
         row = await tx.one("notice_target_confirm", secret_hash=address_hash(token), now=now)
-        return None if row is None else read_target(row)
+        if row is None:
+            return None
+        target = read_target(row)
+        await _log(tx, audit, replace(target, confirmed_at=None), target)
+        return target
 
     @transaction(read_only=True)
     async def target(self, tx: Tx, target_id: int) -> NoticeTarget | None:
@@ -431,6 +478,29 @@ class Notices:
         await tx.all(
             "message_failed", id=target_id, message_id=message_id, error=text, due_at=due_at
         )
+
+
+async def _held(tx: Tx, target_id: int) -> NoticeTarget | None:
+    """The target as it is, locked until the end of the transaction."""
+    await tx.one("notice_target_hold", id=target_id)
+    row = await tx.one("notice_target_by_id", id=target_id)
+    return None if row is None else read_target(row)
+
+
+async def _log(
+    tx: Tx, audit: AuditDraft | None, before: NoticeTarget | None, after: NoticeTarget | None
+) -> None:
+    """Write the audit entry of a change of a target."""
+    it = after or before
+    assert it is not None
+    await audit_log.write(
+        tx,
+        audit,
+        tenant=None if it.tenant == OPERATOR else it.tenant,
+        object_id=show_id("tgt", it.id),
+        before=before,
+        after=after,
+    )
 
 
 async def _taken(tx: Tx, target_id: int, message_id: int) -> TakenMessage:

@@ -103,6 +103,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "id tenant kind path subject created_at upto_id version more events deliveries cancelled"
         " finished_at"
     ),
+    "audit_entry": _columns(
+        "id at tenant key_id who who_tenant address person action object before after refused count"
+        " digest segment"
+    ),
+    "audit_segment": _columns("number entries first_at last_at hash"),
     "rollup": _columns(_ROLLUP),
     "rollup_hour": _columns(_ROLLUP),
 }

@@ -15,9 +15,9 @@ from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homing.app.access import ANONYMOUS
+from homing.app.access import ANONYMOUS, Caller
 from homing.app.app import App
-from homing.errors import HomingError
+from homing.errors import Forbidden, HomingError
 from homing.web.api.publish import Publish
 from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
 from homing.web.connections import client_address
@@ -162,7 +162,6 @@ class _Resource:
         receive: Receive,
         send: Send,
     ) -> None:
-        assert operation.handler is not None
         caller = ANONYMOUS
         if not operation.open:
             address = client_address(scope.get("client"))
@@ -170,6 +169,23 @@ class _Resource:
             if operation.by_address and key is None:
                 listed = self._authenticator.caller_at(address)
             caller = listed or await self._authenticator.caller_of(key, address)
+        try:
+            await self._respond_to(operation, headers, caller, scope, receive, send)
+        except Forbidden as error:
+            self._parts.app.audit.refusals.refused(caller, operation.use_case, error.detail)
+            raise
+
+    async def _respond_to(
+        self,
+        operation: Operation,
+        headers: dict[bytes, bytes],
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        assert operation.handler is not None
+        if not operation.open:
             caller.must_be(operation.roles)  # before a body of up to 256 KiB is read
         query = Query(scope["query_string"], self._known[operation.method])
         body, share = b"", self._parts.body_budget.of(caller.tenant)

@@ -175,6 +175,15 @@ class Query:
             raise _refused(name, f"must be a number from 1 to {maximum}")
         return min(max(int(value), 1), maximum)
 
+    def number(self, name: str) -> int | None:
+        """A number from 0 on; None if it is absent."""
+        value = self._given.get(name)
+        if value is None:
+            return None
+        if re.fullmatch(r"[0-9]{1,15}", value) is None:
+            raise _refused(name, "must be a number")
+        return int(value)
+
     def limit(self) -> int:
         value = self._given.get("limit", str(LIMIT_DEFAULT))
         if re.fullmatch(r"[0-9]{1,3}", value) is None or not 1 <= int(value) <= LIMIT_MAX:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from http import HTTPStatus
+from typing import cast
 
 from msgspec import Struct
 from starlette.types import Send
@@ -20,6 +23,9 @@ class Response(Struct, frozen=True):
     body: bytes = b""
     content_type: bytes = JSON
     headers: Headers = ()
+    stream: AsyncIterator[bytes] | None = (
+        None  # instead of a body: parts that are sent as they come
+    )
 
 
 def json_response(content: Struct, *, status: int = 200, headers: Headers = ()) -> Response:
@@ -40,7 +46,13 @@ async def send_response(
     """Sends the response through ASGI."""
     headers = _lines(response, security_headers)
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+    if response.stream is None:
+        await send({"type": "http.response.body", "body": response.body})
+        return
+    async with aclosing(cast("AsyncGenerator[bytes]", response.stream)) as parts:
+        async for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def response_bytes(response: Response) -> bytes:
@@ -54,5 +66,6 @@ def _lines(response: Response, security_headers: Headers) -> list[tuple[bytes, b
     lines = [(b"cache-control", b"no-store"), *security_headers, *response.headers]
     if response.status != 204:
         lines.append((b"content-type", response.content_type))
-        lines.append((b"content-length", b"%d" % len(response.body)))
+        if response.stream is None:
+            lines.append((b"content-length", b"%d" % len(response.body)))
     return lines

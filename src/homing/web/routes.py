@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homing.web.api import (
     attempts,
+    audit,
     causes,
     deliveries,
     endpoints,
@@ -35,6 +36,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *search.OPERATIONS,
     *notices.OPERATIONS,
     *keys.OPERATIONS,
+    *audit.OPERATIONS,
     *status.OPERATIONS,
     *monitoring.OPERATIONS,
 )

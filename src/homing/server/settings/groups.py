@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from homing.app.people import PeopleOptions
 from homing.policy.health import HealthRules
 from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX
+from homing.policy.people import RULE_FORM, read_rule
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.quota import Quota
 from homing.policy.reach import Reach
@@ -26,6 +28,7 @@ from homing.policy.url import host_of, parse_url
 from homing.server.settings.reach import (
     ALLOW_PORTS,
     DENY_PORTS,
+    WrongReach,
     read_host,
     read_network,
     read_ports,
@@ -173,6 +176,9 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
             "days",
         ),
     ] = 30
+    audit_retention_days: Annotated[
+        int, _number("How long entries of the audit log are kept.", 1, 36_500, "days")
+    ] = 365
 
     @property
     def directory(self) -> Path:
@@ -186,6 +192,10 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
     @property
     def retention_ms(self) -> int:
         return self.retention_days * DAY_MS
+
+    @property
+    def audit_retention_ms(self) -> int:
+        return self.audit_retention_days * DAY_MS
 
 
 class DeliverySettings(Struct, frozen=True, kw_only=True):
@@ -327,6 +337,65 @@ class SecuritySettings(Struct, frozen=True, kw_only=True):
             secret=True,
         ),
     ] = ""
+
+
+class PeopleSettings(Struct, frozen=True, kw_only=True):
+    """People whom an authenticating proxy in front of the dashboard names."""
+
+    user_header: Annotated[
+        str,
+        _text(
+            "The header in which an authenticating proxy names the person who uses the dashboard,"
+            " like X-Forwarded-User or Remote-User; empty: people sign in with keys.",
+            "empty, or the name of a header",
+            form=r"[A-Za-z0-9-]{1,64}\Z",
+        ),
+    ] = field(default="", name="proxy_user_header")
+    groups_header: Annotated[
+        str,
+        _text(
+            "The header with the groups of the person, separated by commas, like"
+            " X-Forwarded-Groups or Remote-Groups.",
+            "empty, or the name of a header",
+            form=r"[A-Za-z0-9-]{1,64}\Z",
+        ),
+    ] = field(default="", name="proxy_groups_header")
+    networks: Annotated[
+        tuple[str, ...],
+        _list(
+            "The addresses of the proxy: these headers count only on connections from them.",
+            "networks like 10.0.0.7/32",
+        ),
+    ] = field(default=(), name="proxy_networks")
+    rules: Annotated[
+        tuple[str, ...],
+        _list(
+            "What the people may do: the first rule that fits decides, and a person whom none fits"
+            " is refused. * stands for any characters.",
+            RULE_FORM,
+        ),
+    ] = field(default=(), name="people")
+
+    def options(self) -> PeopleOptions:
+        """Raises WrongReach."""
+        rules = tuple(map(read_rule, self.rules))
+        if None in rules:
+            wrong = self.rules[rules.index(None)]
+            raise WrongReach("people", f"{RULE_FORM}; an admin has no tenant (not {wrong!r})")
+        networks = tuple(read_network(text, "proxy_networks") for text in self.networks)
+        if self.user_header and not networks:
+            raise WrongReach("proxy_networks", "the addresses of the proxy")
+        if self.user_header.lower() in RESERVED_HEADERS:
+            raise WrongReach("proxy_user_header", "a header that only the proxy sets")
+        return PeopleOptions(
+            self.user_header,
+            self.groups_header,
+            networks,
+            tuple(it for it in rules if it is not None),
+        )
+
+
+RESERVED_HEADERS = frozenset({"authorization", "cookie", "host", "origin", "referer", "user-agent"})
 
 
 class TenantSettings(Struct, frozen=True):
@@ -595,6 +664,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     delivery: DeliverySettings = DeliverySettings()
     reach: ReachSettings = ReachSettings()
     security: SecuritySettings = SecuritySettings()
+    people: PeopleSettings = PeopleSettings()
     tenants: TenantsSettings = TenantsSettings()
     fleet: FleetSettings = FleetSettings()
     outbox: OutboxSettings = OutboxSettings()

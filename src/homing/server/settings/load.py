@@ -268,6 +268,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     try:
         settings.reach.rules()
         settings.telemetry.networks()
+        settings.people.options()
     except WrongReach as error:
         raise bad(error.setting, error.allowed) from None
     if settings.reach.ca_file and not Path(settings.reach.ca_file).is_file():

@@ -22,6 +22,7 @@ import apsw
 
 from homing.errors import HomingError, StoreUnavailable
 from homing.store.admin import Admin
+from homing.store.audit import Audit
 from homing.store.clock_marks import ClockMarks
 from homing.store.encryption import EncryptionKeys
 from homing.store.flow import Flow
@@ -136,6 +137,7 @@ class _Ports:
             "encryption": EncryptionKeys(self._db),
             "clock": ClockMarks(self._db),
             "notices": Notices(self._db, node=self._node),
+            "audit": Audit(self._db),
         }
 
     def run(self, calls: list[Call]) -> list[bytes]:

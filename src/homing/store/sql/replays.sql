@@ -32,7 +32,7 @@ SELECT {replay_job} FROM replay_job WHERE id = :id FOR UPDATE;
 SELECT {replay_job} FROM replay_job WHERE state = 'running' ORDER BY id;
 
 -- name: replay_job_cancel
-UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running';
+UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running' RETURNING id;
 
 -- name: replay_job_progress
 UPDATE replay_job SET

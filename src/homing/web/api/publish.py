@@ -14,11 +14,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct, defstruct
 from msgspec.json import Decoder, Encoder
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 from starlette.types import Receive, Scope, Send
 
-from homing.app.access import PUBLISHERS
-from homing.errors import BadRequest, FieldProblem, HomingError, Invalid, TooLarge
+from homing.app.access import PUBLISHERS, Caller
+from homing.app.publishing import Publishing
+from homing.errors import BadRequest, FieldProblem, Forbidden, HomingError, Invalid, TooLarge
 from homing.policy.admission import (
     BATCH_EVENTS_MAX,
     DEFAULT_TENANT,
@@ -88,6 +89,7 @@ class Publish:
     def __init__(self, parts: WebParts) -> None:
         self._publishing, self._budget = parts.app.publishing, parts.body_budget
         self._authenticator = parts.app.authenticator
+        self._refusals = parts.app.audit.refusals
         self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,17 +112,15 @@ class Publish:
         caller = authenticator.known(authorization) or await authenticator.caller_of(
             authorization, client_address(scope.get("client"))
         )
-        caller.must_be(PUBLISHERS)
-        if scope["query_string"]:
-            Query(scope["query_string"], ())
-        share = self._budget.of(caller.tenant)
-        body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
         try:
-            tenant = caller.tenant or DEFAULT_TENANT
-            drafts = read_drafts(body, tenant, lines=_is_lines(kind), trace=trace)
-            response = published(await self._publishing.publish(caller, drafts))
-        finally:
-            share.release(body)
+            response = await self._published(
+                caller, scope, receive, declared=declared, lines=_is_lines(kind), trace=trace
+            )
+        except Forbidden as error:
+            address = client_address(scope.get("client"))
+            refused = replace(caller, address=address)
+            self._refusals.refused(refused, Publishing.publish, error.detail)
+            raise
         await send(
             {
                 "type": "http.response.start",
@@ -133,6 +133,29 @@ class Publish:
             }
         )
         await send({"type": "http.response.body", "body": response})
+
+    async def _published(
+        self,
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        *,
+        declared: bytes | None,
+        lines: bool,
+        trace: str,
+    ) -> bytes:
+        """The body of the response."""
+        caller.must_be(PUBLISHERS)
+        if scope["query_string"]:
+            Query(scope["query_string"], ())
+        share = self._budget.of(caller.tenant)
+        body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
+        try:
+            tenant = caller.tenant or DEFAULT_TENANT
+            drafts = read_drafts(body, tenant, lines=lines, trace=trace)
+            return published(await self._publishing.publish(caller, drafts))
+        finally:
+            share.release(body)
 
     def plain_drafts(self, plain: Plain, body: bytes) -> list[EventDraft] | None:
         """The events of a plain request; None if it must take the normal path."""

@@ -170,8 +170,12 @@ class DashboardApp:
         try:
             check_host(_host(request.headers), self.options.hosts)
             session = self.session(request.headers)
-            if not page.open or session is not None:
-                caller = await self.app.sessions.caller_of(session)
+            person = self.app.people.caller_of(scope["headers"], request.source)
+            if person is not None:
+                session = session_of(person)
+                request = self._request(scope, person, session)
+            elif not page.open or session is not None:
+                caller = await self.app.sessions.caller_of(session, request.source)
                 request = self._request(scope, caller, session)
             if not page.open:
                 request.caller.must_be(page.roles)  # before the form is read
@@ -196,6 +200,8 @@ class DashboardApp:
         except ClientGone:
             raise
         except HomingError as error:
+            if isinstance(error, Forbidden) and request.caller is not SIGNED_OUT:
+                self.app.audit.refusals.refused(request.caller, page.use_case, error.detail)
             response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])
@@ -297,7 +303,9 @@ class _Confirm:
         return request.show("confirm.html", confirmed=False, token=request.query.text("token"))
 
     async def _confirm(self, request: PageRequest) -> Shown:
-        target = await self._dashboard.app.notice_targets.confirm(request.field("token"))
+        target = await self._dashboard.app.notice_targets.confirm(
+            request.field("token"), request.source
+        )
         return request.show(
             "confirm.html", confirmed=True, tenant=target.tenant, address=target.address
         )
@@ -337,7 +345,13 @@ class _Stream:
         try:
             check_host(_host(headers), dashboard.options.hosts)
             session = dashboard.session(headers)
-            await dashboard.app.sessions.caller_of(session)
+            source = client_address(scope.get("client"))
+
+            async def check() -> object:
+                person = dashboard.app.people.caller_of(scope["headers"], source)
+                return person or await dashboard.app.sessions.caller_of(session)
+
+            await check()
         except HomingError as error:
             await send_response(
                 send, Response(error.http_status, b"", HTML), security_headers=HEADERS
@@ -351,9 +365,7 @@ class _Stream:
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
-            await dashboard.live.stream(
-                receive, send, HEADERS, check=lambda: dashboard.app.sessions.caller_of(session)
-            )
+            await dashboard.live.stream(receive, send, HEADERS, check=check)
 
 
 class _Static:
@@ -381,6 +393,11 @@ class _Static:
         await send({"type": "http.response.start", "status": 200, "headers": head})
         body = b"" if scope["method"] == "HEAD" else file.content
         await send({"type": "http.response.body", "body": body})
+
+
+def session_of(person: Caller) -> KeySession:
+    """The session of a person whom the proxy names; it is not stored, and gives forms a token."""
+    return KeySession("", f"person {person.person}", 0)
 
 
 def _host(headers: Mapping[bytes, bytes]) -> str:

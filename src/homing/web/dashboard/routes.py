@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from homing.web.dashboard.pages import (
+    audit,
     bulk,
     deliveries,
     endpoints,
     erasures,
     events,
     incidents,
+    keys,
     notices,
     overview,
     search,
@@ -29,6 +31,8 @@ PAGES: tuple[Page, ...] = (
     *subscriptions.PAGES,
     *notices.PAGES,
     *erasures.PAGES,
+    *keys.PAGES,
+    *audit.PAGES,
     *simulator.PAGES,
     *system.PAGES,
 )

@@ -1,0 +1,258 @@
+"""The audit log: who changed what and when; list, export and verify it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homing.app.access import ADMINS, READERS, Caller, use_case
+from homing.app.refusals import Refusals
+from homing.errors import FieldProblem, Invalid, TooMany
+from homing.model import read_id, show_id
+from homing.policy.audit import (
+    AuditEntry,
+    Head,
+    Segment,
+    Who,
+    head_mac,
+    is_genuine,
+    segment_hash,
+)
+from homing.ports.audit import AuditFilter, AuditStore
+
+EXPORT_MAX = 100_000  # entries of one export
+EXPORT_PAGE = 200
+EXPORTS_AT_ONCE = 4
+EXPORT_AGAIN_MS = 10_000
+EXPORT_LIFE_MS = 600_000  # An export that is read so slowly no longer keeps others waiting.
+SEGMENTS_AT_ONCE = 10  # of one call that verifies
+ENTRIES_READ = 100
+AT_ONCE = 20  # entries whose digests are computed in one turn of the event loop
+NAMED_MAX = 10  # entries that a problem names
+TEXT_CHARS_MAX = 200
+OPERATOR = Who("the operator")
+
+
+class AuditLog(Struct, frozen=True):
+    """What the use cases need of the log."""
+
+    store: AuditStore
+    views: AuditStore  # the same log, for reads that must not delay a commit
+    key: bytes
+    take_id: Callable[[], tuple[int, int]]  # a new id, and the present time
+
+    def __repr__(self) -> str:
+        return "AuditLog(****)"
+
+
+class SegmentCheck(Struct, frozen=True):
+    """A segment with what is wrong with it."""
+
+    number: int
+    entries: int
+    first_at: int
+    last_at: int
+    hash: bytes
+    problems: tuple[str, ...]
+
+
+class Verified(Struct, frozen=True):
+    """A few segments, in order; ``after`` is the number to go on after, None at the end."""
+
+    segments: list[SegmentCheck]
+    problems: tuple[str, ...]  # of the log as a whole
+    after: int | None
+    removed: int  # segments that retention has removed
+    removed_entries: int
+
+
+class Audit:
+    """The entries of all tenants."""
+
+    def __init__(self, log: AuditLog, now: Callable[[], int]) -> None:
+        self._views, self._key = log.views, log.key
+        self.refusals = Refusals(log.store, log.key, log.take_id)
+        self._now = now
+        self._exports: dict[str | None, int] = {}  # the tenant of the caller → since when
+
+    @use_case(READERS)
+    async def page(
+        self, caller: Caller, conditions: AuditFilter, *, before_id: int | None, limit: int
+    ) -> tuple[list[AuditEntry], int | None]:
+        """A page, newest first, and the next ``before_id``; raises Invalid."""
+        conditions = _scoped(caller, conditions)
+        found, after = await self._views.entries(conditions, before_id=before_id, limit=limit)
+        return [_shown_to(caller, it) for it in found], after
+
+    @use_case(READERS)
+    async def export(
+        self, caller: Caller, conditions: AuditFilter
+    ) -> AsyncIterator[list[AuditEntry]]:
+        """Pages of at most ``EXPORT_MAX`` entries, newest first; raises Invalid or TooMany."""
+        conditions = _scoped(caller, conditions)
+        now = self._now()
+        running = [it for it, since in self._exports.items() if now - since < EXPORT_LIFE_MS]
+        if caller.tenant in running or len(running) >= EXPORTS_AT_ONCE:
+            detail = "Another export of the audit log is running."
+            raise TooMany(detail, after_ms=EXPORT_AGAIN_MS)
+        pages = self._pages(caller, conditions, now)
+        return _with_first(await anext(pages), pages)  # It has begun: it will be ended, too.
+
+    async def _pages(
+        self, caller: Caller, conditions: AuditFilter, now: int
+    ) -> AsyncGenerator[list[AuditEntry]]:
+        self._exports[caller.tenant] = now
+        try:
+            count, before_id = 0, None
+            while count < EXPORT_MAX:
+                found, before_id = await self._views.entries(
+                    conditions, before_id=before_id, limit=EXPORT_PAGE
+                )
+                count += len(found)
+                yield [_shown_to(caller, it) for it in found]
+                if before_id is None:
+                    return
+        finally:
+            if self._exports.get(caller.tenant) == now:
+                del self._exports[caller.tenant]
+
+    # --- verify ------------------------------------------------------------------------------
+
+    @use_case(ADMINS)
+    async def verify(self, _caller: Caller, *, after: int | None) -> Verified:
+        """Verifies a few segments after this number; the first call also checks the whole."""
+        head = await self._views.head()
+        if head is None:
+            return Verified([], ("The head of the log was removed.",), None, 0, 0)
+        last, previous = head.removed, head.removed_hash
+        problems: list[str] = []
+        if after is None:
+            problems += await self._check_whole(head)
+        elif after > head.removed:
+            found = await self._views.segments(after=after - 1, limit=1)
+            last, previous = after, found[0].hash if found else b""
+        read = await self._views.segments(after=last, limit=SEGMENTS_AT_ONCE)
+        checked: list[SegmentCheck] = []
+        for segment in read:
+            if segment.number > head.last:
+                break  # It was made after the head was read.
+            if segment.number != last + 1:
+                problems.append(_missing(last + 1, segment.number - 1))
+            checked.append(await self._check(segment, previous))
+            last, previous = segment.number, segment.hash
+        more = len(read) == SEGMENTS_AT_ONCE and last < head.last
+        if not more:
+            if last < head.last:
+                problems.append(_missing(last + 1, head.last))
+            elif previous != head.last_hash:
+                problems.append(f"Segment {last} is not the one that the head of the log names.")
+        return Verified(
+            checked, tuple(problems), last if more else None, head.removed, head.removed_entries
+        )
+
+    async def _check_whole(self, head: Head) -> list[str]:
+        problems: list[str] = []
+        if (head.last or head.removed) and head.mac != head_mac(self._key, head):
+            problems.append("The head of the log was changed.")
+        strays = await self._views.stray_entries(limit=NAMED_MAX)
+        if strays:
+            problems.append(f"Entries of no segment that exists were added: {_ids(strays)}.")
+        loose = await self._views.loose_entries(limit=ENTRIES_READ)
+        if forged := await self._forged(loose):
+            problems.append(f"New entries were changed or not written by Homing: {_ids(forged)}.")
+        return problems
+
+    async def _check(self, segment: Segment, previous: bytes) -> SegmentCheck:
+        digests: list[bytes] = []
+        forged: list[int] = []
+        after_id, count = -1, 0
+        while count <= segment.entries:  # One more than there should be says that some were added.
+            found = await self._views.entries_of(
+                segment.number, after_id=after_id, limit=ENTRIES_READ
+            )
+            digests += [it.digest for it in found]
+            forged += await self._forged(found)
+            count += len(found)
+            if len(found) < ENTRIES_READ:
+                break
+            after_id = found[-1].id
+        problems: list[str] = []
+        if count < segment.entries:
+            problems.append(f"{_count(segment.entries - count)} missing")
+        elif count > segment.entries:
+            problems.append(f"{_count(count - segment.entries)} too many")
+        if forged:
+            problems.append(f"changed or not written by Homing: {_ids(forged)}")
+        true_hash = segment_hash(self._key, segment.number, previous, digests)
+        if segment.hash != true_hash and not problems:
+            problems.append("the entries, the segment or the one before was changed")
+        return SegmentCheck(
+            segment.number,
+            segment.entries,
+            segment.first_at,
+            segment.last_at,
+            segment.hash,
+            tuple(problems),
+        )
+
+    async def _forged(self, entries: list[AuditEntry]) -> list[int]:
+        """The entries whose digests do not fit."""
+        forged = []
+        for place, entry in enumerate(entries):
+            if place % AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not is_genuine(self._key, entry):
+                forged.append(entry.id)
+        return forged
+
+
+async def _with_first(
+    first: list[AuditEntry], rest: AsyncGenerator[list[AuditEntry]]
+) -> AsyncIterator[list[AuditEntry]]:
+    async with aclosing(rest):
+        yield first
+        async for page in rest:
+            yield page
+
+
+def _scoped(caller: Caller, conditions: AuditFilter) -> AuditFilter:
+    """The conditions limited to the caller's tenant; raises Invalid."""
+    problems = [
+        FieldProblem(name, f"must be at most {TEXT_CHARS_MAX} characters")
+        for name in ("who", "action", "object")
+        if len(getattr(conditions, name) or "") > TEXT_CHARS_MAX
+    ]
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return replace(
+        conditions,
+        tenant=caller.scope(conditions.tenant),
+        key_id=read_id("key", conditions.who or ""),
+    )
+
+
+def _shown_to(caller: Caller, entry: AuditEntry) -> AuditEntry:
+    """The entry; a caller of one tenant does not see which person or address the operator used."""
+    if caller.tenant is None or entry.who.tenant is not None:
+        return entry
+    return replace(entry, who=OPERATOR)
+
+
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"Segment {first} is missing."
+    return f"Segments {first} to {last} are missing."
+
+
+def _count(number: int) -> str:
+    return "1 entry is" if number == 1 else f"{number:,} entries are"
+
+
+def _ids(numbers: list[int]) -> str:
+    shown = ", ".join(show_id("aud", number) for number in numbers[:NAMED_MAX])
+    more = len(numbers) - NAMED_MAX
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,0 +1,82 @@
+"""People whom an authenticating proxy in front of the dashboard names in a header.
+
+The header counts only if the connection comes from a listed address: anybody else could write it,
+too. Homing has no login of its own: the proxy knows who the person is, and the operator's rules
+say what the person may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address
+
+from msgspec import Struct
+
+from homing.app.access import Caller
+from homing.errors import Forbidden
+from homing.policy.networks import Network
+from homing.policy.people import PersonRule, is_name, read_groups, rule_of
+from homing.policy.reach import read_address
+
+HeaderLines = Sequence[tuple[bytes, bytes]]
+
+
+class PeopleOptions(Struct, frozen=True):
+    """Which headers name a person, from which addresses, and what the person may do."""
+
+    user_header: str = ""  # empty: no proxy names people
+    groups_header: str = ""
+    networks: tuple[Network, ...] = ()
+    rules: tuple[PersonRule, ...] = ()
+
+
+class People:
+    """Finds the callers of requests that come through the proxy."""
+
+    def __init__(self, options: PeopleOptions) -> None:
+        self._user = options.user_header.lower().encode()
+        self._groups = options.groups_header.lower().encode()
+        self._networks, self._rules = options.networks, options.rules
+        # A person whom the proxy names was refused at this address; why.
+        self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
+
+    def caller_of(self, headers: HeaderLines, source: str) -> Caller | None:
+        """The person whom the proxy names; None if the request is not from the proxy.
+
+        Raises Forbidden for a person whom no rule admits, and for a header that is not one name.
+        """
+        if not self._user or not self._is_proxy(source):
+            return None
+        names = [value for name, value in headers if name == self._user]
+        if not names or names == [b""]:
+            return None  # The proxy lets some paths through without a sign-in.
+        person = _text(names[0]) if len(names) == 1 else ""
+        if not is_name(person):
+            self.on_refused(source, "no name from the proxy")
+            raise Forbidden("The proxy does not name one person.")
+        groups: tuple[str, ...] = ()
+        if self._groups:
+            groups = read_groups(
+                ",".join(_text(value) for name, value in headers if name == self._groups)
+            )
+        rule = rule_of(self._rules, person, groups)
+        if rule is None:
+            self.on_refused(source, "a person without a rule")
+            raise Forbidden(f"No rule of this installation admits {person}.")
+        return Caller(person, rule.role, rule.tenant, address=source, person=person)
+
+    def _is_proxy(self, source: str) -> bool:
+        found = read_address(source)
+        if found is None:
+            return False
+        if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        return any(found in it for it in self._networks if it.version == found.version)
+
+
+def _text(value: bytes) -> str:
+    """The text of a header; empty if it is not UTF-8."""
+    try:
+        return value.decode().strip()
+    except UnicodeDecodeError:
+        return ""

@@ -1,0 +1,109 @@
+"""The audit log: who is acting, and the entries as they are stored.
+
+A changing use case says who calls it with ``acting``. The store ports of a process are wrapped
+(``store.audited``): a method that changes something gets a draft of its entry, and writes the entry
+in the transaction of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from msgspec import Struct
+
+from homing.policy.audit import AuditEntry, Head, Segment, Who
+
+
+class Acting:
+    """The present call: who makes it, and as which use case."""
+
+    __slots__ = ("action", "changed", "who")
+
+    def __init__(self, who: Who, action: str) -> None:
+        self.who, self.action = who, action
+        self.changed: tuple[str, ...] = ()  # hidden fields that the call sets to another value
+
+
+_acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
+
+
+@contextmanager
+def acting(who: Who, action: str) -> Iterator[Acting]:
+    """Changes made inside are those of this caller."""
+    present = Acting(who, action)
+    token = _acting.set(present)
+    try:
+        yield present
+    finally:
+        _acting.reset(token)
+
+
+def present_act() -> Acting | None:
+    """The call that is being served; None outside of a changing use case."""
+    return _acting.get()
+
+
+def note_changed(*fields: str) -> None:
+    """Say which secret fields the present call sets to another value."""
+    act = _acting.get()
+    if act is not None:
+        act.changed = fields
+
+
+class AuditFilter(Struct, frozen=True):
+    """Which entries a list shows."""
+
+    tenant: str | None = None
+    who: str | None = None  # the name or id of a key, or a person
+    key_id: int | None = None
+    action: str | None = None  # or its beginning, like subscriptions
+    object: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class AuditStore(Protocol):
+    """Entries are only added; whole segments are removed by retention."""
+
+    async def log_key(self) -> str | None:
+        """The key of the digests, encrypted; None: there is none yet."""
+
+    async def set_log_key(self, key: str, *, before: str | None) -> str:
+        """Replace the key that was read ``before``; returns the one that is stored now."""
+
+    async def last_id(self) -> int:
+        """The largest id of an entry; 0: there is none."""
+
+    async def add_refusals(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries of refused calls, which no other transaction writes."""
+
+    async def entries(
+        self, conditions: AuditFilter, *, before_id: int | None, limit: int
+    ) -> tuple[list[AuditEntry], int | None]:
+        """Entries, newest first, and the next ``before_id``; a bounded number of rows is read."""
+
+    async def head(self) -> Head | None:
+        """None: somebody has removed it."""
+
+    async def loose_entries(self, *, limit: int) -> list[AuditEntry]:
+        """The entries that are in no segment, by id."""
+
+    async def add_segment(
+        self, segment: Segment, *, ids: Sequence[int], head: Head, seen: Head, epoch: int = 0
+    ) -> bool:
+        """Put these entries into a new segment; False if the head is not as it was ``seen``."""
+
+    async def segments(self, *, after: int, limit: int) -> list[Segment]:
+        """Segments in order of their numbers."""
+
+    async def entries_of(self, number: int, *, after_id: int, limit: int) -> list[AuditEntry]:
+        """The entries of a segment, by id."""
+
+    async def stray_entries(self, *, limit: int) -> list[int]:
+        """Ids of entries whose segment does not exist."""
+
+    async def remove_segment(self, number: int, *, head: Head, seen: Head, epoch: int = 0) -> bool:
+        """Remove the oldest segment with its entries; False if the head has changed."""

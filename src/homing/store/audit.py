@@ -1,0 +1,257 @@
+"""The audit log in the database: entries, segments, and the head of the log.
+
+``write`` is called by the commit that makes a change, so that either both are stored or neither.
+Writers never wait for each other here: entries are only inserted, and the maintenance leader hashes
+them later, in segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from homing.model import id_floor
+from homing.policy.audit import (
+    ADDRESS_CHARS_MAX,
+    NAME_CHARS_MAX,
+    OBJECT_CHARS_MAX,
+    AuditDraft,
+    AuditEntry,
+    Head,
+    Segment,
+    Who,
+    before_and_after,
+    digest_of,
+)
+from homing.policy.text import storable
+from homing.ports.audit import AuditFilter
+from homing.store import leases
+from homing.store.tx import Db, Row, Tx, transaction
+
+TOP_ID = (1 << 63) - 1  # above every id
+SCAN_ROWS = 5_000  # that one page reads at most
+
+
+async def write(
+    tx: Tx,
+    draft: AuditDraft | None,
+    *,
+    tenant: str | None,
+    object_id: str,
+    before: object | None = None,
+    after: object | None = None,
+) -> None:
+    """Add the entry of a change to its transaction; None: the change has no caller."""
+    if draft is None:
+        return
+    old, new = before_and_after(before, after, draft.changed)
+    who = draft.who
+    entry = AuditEntry(
+        id=draft.id,
+        at=draft.at,
+        tenant=tenant,
+        who=replace(
+            who,
+            name=_cut(who.name, NAME_CHARS_MAX),
+            address=_cut(who.address, ADDRESS_CHARS_MAX),
+            person=_cut(who.person, NAME_CHARS_MAX),
+        ),
+        action=draft.action,
+        object=_cut(object_id, OBJECT_CHARS_MAX),
+        before=storable(old),
+        after=storable(new),
+    )
+    signed = replace(entry, digest=digest_of(entry, draft.key))
+    await tx.insert("audit_entry", [_row(signed)])
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return storable(text)[:chars_max]
+
+
+def _row(it: AuditEntry) -> Row:
+    return (
+        it.id,
+        it.at,
+        it.tenant,
+        it.who.key_id,
+        it.who.name,
+        it.who.tenant,
+        it.who.address,
+        it.who.person,
+        it.action,
+        it.object,
+        it.before,
+        it.after,
+        it.refused,
+        it.count,
+        it.digest,
+        it.segment,
+    )
+
+
+def _entry(row: Row) -> AuditEntry:
+    number, at, tenant, key_id, name, who_tenant, address, person, *rest = row
+    action, object_id, before, after, refused, count, digest, segment = rest
+    return AuditEntry(
+        id=number,
+        at=at,
+        tenant=tenant,
+        who=Who(name, key_id, who_tenant, address, person),
+        action=action,
+        object=object_id,
+        before=before,
+        after=after,
+        refused=refused,
+        count=count,
+        digest=bytes(digest),
+        segment=segment,
+    )
+
+
+class Audit:
+    """``AuditStore`` on a database."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    # --- the key of the log ------------------------------------------------------------------
+
+    @transaction(read_only=True)
+    async def log_key(self, tx: Tx) -> str | None:
+        row = await tx.one("audit_log_key")
+        return None if row is None else row[0]
+
+    @transaction()
+    async def set_log_key(self, tx: Tx, key: str, *, before: str | None) -> str:
+        await tx.all("audit_log_key_set", log_key=key, seen=before)
+        row = await tx.one("audit_log_key")
+        assert row is not None
+        return str(row[0])
+
+    # --- entries -----------------------------------------------------------------------------
+
+    @transaction(read_only=True)
+    async def last_id(self, tx: Tx) -> int:
+        row = await tx.one("audit_last_id")
+        assert row is not None
+        return int(row[0])
+
+    @transaction()
+    async def add_refusals(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
+        await tx.insert("audit_entry", [_row(it) for it in entries])
+
+    @transaction(view=True)
+    async def entries(
+        self, tx: Tx, conditions: AuditFilter, *, before_id: int | None, limit: int
+    ) -> tuple[list[AuditEntry], int | None]:
+        it = conditions
+        part = {
+            "before_id": TOP_ID if before_id is None else before_id,
+            "from_id": 0 if it.since is None else id_floor(max(it.since, 0)),
+            "scan_limit": SCAN_ROWS,
+        }
+        if it.object is not None:
+            scanned = await tx.all("audit_scan_of_object", object=it.object, **part)
+        elif it.tenant is not None:
+            scanned = await tx.all("audit_scan_of_tenant", tenant=it.tenant, **part)
+        else:
+            scanned = await tx.all("audit_scan", **part)
+        kept = [row[0] for row in scanned if _fits(row, it)]
+        after = kept[limit - 1] if len(kept) > limit else None
+        if after is None and len(scanned) == SCAN_ROWS:
+            after = scanned[-1][0]
+        found = await tx.all("audit_entries", ids=kept[:limit])
+        return [_entry(row) for row in found], after
+
+    # --- segments ----------------------------------------------------------------------------
+
+    @transaction(view=True)
+    async def head(self, tx: Tx) -> Head | None:
+        row = await tx.one("audit_head")
+        if row is None:
+            return None
+        last, last_hash, removed, removed_hash, entries, mac, _ = row
+        return Head(last, bytes(last_hash), removed, bytes(removed_hash), entries, bytes(mac))
+
+    @transaction(view=True)
+    async def loose_entries(self, tx: Tx, *, limit: int) -> list[AuditEntry]:
+        found = await tx.all("audit_entries_of", segment=0, after_id=-1, limit=limit)
+        return [_entry(row) for row in found]
+
+    @transaction()
+    async def add_segment(
+        self,
+        tx: Tx,
+        segment: Segment,
+        *,
+        ids: Sequence[int],
+        head: Head,
+        seen: Head,
+        epoch: int = 0,
+    ) -> bool:
+        await leases.hold(tx, [(0, epoch)] if epoch else ())
+        if not await _move_head(tx, head, seen=seen):
+            return False
+        await tx.all("audit_entries_join", segment=segment.number, ids=list(ids))
+        row = (segment.number, segment.entries, segment.first_at, segment.last_at, segment.hash)
+        await tx.insert("audit_segment", [row])
+        return True
+
+    @transaction(view=True)
+    async def segments(self, tx: Tx, *, after: int, limit: int) -> list[Segment]:
+        found = await tx.all("audit_segments", after=after, limit=limit)
+        return [
+            Segment(number, entries, first_at, last_at, bytes(digest))
+            for number, entries, first_at, last_at, digest in found
+        ]
+
+    @transaction(view=True)
+    async def entries_of(
+        self, tx: Tx, number: int, *, after_id: int, limit: int
+    ) -> list[AuditEntry]:
+        found = await tx.all("audit_entries_of", segment=number, after_id=after_id, limit=limit)
+        return [_entry(row) for row in found]
+
+    @transaction(view=True)
+    async def stray_entries(self, tx: Tx, *, limit: int) -> list[int]:
+        return [row[0] for row in await tx.all("audit_strays", limit=limit)]
+
+    @transaction()
+    async def remove_segment(
+        self, tx: Tx, number: int, *, head: Head, seen: Head, epoch: int = 0
+    ) -> bool:
+        await leases.hold(tx, [(0, epoch)] if epoch else ())
+        if not await _move_head(tx, head, seen=seen):
+            return False
+        await tx.all("audit_entries_remove", segment=number)
+        await tx.all("audit_segment_remove", number=number)
+        return True
+
+
+async def _move_head(tx: Tx, head: Head, *, seen: Head) -> bool:
+    row = await tx.one(
+        "audit_head_move",
+        last=head.last,
+        last_hash=head.last_hash,
+        removed=head.removed,
+        removed_hash=head.removed_hash,
+        removed_entries=head.removed_entries,
+        mac=head.mac,
+        seen_last=seen.last,
+        seen_removed=seen.removed,
+    )
+    return row is not None
+
+
+def _fits(row: Row, it: AuditFilter) -> bool:
+    _, at, tenant, key_id, who, person, action, object_id = row
+    return (
+        it.tenant in {None, tenant}
+        and (it.who is None or it.who in {who, person} or key_id in {it.key_id} - {None})
+        and (it.action is None or action == it.action or action.startswith(f"{it.action}."))
+        and it.object in {None, object_id}
+        and (it.since is None or at >= it.since)
+        and (it.until is None or at < it.until)
+    )

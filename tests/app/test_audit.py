@@ -1,0 +1,391 @@
+"""Every changing use case through every transport leaves exactly one entry, without a secret."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.test_use_cases import (
+    EP,
+    NEW,
+    NEW_FORM,
+    NEW_TARGET,
+    NEW_WORKFRONT,
+    ROUTES,
+    SUB,
+    TABLE,
+    TGT,
+    Door,
+    Objects,
+    id_of,
+    method_of,
+    objects,
+)
+from engine.world import LOG_KEY
+from homing.app.access import CHANGING, Caller, action_of
+from homing.app.audit import EXPORT_PAGE
+from homing.app.auth import ADMIN_CALLER
+from homing.app.refusals import OF_TENANT_MAX, TENANTS_MAX
+from homing.engine.audit import AuditKeeper, AuditParts
+from homing.policy.audit import CHANGED, HIDDEN, AuditEntry
+from homing.policy.keys import Role
+from homing.ports.audit import AuditFilter
+from homing.web.workfront.api import BASE
+from web.asgi import Client
+from web.browse import Browser, text
+from web.house import House, live
+
+CANARY = "canary-7f3a"
+SECRET = f"whsec_{'Y2FuYXJ5' * 4}"  # "canary", as base64
+HOOK = {**NEW_TARGET, "address": f"https://hooks.example/{CANARY}"}
+
+# Bodies, forms and queries with which a route makes a change.
+GIVEN: dict[str, dict[str, Any]] = {
+    f"POST {SUB}": {
+        "json": {**NEW, "token": CANARY, "headers": {"x-own": CANARY}, "secret": SECRET}
+    },
+    "POST /subscriptions": {"form": {**NEW_FORM, "token": CANARY}},
+    f"PATCH {SUB}/{{id}}": {"json": {"token": CANARY, "description": "new"}},
+    "POST /subscriptions/{id}": {"form": {**NEW_FORM, "token": CANARY, "description": "new"}},
+    f"POST {SUB}/{{id}}/secret/rotate": {"json": {"secret": SECRET}},
+    f"POST {BASE}": {"json": {**NEW_WORKFRONT, "authToken": CANARY}, "query": "?customerId=acme"},
+    f"PUT {BASE}/{{id}}/version": {"json": {"version": "v1"}},
+    f"PUT {BASE}/version": {
+        "json": {"version": "v1", "allCustomerSubscriptions": True},
+        "query": "?customerId=acme",
+    },
+    f"PUT {BASE}/enable": {"json": {"url": "https://wf.example/"}, "query": "?customerId=acme"},
+    "POST /endpoints/{id}/replay": {"form": {"since": "1h"}},
+    "POST /v1/replays": {"json": {"filter": {"tenant": "acme"}}},
+    "POST /bulk/replay": {"form": {"q": "tenant:acme"}},
+    "POST /bulk/cancel": {"form": {"q": "tenant:acme"}},
+    f"POST {TGT}": {"json": HOOK},
+    "POST /notices/targets": {"form": HOOK},
+    f"PATCH {TGT}/{{id}}": {"json": {"name": "new"}},
+    "POST /notices/targets/{id}": {"form": {"name": "new"}},
+    "POST /keys": {"form": {"name": "new", "role": "viewer", "tenant": "acme"}},
+    "POST /v1/keys": {"json": {"name": "new", "role": "viewer", "tenant": "acme"}},
+}
+# The values of the entry, before and after: None, or some that it must contain.
+CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
+    "Subscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
+    "Subscriptions.change": ({"description": ""}, {"description": "new", "token": CHANGED}),
+    "Subscriptions.delete": ({"url": "https://receiver.example/hook"}, None),
+    "Subscriptions.rotate": ({"secrets": 1}, {"secrets": CHANGED}),
+    "Subscriptions.test": (None, {"outcome": "delivered", "code": 200}),
+    "WorkfrontSubscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
+    "WorkfrontSubscriptions.delete": ({"url": "https://wf.example/"}, None),
+    "WorkfrontSubscriptions.change_version": ({}, {}),
+    "WorkfrontSubscriptions.change_versions": ({}, {}),
+    "WorkfrontSubscriptions.enable": ({}, {}),
+    "WorkfrontSubscriptions.enable_url": ({}, {}),
+    "Endpoints.enable": ({}, {}),
+    "Endpoints.freeze": ({"state": "enabled"}, {"state": "frozen"}),
+    "Endpoints.test": (None, {"outcome": "delivered", "code": 200}),
+    "Deliveries.replay": (None, {}),
+    "Deliveries.cancel": ({"status": "pending"}, {"status": "cancelled"}),
+    "Deliveries.cancel_some": ({"status": "pending"}, {"status": "cancelled"}),
+    "Replays.start": (None, {"tenant": "acme"}),
+    "Replays.cancel": ({"state": "running"}, {"state": "cancelled"}),
+    "NoticeTargets.create": (None, {"kind": "webhook", "address": HIDDEN}),
+    "NoticeTargets.change": ({"name": ""}, {"name": "new"}),
+    "NoticeTargets.rotate": ({}, {"secret": CHANGED}),
+    "NoticeTargets.send_link": ({}, {}),
+    "NoticeTargets.delete": ({"kind": "webhook"}, None),
+    "Erasures.erase": (None, {"kind": "event"}),
+    "Keys.create": (None, {"name": "new", "role": "viewer"}),
+    "Keys.revoke": ({"name": "n", "role": "viewer"}, None),
+}
+WRITING = [(name, route) for name, route in ROUTES if not route.startswith("GET")]
+CHANGING_ROUTES = [(name, route) for name, route in WRITING if name in CHANGING]
+# The id in the path is that of another object.
+OF_OTHERS = {"Endpoints.test", "Replays.start", "WorkfrontSubscriptions.enable"}
+
+
+def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() -> None:
+    assert set(CHANGE) | {"Sessions.sign_out"} == CHANGING
+    assert {name for name, _ in CHANGING_ROUTES} == set(CHANGE)
+    assert {name for name, _ in WRITING} - CHANGING == {
+        "Publishing.publish",  # It has the ledger.
+        "Events.try_filters",
+        "Events.try_filters_on_latest",
+        "Subscriptions.check",
+        "NoticeTargets.test",  # It sends a message and stores nothing.
+    }
+    assert TABLE.keys() >= CHANGING
+
+
+async def entries(house: House) -> list[AuditEntry]:
+    found, _ = await house.world.audit.entries(AuditFilter(), before_id=None, limit=1_000)
+    return found
+
+
+async def sql(house: House, statement: str) -> list[tuple[Any, ...]]:
+    raw: Any = house.world.db
+    found: list[tuple[Any, ...]] = await raw.raw(lambda run: run(statement))
+    return found
+
+
+async def id_to_change(house: House, name: str, route: str, found: Objects) -> str:
+    """The id for the route, of an object that the use case can change."""
+    if name in {"Deliveries.cancel", "Deliveries.cancel_some"}:
+        await house.client.post(f"{EP}/{found.endpoint}/freeze")
+        await house.publish(tenant="acme")
+        pending = await house.deliveries("?tenant=acme&status=pending")
+        return str(pending[0]["id"])
+    if name == "NoticeTargets.send_link":
+        await sql(house, "UPDATE notice_target SET confirmed_at = NULL, kind = 'email'")
+        await house.world.wait(3_600_000)
+    if name == "Replays.cancel":
+        await sql(house, "UPDATE replay_job SET state = 'running'")
+    return id_of(route, found) if "{id}" in route else "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "route"), CHANGING_ROUTES, ids=[f"{n} by {r}" for n, r in CHANGING_ROUTES]
+)
+def test_a_change_leaves_exactly_one_entry_without_a_secret(name: str, route: str) -> None:
+    async def story(house: House) -> None:
+        found = await objects(house)
+        ids = await id_to_change(house, name, route, found)
+        door = Door(house)
+        await door.as_role(Role.ADMIN)
+        given = dict(GIVEN.get(route, {}))
+        if name == "Erasures.erase":
+            draft = {"tenant": "acme", "event": found.event}
+            given = {"json": draft, "form": {**draft, "confirm": "erase"}}
+        if name == "Endpoints.test":
+            given["form"] = {"subscription": found.subscription}
+        count = len(await entries(house))
+        assert door.client.key is not None
+        got = await door.send(route, ids=ids, **given)
+        assert got.status < 400, text(got)
+        entry, *more = (await entries(house))[:-count]
+        if name == "Deliveries.cancel_some":  # one entry for each delivery
+            gone = await house.deliveries("?tenant=acme&status=cancelled")
+            assert {it.object for it in (entry, *more)} >= {it["id"] for it in gone}
+        else:
+            assert not more, [(it.action, it.object) for it in (entry, *more)]
+        assert entry.action == action_of(method_of(house.use_cases, name))
+        assert entry.tenant == "acme"
+        assert (entry.who.name, entry.who.tenant, entry.refused) == ("n", None, "")
+        assert entry.who.key_id is not None
+        if "{id}" in route and name not in OF_OTHERS:
+            assert entry.object == ids
+        for shown, wanted in zip((entry.before, entry.after), CHANGE[name], strict=True):
+            if wanted is None:
+                assert shown == ""
+            else:
+                assert wanted.items() <= json.loads(shown).items(), shown
+        for row in await sql(house, "SELECT * FROM audit_entry"):
+            for value in row:
+                plain = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+                assert not any(
+                    it in plain for it in (CANARY, SECRET, door.client.key, found.event)
+                ), row
+
+    live(story)
+
+
+def test_signing_in_and_out_leaves_an_entry_each() -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        await browser.form("/", "/sign-out")
+        actions = [it.action for it in await entries(house)]
+        assert actions == ["sessions.sign_out", "sessions.sign_in"]
+
+    live(story)
+
+
+def test_publishing_leaves_no_entry() -> None:
+    async def story(house: House) -> None:
+        await house.publish()
+        assert await entries(house) == []
+
+    live(story)
+
+
+def test_a_call_that_changes_nothing_leaves_no_entry() -> None:
+    async def story(house: House) -> None:
+        assert (await house.client.call("DELETE", f"{SUB}/sub_0000000000001")).status == 404
+        assert (await house.client.post(SUB, {"url": "ftp://x/", "types": ["*"]})).status == 422
+        assert await entries(house) == []
+
+    live(story)
+
+
+def test_a_call_that_is_repeated_and_has_been_carried_out_leaves_no_second_entry() -> None:
+    async def story(house: House) -> None:
+        event = await house.publish()
+        first = await house.client.post("/v1/erasures", {"event": event})
+        again = await house.client.post("/v1/erasures", {"event": event})
+        assert first.json["id"] == again.json["id"]
+        assert [it.action for it in await entries(house)] == ["erasures.erase"]
+
+    live(story)
+
+
+# --- who may read ---------------------------------------------------------------------------
+
+
+def test_a_tenant_sees_only_its_own_and_nothing_of_the_operator() -> None:
+    async def story(house: House) -> None:
+        await house.subscribe(tenant="acme")
+        await house.subscribe(tenant="other")
+        admin = (await house.client.get("/v1/audit?action=subscriptions")).json["items"]
+        assert [it["tenant"] for it in admin] == ["other", "acme"]
+        door = Door(house)
+        await door.as_role(Role.VIEWER)
+        for query in ("", "?tenant=acme"):
+            got = (await door.client.get(f"/v1/audit{query}")).json["items"]
+            assert {it["tenant"] for it in got} == {"acme"}
+            made = next(it for it in got if it["action"] == "subscriptions.create")
+            operator = {"name": "the operator", "key": None, "person": "", "address": ""}
+            assert made["who"] == operator
+        assert (await door.client.get("/v1/audit?tenant=other")).json["items"] == []
+        lines = (await door.client.get("/v1/audit/export")).body.splitlines()
+        assert {json.loads(line)["tenant"] for line in lines} == {"acme"}
+        assert (await door.client.get("/v1/audit/verify")).status == 403
+        assert "the operator" in text(await door.browser.get("/audit"))
+
+    live(story)
+
+
+# --- refusals -------------------------------------------------------------------------------
+
+
+def test_refused_calls_are_counted_in_one_entry_per_minute() -> None:
+    async def story(house: House) -> None:
+        door = Door(house)
+        await door.as_role(Role.VIEWER)
+        count = len(await entries(house))
+        for _ in range(200):
+            assert (await door.client.post(SUB, NEW)).status == 403
+        assert len(await entries(house)) == count
+        await house.world.wait(61_000)
+        (entry,) = (await entries(house))[:-count]
+        assert (entry.action, entry.count) == ("subscriptions.create", 200)
+        assert (entry.tenant, entry.who.name) == ("acme", "n")
+        assert "may not do this" in entry.refused
+
+    live(story)
+
+
+def test_a_tenant_makes_only_a_few_entries_of_refusals_in_a_minute() -> None:
+    async def story(house: House) -> None:
+        refusals = house.use_cases.audit.refusals
+        for number in range(10_000):
+            tenant = "acme" if number % 2 else f"t{number}"
+            caller = Caller(f"key {number}", Role.VIEWER, tenant, number)
+            refusals.refused(caller, house.use_cases.keys.create, "no")
+        await refusals.close()
+        found = await entries(house)
+        assert len(found) <= (OF_TENANT_MAX + 1) * 2 + TENANTS_MAX
+        assert sum(it.count for it in found) == 10_000
+        assert len([it for it in found if it.tenant == "acme"]) == OF_TENANT_MAX + 1
+
+    live(story)
+
+
+def test_calls_without_a_valid_key_are_one_entry_per_minute_that_no_tenant_sees() -> None:
+    async def story(house: House) -> None:
+        thief = Client(house.app)
+        for number in range(8):
+            thief.key = f"hk_{number}"
+            await thief.get(SUB)
+        await house.world.wait(61_000)
+        (entry,) = [it for it in await entries(house) if it.refused]
+        assert (entry.who.name, entry.tenant, entry.action) == ("nobody", None, "authenticate")
+        assert entry.count == 8
+        assert json.loads(entry.after)["reasons"] == {"wrong key": 8}
+        door = Door(house)
+        await door.as_role(Role.MANAGER)
+        shown = (await door.client.get("/v1/audit")).json["items"]
+        assert not [it for it in shown if it["refused"]]
+
+    live(story)
+
+
+def test_a_publisher_that_is_refused_is_in_the_log() -> None:
+    async def story(house: House) -> None:
+        door = Door(house)
+        await door.as_role(Role.PUBLISHER)
+        assert door.client.key is not None
+        event = {"type": "a.b", "data": 1, "tenant": "other"}
+        assert (await door.client.post("/v1/events", event)).status == 403
+        assert (await door.browser.sign_in(door.client.key)).status == 403
+        await house.use_cases.audit.refusals.close()
+        found = [it for it in await entries(house) if it.refused]
+        assert sorted(it.action for it in found) == ["publishing.publish", "sessions.sign_in"]
+        assert {it.tenant for it in found} == {"acme"}
+
+    live(story)
+
+
+# --- the API and the page -------------------------------------------------------------------
+
+
+def test_the_api_finds_entries_and_verifies_the_log() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe(tenant="acme")
+        await house.client.call("PATCH", f"{SUB}/{made['id']}", json={"description": "new"})
+        got = (await house.client.get(f"/v1/audit?object={made['id']}")).json["items"]
+        assert [it["action"] for it in got] == ["subscriptions.change", "subscriptions.create"]
+        assert (got[0]["before"], got[0]["after"]) == ({"description": ""}, {"description": "new"})
+        assert got[0]["segment"] is None
+        first = (await house.client.get("/v1/audit?limit=1")).json
+        rest = (await house.client.get(f"/v1/audit?cursor={first['next_cursor']}")).json
+        assert [*first["items"], *rest["items"]] == got
+        assert (await house.client.get("/v1/audit?since=2h&until=1h")).json["items"] == []
+        assert (await house.client.get(f"/v1/audit?who={'x' * 201}")).status == 422
+        parts = AuditParts(house.world.audit, LOG_KEY)
+        ownership = house.world.engine._core.ownership
+        await AuditKeeper(parts, house.world.clock, ownership).keep()
+        (segment,) = (await house.client.get("/v1/audit/verify")).json["segments"]
+        assert (segment["number"], segment["entries"], segment["problems"]) == (1, 2, [])
+        await sql(house, "UPDATE audit_entry SET who = 'eve'")
+        (segment,) = (await house.client.get("/v1/audit/verify")).json["segments"]
+        assert "changed or not written by Homing" in segment["problems"][0]
+        assert (await house.client.get("/v1/audit/verify?after=x")).status == 422
+
+    live(story)
+
+
+def test_an_export_is_streamed_in_pages_and_a_caller_has_one_at_a_time() -> None:
+    async def story(house: House) -> None:
+        for number in range(EXPORT_PAGE + 5):
+            await house.subscribe(url=f"https://{number}.example/")
+        running: Any = await house.use_cases.audit.export(ADMIN_CALLER, AuditFilter())
+        assert len(await anext(running)) == EXPORT_PAGE
+        assert (await house.client.get("/v1/audit/export")).status == 429
+        await running.aclose()
+        await house.use_cases.audit.export(ADMIN_CALLER, AuditFilter())  # read by nobody
+        await house.world.wait(600_000)
+        got = await house.client.get("/v1/audit/export?action=subscriptions")
+        assert got.headers["content-type"] == "application/x-ndjson"
+        assert len(got.body.splitlines()) == EXPORT_PAGE + 5
+
+    live(story)
+
+
+def test_the_page_shows_entries_and_searches_them() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe(tenant="acme", description="<b>bold</b>")
+        browser = Browser(house.app)
+        await browser.sign_in()
+        page = (await browser.get("/audit")).body.decode()
+        assert "subscriptions.create" in page
+        assert f'href="/subscriptions/{made["id"]}"' in page
+        assert "<b>bold</b>" not in page
+        assert "sessions.sign_in" in page
+        found = (await browser.get("/audit?action=sessions&tenant=&who=")).body.decode()
+        assert "subscriptions.create" not in found.partition("<tbody>")[2]
+        assert (await browser.get("/audit?since=never")).status == 422
+        got = await browser.get("/audit/export?action=subscriptions")
+        assert json.loads(got.body)["object"] == made["id"]
+        assert "attachment" in got.headers["content-disposition"]
+
+    live(story)
