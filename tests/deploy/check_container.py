@@ -67,7 +67,8 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     subprocess.run(["tar", "-C", root, "--numeric-owner", "-cf", packed, "."], check=True)
     podman("import", str(packed), BASE)
     yield podman
-    podman("system", "reset", "--force")
+    podman("rm", "--all", "--force", "--volumes")
+    podman("rmi", "--all", "--force")
 
 
 @pytest.fixture(scope="module")
