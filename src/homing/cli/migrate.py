@@ -73,7 +73,8 @@ def _print_plan(plan: Plan, *, sqlite: bool) -> None:
     is_new = plan.schema == 0
     state = "is empty" if is_new else f"has schema {plan.schema}"
     count = counted(len(plan.migrations), "migration")
-    out.print(f"{plan.database} {state}; {count} to schema {plan.newest}:", soft_wrap=True)
+    name = plan.database[0].upper() + plan.database[1:] if not sqlite else plan.database
+    out.print(f"{name} {state}; {count} to schema {plan.newest}:", soft_wrap=True)
     for it in plan.migrations:
         out.print(f"  {it.number} {it.name.replace('_', ' ')}", highlight=False)
         for step in () if is_new else it.steps:

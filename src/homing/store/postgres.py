@@ -502,7 +502,7 @@ async def _check_version(db: PostgresDb, dsn: str) -> None:
         raise BadSetting(refusal_text(error, dsn)) from None
     if number // 10_000 < OLDEST:
         raise BadSetting(
-            f"{shown(dsn)} has the version {version}: Homing needs PostgreSQL {OLDEST} or newer."
+            f"The version of {shown(dsn)} is {version}: Homing needs PostgreSQL {OLDEST} or newer."
         )
 
 
