@@ -59,6 +59,8 @@ def main() -> None:
             )
             sys.exit(f"Two builds differ, nothing is written: {', '.join(different)}")
         options.directory.mkdir(parents=True, exist_ok=True)
+        for old in options.directory.glob("homing*-*"):  # of another version
+            old.unlink()
         for name in digests:
             shutil.copyfile(first / "out" / name, options.directory / name)
     for name, digest in digests.items():

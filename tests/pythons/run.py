@@ -1,8 +1,8 @@
 """``make pythons``: Homing on every Python of this machine, from the lock file and from the wheels.
 
 For each version: the server from requirements.lock, as ``make run`` installs it; homing-client
-alone and the server from their wheels, with the newest packages that PyPI has; a program that
-publishes, receives, verifies and uses the outbox with each; and the tests, with
+alone and the server from the wheels of the latest commit, with the newest packages that PyPI has;
+a program that publishes, receives, verifies and uses the outbox with each; and the tests, with
 requirements-dev.lock.
 """
 
