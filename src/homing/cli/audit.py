@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -119,7 +118,7 @@ def export(
     count = 0
     with remote.connect() as client:
         for entry in client.audit(**_where(tenant, who, action, object_id, since, until)):
-            sys.stdout.buffer.write(msgspec.json.encode(entry) + b"\n")
+            print_json(entry)
             count += 1
     note(f"{_counted(count, 'entry', 'entries')}.")
 
