@@ -455,8 +455,8 @@ async def _log_job(
 
 
 def _conditions(job: ReplayJob) -> dict[str, Any]:
-    """Which deliveries a job takes."""
-    values: dict[str, Any] = msgspec.to_builtins(job.filter)
+    """Which deliveries a job takes; without the id of an event, which may be erased later."""
+    values: dict[str, Any] = msgspec.to_builtins(replace(job.filter, event_key=None))
     return {name: value for name, value in values.items() if value is not None}
 
 
