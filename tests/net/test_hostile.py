@@ -16,6 +16,7 @@ from homing.net.response import (
     SEEN_BYTES_MAX,
     SEEN_MAX,
     WIRE_BYTES_MAX,
+    Received,
     ResponseReader,
 )
 from homing.net.sender import HttpSender
@@ -98,21 +99,20 @@ async def test_a_response_cut_at_any_byte_is_one_response(
 def test_segments_change_nothing(row: Hostile, cuts: list[int]) -> None:
     """However the bytes are cut, the verdict is that of the whole."""
     stream = b"".join(row.parts)
-    whole, pieces = ResponseReader(), ResponseReader()
-    if stream:
-        whole.feed(stream)
+    whole = _read(ResponseReader(), stream)[0]
+    reader, pieces = ResponseReader(), None
     for piece in _cut(stream, cuts):
-        if pieces.feed(piece):
+        if (pieces := reader.feed(piece)) is not None:
             break
+    pieces = pieces or reader.received()
     assert (pieces.code, pieces.failure) == (whole.code, whole.failure)
     assert pieces.headers == whole.headers
     assert pieces.excerpt.startswith(whole.excerpt) or whole.excerpt.startswith(pieces.excerpt)
 
 
-def _read(reader: ResponseReader, stream: bytes) -> tuple[object, ...]:
-    over = reader.feed(stream)
-    read = (over, reader.code, reader.failure, reader.detail, reader.headers, reader.excerpt)
-    return (*read, reader.retry_after, reader.keep_alive_s, reader.reusable, reader.begun)
+def _read(reader: ResponseReader, stream: bytes) -> tuple[Received, bool]:
+    received = reader.feed(stream) if stream else None
+    return (received or reader.received(), received is not None)
 
 
 _ORDINARY = (
@@ -140,7 +140,7 @@ def test_a_response_seen_before_is_read_as_at_the_first_time(
     assert _read(ResponseReader(), stream) == first
     kept = ResponseReader()  # One connection: the same again, and another after it.
     assert _read(kept, stream) == first
-    if kept.reusable:
+    if first[0].reusable:
         for again in (stream, OK, stream):
             kept.next()
             assert _read(kept, again) == _read(ResponseReader(), again)
@@ -180,8 +180,9 @@ def test_any_bytes_are_read_within_bounds(pieces: list[bytes], headed: bool) -> 
 def test_kept_headers_are_whole_lines() -> None:
     reader = ResponseReader()
     reader.feed(b"HTTP/1.1 200 OK\r\n" + b"name: 0123456789\r\n" * 2000 + b"\r\n")
-    assert HEADERS_KEPT_BYTES_MAX - 20 < len(reader.headers) <= HEADERS_KEPT_BYTES_MAX
-    assert reader.headers.endswith(b"name: 0123456789\r\n")
+    headers = reader.received().headers
+    assert HEADERS_KEPT_BYTES_MAX - 20 < len(headers) <= HEADERS_KEPT_BYTES_MAX
+    assert headers.endswith(b"name: 0123456789\r\n")
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,10 @@ def test_kept_headers_are_whole_lines() -> None:
 )
 def test_an_announced_keep_alive_is_understood(value: bytes, seconds: int | None) -> None:
     reader = ResponseReader()
-    reader.feed(b"HTTP/1.1 200 OK\r\nKeep-Alive: " + value + b"\r\ncontent-length: 0\r\n\r\n")
-    assert reader.keep_alive_s == seconds
+    head = b"HTTP/1.1 200 OK\r\nKeep-Alive: " + value
+    received = reader.feed(head + b"\r\ncontent-length: 0\r\n\r\n")
+    assert received is not None
+    assert received.keep_alive_s == seconds
 
 
 def test_retry_after_is_handed_over_unread() -> None:

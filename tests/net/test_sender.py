@@ -156,7 +156,7 @@ async def test_an_error_of_our_own_is_a_response(
 ) -> None:
     reported = _collect_reports()
 
-    def broken(_: ResponseReader, __: bytes) -> bool:
+    def broken(_: ResponseReader, __: bytes) -> None:
         raise ZeroDivisionError
 
     async with receiver(say_ok) as peer:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from homing.net.flight import Flight
-from homing.net.response import ResponseReader
+from homing.net.response import Received, ResponseReader
 
 PoolKey = tuple[str, str, str, int]  # tenant, scheme, host, port: the TLS identity is in it
 
@@ -24,8 +24,10 @@ class Owner(Protocol):
         closes that number again when it is collected: by then another socket may have it.
         """
 
-    def responded(self, connection: Connection, flight: Flight, now: float) -> None:
-        """The reader has a code or a failure and needs no more bytes."""
+    def responded(
+        self, connection: Connection, flight: Flight, received: Received, now: float
+    ) -> None:
+        """The response was read: it has a code or a failure."""
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
         """It ended, or sent bytes while idle; ``flight`` is the request that it carried."""
@@ -72,8 +74,9 @@ class Connection(asyncio.Protocol):
         if body:
             self.transport.write(body)
 
-    def finish(self) -> None:
-        """The flight is over; the connection may carry another one."""
+    def finish(self, now: float, expires_at: float) -> None:
+        """The flight is over; the connection may carry another one until it expires."""
+        self.idle_at, self.expires_at = now, expires_at
         self.flight = None
         self.reused = True
         self.reader.next()
@@ -124,8 +127,9 @@ class Connection(asyncio.Protocol):
         now = self._monotonic()
         if not flight.first_byte_at:
             flight.first_byte_at = now
-        if self.reader.feed(data):
-            self._owner.responded(self, flight, now)
+        received = self.reader.feed(data)
+        if received is not None:
+            self._owner.responded(self, flight, received, now)
 
     def eof_received(self) -> None:
         self._owner.lost(self, self.flight, None)

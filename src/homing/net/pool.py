@@ -55,18 +55,20 @@ class Pool:
             connection.drop()
         return None
 
-    def put(self, connection: Connection, now: float) -> None:
-        """Keep an idle connection, or close it if it may not be used again."""
-        announced_s = connection.reader.keep_alive_s
+    def put(self, connection: Connection, now: float, announced_s: int | None) -> None:
+        """Keep an idle connection, or close it if it may not be used again.
+
+        ``announced_s`` is how long the receiver keeps it, if it said so.
+        """
         keep_s = self._keep_s
         if announced_s is not None:
             keep_s = min(announced_s - ANNOUNCED_MARGIN_S, self._idle_s_max)
         expires_at = now + keep_s
         too_old_at = connection.checked_at + self._address_age_s_max
-        connection.idle_at = now
-        connection.expires_at = min(expires_at, too_old_at)
-        connection.finish()
-        if connection.expires_at <= now or self._idle_max <= 0:
+        if too_old_at < expires_at:
+            expires_at = too_old_at
+        connection.finish(now, expires_at)
+        if expires_at <= now or self._idle_max <= 0:
             connection.drop()
             return
         if len(self._by_age) >= self._idle_max:

@@ -18,9 +18,9 @@ not parsed again.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import httptools
+from msgspec import Struct
 
 from homing.model import Failure
 
@@ -37,17 +37,20 @@ SEEN_BYTES_MAX = 1024
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
 
 
-class _Seen(NamedTuple):
-    """The parts of a whole response after which its connection may be used again."""
+class Received(Struct, frozen=True, gc=False):
+    """What was read of a response: a status code, or why it is not a response."""
 
-    code: int
-    headers: bytes
+    code: int | None
+    failure: Failure | None
+    detail: str
+    headers: bytes  # raw lines, as many as fit into the limit
     excerpt: bytes
     retry_after: str | None
-    keep_alive_s: int | None
+    keep_alive_s: int | None  # how long the receiver keeps an idle connection
+    reusable: bool  # the connection may carry another request
 
 
-_seen: dict[bytes, _Seen] = {}
+_seen: dict[bytes, Received] = {}  # only responses after which the connection is reusable
 
 
 class ResponseReader:
@@ -73,10 +76,14 @@ class ResponseReader:
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
-        self.next()
+        self._reset()
 
     def next(self) -> None:
         """Prepare for the response to the next request."""
+        if self._wire_bytes:  # A cached response leaves no trace.
+            self._reset()
+
+    def _reset(self) -> None:
         self.code: int | None = None
         self.failure: Failure | None = None
         self.detail = ""
@@ -100,18 +107,37 @@ class ResponseReader:
         """Whether any byte of a response has arrived."""
         return self._wire_bytes > 0
 
-    @property
-    def headers(self) -> bytes:
-        """The raw header lines, as many as fit into the limit."""
-        return b"".join(self._header_lines)
+    def received(self) -> Received:
+        """What was read so far."""
+        return Received(
+            self.code if self.failure is None else None,
+            self.failure,
+            self.detail,
+            b"".join(self._header_lines),
+            self.excerpt,
+            self.retry_after,
+            self.keep_alive_s,
+            self.reusable,
+        )
 
-    def feed(self, data: bytes) -> bool:
-        """Read some bytes; True when there is a code or a failure, and no more bytes are needed."""
-        if self._wire_bytes == 0:
-            if (seen := _seen.get(data)) is not None:
-                return self._again(data, seen)
-            if data[0] not in b"H\r\n":
-                return self._fail(Failure.BAD_RESPONSE, "not an HTTP response")
+    def feed(self, data: bytes) -> Received | None:
+        """Read some bytes; returns the response when no more bytes of it are needed."""
+        if self._wire_bytes == 0 and (seen := _seen.get(data)) is not None:
+            return seen
+        if not self._parse(data):
+            return None
+        received = self.received()
+        whole = self._wire_bytes == len(data) and not self._interim
+        if whole and self.reusable and len(data) <= SEEN_BYTES_MAX:
+            if len(_seen) >= SEEN_MAX:
+                _seen.clear()
+            _seen[bytes(data)] = received
+        return received
+
+    def _parse(self, data: bytes) -> bool:
+        """True when there is a code or a failure, and no more bytes are needed."""
+        if self._wire_bytes == 0 and data[0] not in b"H\r\n":
+            return self._fail(Failure.BAD_RESPONSE, "not an HTTP response")
         if self.code is None and self._wire_bytes + len(data) > HEAD_BYTES_MAX:
             return self._feed_large(data)
         self._wire_bytes += len(data)
@@ -120,41 +146,21 @@ class ResponseReader:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             return self._malformed(error)
         if self._complete or self.failure is not None:
-            if self._wire_bytes == len(data) <= SEEN_BYTES_MAX:
-                self._remember(data)
             return True
         return self.code is not None and (
             self._body_bytes >= BODY_BYTES_MAX or self._wire_bytes >= WIRE_BYTES_MAX
         )
 
-    def _remember(self, data: bytes) -> None:
-        if self.code is None or not self.reusable or self._interim:
-            return
-        if len(_seen) >= SEEN_MAX:
-            _seen.clear()
-        _seen[bytes(data)] = _Seen(
-            self.code, self.headers, self.excerpt, self.retry_after, self.keep_alive_s
-        )
-
-    def _again(self, data: bytes, seen: _Seen) -> bool:
-        """Take a cached response; the parser stays between two responses, as it was before."""
-        self._wire_bytes = len(data)
-        self.code, self.excerpt = seen.code, seen.excerpt
-        self.retry_after, self.keep_alive_s = seen.retry_after, seen.keep_alive_s
-        self._header_lines.append(seen.headers)
-        self._complete = self.reusable = True
-        return True
-
     def _feed_large(self, data: bytes) -> bool:
         """Read bytes of which only the first may belong to the head, which has a limit."""
         room = HEAD_BYTES_MAX - self._wire_bytes
-        if room > 0 and self.feed(data[:room]):
+        if room > 0 and self._parse(data[:room]):
             # The rest is body, or a second response: neither is read.
             self.reusable = False
             return True
         if self.code is None:
             return self._fail(Failure.RESPONSE_TOO_LARGE, "the head of the response is over 64 KiB")
-        return self.feed(data[room:])
+        return self._parse(data[room:])
 
     def _malformed(self, error: Exception) -> bool:
         self.reusable = False

@@ -50,6 +50,7 @@ from homing.net.flight import Flight, Stage, charged, deadline_failure
 from homing.net.guard import Guard
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
+from homing.net.response import Received
 from homing.net.tls import client_context
 from homing.net.trouble import Trouble
 from homing.policy.reach import Reach
@@ -175,14 +176,15 @@ class HttpSender:
             self._loop.call_soon(connection.drop)
             self._fault(flight, error)
 
-    def responded(self, connection: Connection, flight: Flight, now: float) -> None:
+    def responded(
+        self, connection: Connection, flight: Flight, received: Received, now: float
+    ) -> None:
         """A response is complete: report it, and keep the connection if it may be used again."""
-        response = _response(connection, flight, now)
-        if connection.reader.reusable and not self._closed and connection.clean():
-            self._pool.put(connection, now)
+        if received.reusable and not self._closed and connection.clean():
+            self._pool.put(connection, now, received.keep_alive_s)
         else:
             connection.drop()
-        self._finish(flight, response)
+        self._finish(flight, _response(received, flight, now))
 
     def lost(self, connection: Connection, flight: Flight | None, error: Exception | None) -> None:
         """A connection ended, or sent bytes without a request."""
@@ -193,7 +195,8 @@ class HttpSender:
         if connection.reader.code is None:
             self._fail(flight, _why_lost(connection, error))
         else:  # Its body ended with the connection, or was cut short.
-            self._finish(flight, _response(connection, flight, self._monotonic()))
+            now = self._monotonic()
+            self._finish(flight, _response(connection.reader.received(), flight, now))
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -311,7 +314,8 @@ class HttpSender:
     def _expire(self, flight: Flight, now: float) -> None:
         connection = flight.connection
         if connection is not None and connection.reader.code is not None:
-            response = _response(connection, flight, now)  # Only the body is late.
+            received = connection.reader.received()  # Only the body is late.
+            response = _response(received, flight, now)
         else:
             response = _no_response(flight, deadline_failure(flight), now)
         if connection is not None:
@@ -330,17 +334,16 @@ class HttpSender:
             self._loop.call_later(REPORT_EVERY_S, self._report_late)
 
 
-def _response(connection: Connection, flight: Flight, now: float) -> Response:
-    reader = connection.reader
+def _response(received: Received, flight: Flight, now: float) -> Response:
     return Response(
-        reader.code if reader.failure is None else None,
-        reader.failure,
-        reader.detail,
+        received.code,
+        received.failure,
+        received.detail,
         flight.address,
         flight.phases(now),
-        reader.headers,
-        reader.excerpt,
-        reader.retry_after,
+        received.headers,
+        received.excerpt,
+        received.retry_after,
         flight.remembered,
     )
 
