@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from homing.model import Event, Format
-from homing.policy.formats import body as written
+from homing.policy.formats import body_writer
 from homing.policy.signature import Signer, new_secret
 
 BODY_BYTES = 1024
@@ -65,7 +65,7 @@ def _pad(size: int) -> bytes:
 def event_pad(run: str, body_bytes: int = BODY_BYTES) -> bytes:
     """What makes a body of exactly so many bytes once the event is delivered."""
     event = Event(0, TENANT, key(run, 0), event_type(0), _TIME, 0, b"")
-    return _pad(body_bytes - len(written(event, Format.STANDARD)[0]))
+    return _pad(body_bytes - len(body_writer(Format.STANDARD)[0](event)))
 
 
 def event_json(run: str, number: int, pad: bytes, tenant: str) -> bytes:

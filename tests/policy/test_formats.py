@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.model import Format
-from homing.policy.formats import body
+from homing.model import Event, Format
+from homing.policy.formats import body_writer
 from policy.build import an_event
 
 ODD = b'{"a": 1.10 ,\n "a":1e2,"\\u00e9":"\xc3\xa9"}'
+
+
+def body(event: Event, fmt: Format) -> tuple[bytes, bytes]:
+    write, content_type = body_writer(fmt)
+    return write(event), content_type
 
 
 def test_standard_is_the_payload_of_standard_webhooks() -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.model import Format, Workfront, show_id
-from homing.policy.formats import body
+from homing.policy.formats import body_writer
 from homing.policy.workfront import COLLAPSE_MAX, collapse, frame_of
 from policy.build import a_subscription, an_event
 
@@ -22,9 +22,9 @@ DATA = b'{"newState": %s ,"oldState":%s}' % (NEW, OLD)
 def written(data: bytes, own: Workfront | None = None, **more: Any) -> bytes:
     subscription = replace(a_subscription(), id=7, format=Format.WORKFRONT, workfront=own)
     event = an_event(**{"type": "PROJ.UPDATE", "data": data, **more})
-    content, kind = body(event, Format.WORKFRONT, frame_of(subscription))
+    write, kind = body_writer(Format.WORKFRONT, frame_of(subscription))
     assert kind == b"application/json"
-    return content
+    return write(event)
 
 
 def test_the_message_has_the_documented_fields_and_the_states_byte_for_byte() -> None:

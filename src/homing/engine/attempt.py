@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing import __version__
-from homing.model import Endpoint, Format, Lane, Outcome, Subscription, Target, Work, show_id
-from homing.policy.formats import body
+from homing.model import Endpoint, Event, Format, Lane, Outcome, Subscription, Target, Work, show_id
+from homing.policy.formats import body_writer
 from homing.policy.reach import REFUSED_SINCE, settings_changed
 from homing.policy.signature import Signer
 from homing.policy.trace import header_line
@@ -81,18 +81,43 @@ def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome
     return Outcome.SENDER_ERROR, replace(response, detail=REFUSED_SINCE)
 
 
+class LastBody:
+    """The last body that was written: the deliveries of one event mostly start together."""
+
+    __slots__ = ("_content", "_event", "_write")
+
+    def __init__(self) -> None:
+        self._event: Event | None = None
+        self._write: Callable[[Event], bytes] | None = None
+        self._content = b""
+
+    def of(self, event: Event, write: Callable[[Event], bytes]) -> bytes:
+        """The body of an event, written unless it is the last one."""
+        if event is not self._event or write is not self._write:
+            self._content = write(event)
+            self._event, self._write = event, write
+        return self._content
+
+
 class RequestTemplate:
     """Writes the requests of one subscription."""
 
     def __init__(
-        self, subscription: Subscription, *, deadline_ms: int, trace_share: float | None = None
+        self,
+        subscription: Subscription,
+        *,
+        deadline_ms: int,
+        trace_share: float | None = None,
+        last_body: LastBody | None = None,
     ) -> None:
         self.version = subscription.version
         self._deadline_ms, self._trace_share = deadline_ms, trace_share
         self._target: Target = parse_url(subscription.url)[1]
         self._tenant = subscription.tenant
-        self._format = subscription.format
-        self._frame = frame_of(subscription) if self._format is Format.WORKFRONT else None
+        own_bodies = subscription.format is Format.WORKFRONT
+        frame = frame_of(subscription) if own_bodies else None
+        self._write_body, self._content_type = body_writer(subscription.format, frame)
+        self._last_body = last_body or LastBody()
         self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
         only = self._signers[0] if len(self._signers) == 1 else (None, None)
         self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
@@ -112,7 +137,7 @@ class RequestTemplate:
         is a duration and goes by ``now``, steady time.
         """
         delivery, event = work.delivery, work.event
-        content, content_type = body(event, self._format, self._frame)
+        content = self._last_body.of(event, self._write_body)
         delivery_id = webhook_id = show_id("dlv", delivery.id).encode()
         if delivery.root_id != delivery.id:
             webhook_id = show_id("dlv", delivery.root_id).encode()
@@ -126,7 +151,8 @@ class RequestTemplate:
                 if until is None or now < until
             )
         kind = event.type.encode()
-        lines = _LINES % (content_type, webhook_id, timestamp, signed, kind, delivery_id, number)
+        type_ = self._content_type
+        lines = _LINES % (type_, webhook_id, timestamp, signed, kind, delivery_id, number)
         if event.trace or self._trace_share is not None:
             lines += header_line(event, delivery.id, number, share=self._trace_share)
         block, deadline_ms = lines + self._own, self._deadline_ms
@@ -145,6 +171,7 @@ class RequestTemplates:
         count_max: int = 10_000,
     ) -> None:
         self._templates: dict[int, RequestTemplate] = {}
+        self._last_body = LastBody()
         self._deadline_of, self._count_max = deadline_of, count_max
         self._trace_share = trace_share
 
@@ -157,6 +184,7 @@ class RequestTemplates:
                 subscription,
                 deadline_ms=self._deadline_of(subscription),
                 trace_share=self._trace_share,
+                last_body=self._last_body,
             )
             self._templates[subscription.id] = template
         return template

@@ -6,6 +6,9 @@ writing JSON again would change numbers, key order and escapes that a receiver m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import assert_never
 from urllib.parse import quote
 
@@ -18,20 +21,27 @@ JSON = b"application/json"
 CLOUDEVENTS_JSON = b"application/cloudevents+json"
 
 
-def body(event: Event, fmt: Format, frame: Frame | None = None) -> tuple[bytes, bytes]:
-    """The body and its content type; only ``workfront`` needs a frame."""
+def body_writer(fmt: Format, frame: Frame | None = None) -> tuple[Callable[[Event], bytes], bytes]:
+    """The function that writes the body of an event, and the content type of the bodies.
+
+    It is the same function for every subscription with the same body; only ``workfront``, whose
+    bodies differ, needs a frame.
+    """
     match fmt:
         case Format.STANDARD:
-            return _standard(event), JSON
+            return _standard, JSON
         case Format.RAW:
-            return event.data, JSON
+            return _raw, JSON
         case Format.CLOUDEVENTS:
-            return _cloudevents(event), CLOUDEVENTS_JSON
+            return _cloudevents, CLOUDEVENTS_JSON
         case Format.WORKFRONT:
             assert frame is not None
-            return workfront_body(event, frame), JSON
+            return partial(workfront_body, frame=frame), JSON
         case _ as never:
             assert_never(never)
+
+
+_raw: Callable[[Event], bytes] = attrgetter("data")
 
 
 def _standard(event: Event) -> bytes:
