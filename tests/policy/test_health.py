@@ -360,3 +360,23 @@ def test_whatever_happens_states_change_only_as_promised(moves: list[tuple[str, 
         if verdict.change and verdict.change.after is State.ENABLED:
             assert health.enabled_since == now
             assert (health.attempts, health.failures) == (0, 0)
+
+
+@given(
+    st.lists(st.integers(NOW, NOW + DAY), min_size=1).map(sorted),
+    st.sampled_from([State.ENABLED, State.FROZEN]),
+    st.sampled_from([None, NOW - HOUR]),
+    st.integers(0, 7),
+)
+def test_successes_counted_together_are_successes_counted_one_by_one(
+    finished_at: list[int], state: State, first_at: int | None, warned: int
+) -> None:
+    before = replace(
+        a_health(state=state, consecutive_failures=3),
+        first_attempt_at=first_at,
+        warned=warned,
+    )
+    one_by_one = before
+    for now in finished_at:
+        one_by_one = rules_of.after_success(one_by_one, now=now).health
+    assert rules_of.after_successes(before, finished_at) == one_by_one

@@ -6,6 +6,7 @@ meanwhile, it is read again and the whole batch is decided again, which is cheap
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ REPORT_EVERY_MS = 60_000
 # Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _ARRIVED, _DELIVERED = Outcome.DELIVERED, Status.DELIVERED
 _DONE, _DROPPED = Decided.DELIVERED, Status.DROPPED
+_ENABLED = State.ENABLED
 
 
 class Terminated(Struct, frozen=True, gc=False):
@@ -104,6 +106,9 @@ class Decision:
         self.new_events: list[NewEvent] = []
         self.for_people: list[Notice] = []
         self.enabled: set[int] = set()
+        # By endpoint: successes in a row that are not yet in its row. Most batches have several
+        # of an endpoint, and the row is written once.
+        self._successes: defaultdict[int, list[int]] = defaultdict(list)
         self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
         self._recovered: dict[int, int] = {}
         self.guarded: set[int] = set()  # endpoints that the guard newly admits or refuses
@@ -130,6 +135,8 @@ class Decision:
             self._route(misrouted.values())
 
     def batch(self, number: int, fences: tuple[tuple[int, int], ...] = ()) -> SettleBatch:
+        for endpoint_id in tuple(self._successes):
+            self._count_successes(endpoint_id)
         return SettleBatch(
             number=number,
             fences=fences,
@@ -160,13 +167,13 @@ class Decision:
             self.finished.append(Finished(delivered, _DELIVERED, None, now))
             if endpoint.failing:
                 endpoint = self._recover(endpoint, now)
-            verdict = health.after_success(endpoint.health, now=now)
-            if verdict.change is None:
-                self._put(replace(endpoint, health=verdict.health))
-            else:
-                self._judged(endpoint, verdict, now)
+            elif endpoint.health.state is _ENABLED:
+                self._successes[endpoint.id].append(now)
+                return
+            self._judged(endpoint, health.after_success(endpoint.health, now=now), now)
         elif attempt.outcome is Outcome.FAILED:
-            self._failed(attempt, endpoint)
+            self._count_successes(endpoint.id)
+            self._failed(attempt, self._endpoints[endpoint.id])
         else:
             probe = attempt.lane is Lane.PROBE
             row = retry.after_sender_error(attempt.work.delivery, now=now, probe=probe)
@@ -267,6 +274,14 @@ class Decision:
         for failures in self._failures.get(endpoint.id, {}).values():
             failures.close(now)
         return replace(endpoint, failing=False)
+
+    def _count_successes(self, endpoint_id: int) -> None:
+        """Bring the endpoint's row up to date with the successes that were only collected."""
+        finished_at = self._successes.pop(endpoint_id, None)
+        if finished_at is not None:
+            endpoint = self._endpoints[endpoint_id]
+            counted = health.after_successes(endpoint.health, finished_at)
+            self._put(replace(endpoint, health=counted))
 
     # --- the delivery ------------------------------------------------------------------------
 

@@ -159,7 +159,8 @@ def _fitting(items: list[Item]) -> int:
         return len(items)
     room = COMMIT_COST_MAX
     for count, item in enumerate(items[:COMMIT_COST_MAX]):
-        room -= _cost(item) or SUCCESS_COST
+        success = type(item) is CompletedAttempt and item.outcome is _DELIVERED
+        room -= SUCCESS_COST if success else _cost(item) or SUCCESS_COST
         if room < 0:
             return count
     return min(len(items), COMMIT_COST_MAX)

@@ -65,8 +65,7 @@ class Pool:
             keep_s = min(announced_s - ANNOUNCED_MARGIN_S, self._idle_s_max)
         expires_at = now + keep_s
         too_old_at = connection.checked_at + self._address_age_s_max
-        if too_old_at < expires_at:
-            expires_at = too_old_at
+        expires_at = min(expires_at, too_old_at)
         connection.finish(now, expires_at)
         if expires_at <= now or self._idle_max <= 0:
             connection.drop()

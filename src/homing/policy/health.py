@@ -18,6 +18,8 @@ successes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,16 +66,21 @@ class Verdict(Struct, frozen=True, gc=False):
     warning: HalfWay | None = None
 
 
-def after_success(health: Health, *, now: int) -> Verdict:
-    """Count a success; a disabled endpoint becomes enabled, a frozen one stays frozen."""
-    counted = replace(
+def after_successes(health: Health, finished_at: Sequence[int]) -> Health:
+    """Count successes that followed each other; the state stays as it is."""
+    return replace(
         health,
-        attempts=health.attempts + 1,
+        attempts=health.attempts + len(finished_at),
         consecutive_failures=0,
-        first_attempt_at=_first(health, now),
-        last_success_at=now,
+        first_attempt_at=_first(health, finished_at[0]),
+        last_success_at=finished_at[-1],
         warned=health.warned & WARNED_RATE,
     )
+
+
+def after_success(health: Health, *, now: int) -> Verdict:
+    """Count a success; a disabled endpoint becomes enabled, a frozen one stays frozen."""
+    counted = after_successes(health, (now,))
     if health.state is not State.DISABLED:
         return Verdict(counted)
     numbers = {"disabled_ms": now - health.since}
