@@ -136,17 +136,22 @@ class Ids:
     def __init__(self, *, node: int = 0, after: int = 0) -> None:
         assert 0 <= node < (1 << NODE_BITS)
         self._node = node
-        self._ms = id_time(after) + 1 if after else 0
-        self._counter = 0
+        self._begin(id_time(after) + 1 if after else 0)
+
+    def _begin(self, ms: int) -> None:
+        """Take the next ids from those of this millisecond."""
+        self._ms = ms
+        self._next = id_floor(ms) | (self._node << COUNTER_BITS)
+        self._end = self._next + (1 << COUNTER_BITS)
 
     def take(self, now_ms: int) -> int:
         """One new id."""
         if now_ms > self._ms:
-            self._ms, self._counter = now_ms, 0
-        elif self._counter >> COUNTER_BITS:
-            self._ms, self._counter = self._ms + 1, 0
-        number = id_floor(self._ms) | (self._node << COUNTER_BITS) | self._counter
-        self._counter += 1
+            self._begin(now_ms)
+        elif self._next == self._end:
+            self._begin(self._ms + 1)
+        number = self._next
+        self._next = number + 1
         return number
 
 

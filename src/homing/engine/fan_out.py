@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from msgspec import Struct
+
 from homing.engine.catalog import Catalog
 from homing.engine.options import EngineOptions
 from homing.model import Delivery, Event, Ids, Subscription, bucket_of, show_id
 from homing.policy.admission import EventDraft
-from homing.policy.retry import window_end
+from homing.policy.retry import Schedule, window_end
 from homing.ports import NewEvent
 
 
@@ -23,13 +25,21 @@ def rfc3339(at_ms: int) -> str:
     return f"{_to_the_second(at_ms // 1000)}.{at_ms % 1000:03d}Z"
 
 
+class _Route(Struct, frozen=True, gc=False):
+    """Where the deliveries of one version of a subscription go, and for how long."""
+
+    version: int
+    bucket: int
+    schedule: Schedule
+
+
 class FanOut:
     """Makes events with their deliveries, ready to be written."""
 
     def __init__(self, *, catalog: Catalog, ids: Ids, options: EngineOptions) -> None:
         self._catalog, self._ids, self._options = catalog, ids, options
         self._payload_fields = options.payload_fields or None
-        self._buckets: dict[int, int] = {}
+        self._routes: dict[int, _Route] = {}  # by subscription
 
     def event(
         self,
@@ -63,10 +73,10 @@ class FanOut:
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)
-        schedule = self._options.schedule_of(subscription, tenant=event.tenant)
+        route = self._route(subscription)
         return Delivery(  # By position: keywords are slower.
             number,
-            self.bucket(subscription),
+            route.bucket,
             event.tenant,
             subscription.endpoint_id,
             subscription.id,
@@ -74,15 +84,21 @@ class FanOut:
             number,  # it is its own root
             now,
             now,
-            window_end(now, schedule),
+            window_end(now, route.schedule),
         )
+
+    def _route(self, subscription: Subscription) -> _Route:
+        """What the deliveries of a subscription have in common; kept until it changes."""
+        route = self._routes.get(subscription.id)
+        if route is None or route.version != subscription.version:
+            if len(self._routes) >= self._options.queues_max:
+                self._routes.clear()
+            bucket = bucket_of(subscription.tenant, subscription.url)
+            schedule = self._options.schedule_of(subscription, tenant=subscription.tenant)
+            route = _Route(subscription.version, bucket, schedule)
+            self._routes[subscription.id] = route
+        return route
 
     def bucket(self, subscription: Subscription) -> int:
         """The bucket of the subscription's endpoint."""
-        bucket = self._buckets.get(subscription.endpoint_id)
-        if bucket is None:
-            if len(self._buckets) > self._options.queues_max:
-                self._buckets.clear()
-            bucket = bucket_of(subscription.tenant, subscription.url)
-            self._buckets[subscription.endpoint_id] = bucket
-        return bucket
+        return self._route(subscription).bucket

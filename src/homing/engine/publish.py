@@ -163,8 +163,9 @@ class Publisher:
 
         Raises EventConflict, naming both drafts, where one id has two contents.
         """
-        if len(drafts) == 1:
-            return list(drafts), [0]
+        keys = [(draft.tenant, draft.key) for draft in drafts if draft.key is not None]
+        if len(set(keys)) == len(keys):
+            return list(drafts), list(range(len(drafts)))
         distinct: list[EventDraft] = []
         index: list[int] = []
         seen: dict[tuple[str, str], tuple[int, int]] = {}

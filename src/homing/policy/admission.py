@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ DEFAULT_TENANT = "default"
 RESERVED_TYPES = "homing."
 EVENT_BYTES_MAX = 1024 * 1024
 BATCH_EVENTS_MAX = 1_000
+TYPE_CHARS_MAX = 256
 PROBLEMS_MAX = 100
 MASK = "****"
 
@@ -105,8 +107,8 @@ def check_events(drafts: Sequence[EventDraft]) -> None:
         if len(draft.data) > EVENT_BYTES_MAX:
             large.append(index)
         if (
-            _TYPE(draft.type) is None
-            or draft.type.startswith(RESERVED_TYPES)
+            len(draft.type) > TYPE_CHARS_MAX  # not kept by the cache
+            or not _is_publishable(draft.type)
             or (draft.key is not None and _KEY(draft.key) is None)
             or (draft.tenant != DEFAULT_TENANT and _TENANT(draft.tenant) is None)
             or (draft.time is not None and not is_time(draft.time))
@@ -117,6 +119,11 @@ def check_events(drafts: Sequence[EventDraft]) -> None:
     if bad:
         found = [problem for index in bad for problem in _event_problems(index, drafts[index])]
         raise Invalid(problems=_bounded(found))
+
+
+@lru_cache(maxsize=1_024)  # Publishers use the same types again and again.
+def _is_publishable(event_type: str) -> bool:
+    return is_type(event_type) and not event_type.startswith(RESERVED_TYPES)
 
 
 def is_type(text: str) -> bool:
