@@ -35,8 +35,8 @@ class Capacity:
     def begin_attempt(self) -> None:
         self.in_flight += 1
 
-    def end_attempt(self) -> None:
-        self.in_flight -= 1
+    def end_attempts(self, count: int) -> None:
+        self.in_flight -= count
         if not self.in_flight:
             self._drained.set()
 
@@ -53,7 +53,8 @@ class Capacity:
         self.outage = False
 
     def has_slot(self, lane: Lane) -> bool:
-        return self.turns[lane].free > 0 and self.in_flight < self._in_flight_max
+        turns = self.turns[lane]
+        return turns.held < turns.slots and self.in_flight < self._in_flight_max
 
     def may_start(self, queue: EndpointQueue, lane: Lane) -> bool:
         """Whether a slot is free that the tenant of this endpoint may take."""

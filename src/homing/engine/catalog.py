@@ -34,6 +34,7 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
+        self.get = self._by_id.get  # a subscription by its id; None if it is deleted
         self._at_endpoint: Counter[int] = Counter()  # number of subscriptions by endpoint
         self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
@@ -44,9 +45,6 @@ class Catalog:
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
         self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of it was erased
         self._reading = asyncio.Lock()
-
-    def get(self, subscription_id: int) -> Subscription | None:
-        return self._by_id.get(subscription_id)
 
     def twin(self, subscription_id: int) -> Subscription | None:
         """The subscription that sends the old version of this one, if there is one."""

@@ -445,7 +445,12 @@ class Dispatcher:
             self._loader.again(queue)
         if queue.in_store:
             self.reschedule(queue)
-        elif queue not in turns and not queue.closed and queue.ready(lane, now):
+        elif (
+            (queue.fresh or queue.retry)
+            and queue not in turns
+            and not queue.closed
+            and queue.ready(lane, now)
+        ):
             turns.add(queue.endpoint.tenant, queue, queue.rank)
         if self._soon is None and self.ready_count:
             self._pump_soon()
@@ -457,18 +462,22 @@ class Dispatcher:
         slots_max = self._options.endpoint_slots
         for endpoint in batch.endpoints:
             self._update(endpoint, enabled=endpoint.id in batch.enabled)
-        fenced = self._ownership.fenced
+        fenced, ended = self._ownership.fenced, 0
         for item in batch.items:
             queue = self.queues.get(item.endpoint_id)
             if queue is not None and fenced and not self.owns(item):
                 queue = None
             if type(item) is CompletedAttempt:
+                ended += 1
                 if queue is not None:
                     just_enabled = item.endpoint_id in batch.enabled
                     queue.settled(item, slots_max=slots_max, just_enabled=just_enabled)
-                self._end_attempt(item)
+                if item.outcome is not _DELIVERED or item.lane is _PROBE:
+                    self._end_attempt(item)
             else:
                 self._settled_unsent(queue, item)
+        self.capacity.end_attempts(ended)  # Also those whose bucket has gone.
+        self._pump_soon()
         touched = dict.fromkeys([item.endpoint_id for item in batch.items])
         touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
         for endpoint_id in touched:
@@ -499,14 +508,11 @@ class Dispatcher:
                 return item.endpoint_id in self.queues
 
     def _end_attempt(self, attempt: CompletedAttempt) -> None:
-        """Count an attempt as ended, even if its bucket has gone to another process."""
-        self.capacity.end_attempt()
+        """Free the slot of an attempt that held it until it was settled."""
         if attempt.lane is _PROBE:
             self.on_probe_ended(attempt.work.delivery.tenant)
-        elif attempt.outcome is not _DELIVERED:
+        else:
             self._turns[attempt.lane].give(attempt.work.delivery.tenant, attempt.rank)
-        if self._soon is None:
-            self._pump_soon()
 
     def pause(self) -> None:
         """Start nothing new: the store cannot settle."""

@@ -76,6 +76,7 @@ class EndpointQueue:
         "fresh",
         "host",
         "in_flight",
+        "in_store",
         "loading",
         "more_fresh",
         "next_due",
@@ -112,6 +113,7 @@ class EndpointQueue:
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
         self.next_due: int | None = None
+        self.in_store = False  # either of these: the store has deliveries that are not in memory
         self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
@@ -138,11 +140,6 @@ class EndpointQueue:
         if health.consecutive_failures:
             return FAILING
         return NEW if health.last_success_at is None else TRUSTED
-
-    @property
-    def in_store(self) -> bool:
-        """Whether the store has deliveries for this endpoint that are not in memory."""
-        return self.more_fresh or self.next_due is not None
 
     @property
     def idle(self) -> bool:
@@ -272,6 +269,7 @@ class EndpointQueue:
             self.more_fresh = True
         if next_due is not None and (self.next_due is None or next_due < self.next_due):
             self.next_due = next_due
+        self.in_store = self.more_fresh or self.next_due is not None
         if expires_at is not None and expires_at < self.expire_at:
             self.expire_at = expires_at
 
@@ -285,7 +283,7 @@ class EndpointQueue:
     def forget_stored(self) -> tuple[bool, int | None]:
         """Note that the store has no rows, until it is read; return the notes from before."""
         stored = self.more_fresh, self.next_due
-        self.more_fresh, self.next_due = False, None
+        self.more_fresh, self.next_due, self.in_store = False, None, False
         return stored
 
     def begin_load(self) -> None:
@@ -470,7 +468,8 @@ class EndpointQueue:
         lane, delivered = attempt.lane, attempt.outcome is _DELIVERED
         if not just_enabled:  # Otherwise slow start has just begun.
             if delivered:
-                self.ramp = ramp_up(self.ramp, limit=slots_max)
+                if self.ramp.slots != slots_max:
+                    self.ramp = ramp_up(self.ramp, limit=slots_max)
             elif resets_ramp(attempt.response.failure):
                 self.ramp = ramp_reset()
             else:
