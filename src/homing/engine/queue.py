@@ -187,7 +187,8 @@ class EndpointQueue:
             queued = len(self.retry) + self.paced
         if not there or self.loading or self.closed or lane in self.rate_limited:
             return False
-        if not self.enabled or now < self.endpoint.hold_until:
+        endpoint = self.endpoint
+        if endpoint.health.state is not _ENABLED or now < endpoint.hold_until:
             return False
         return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
 
@@ -222,7 +223,8 @@ class EndpointQueue:
     def known(self) -> set[int]:
         ids = set(self.in_flight)
         for works in (self.fresh, self.retry, *self.aside.values()):
-            ids.update(work.delivery.id for work in works)
+            if works:
+                ids.update([work.delivery.id for work in works])
         return ids
 
     # --- the endpoint's row --------------------------------------------------------------------

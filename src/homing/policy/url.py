@@ -10,6 +10,7 @@ percent-encoding and query belong to the receiver and stay as they are.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 import idna
@@ -23,6 +24,7 @@ HOST_CHARS_MAX = 253
 
 _PORTS = {"http": 80, "https": 443}
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+_AFTER_AUTHORITY = re.compile(r"[/?]")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _OCTET = re.compile(r"0|[1-9][0-9]{0,2}")
@@ -39,17 +41,14 @@ def parse_url(text: str) -> tuple[str, Target]:
     if not colon or scheme not in _PORTS:
         raise _refused("must begin with http:// or https://")
     rest = rest.partition("#")[0]
-    found = re.search(r"[/?]", rest)
+    found = _AFTER_AUTHORITY.search(rest)
     cut = found.start() if found else len(rest)
     authority, path = rest[:cut], rest[cut:]
     if not path.isascii():
         raise _refused("must percent-encode every non-ASCII character in its path and query")
     if "@" in authority:
         raise _refused("must not contain a user name or password")
-    host, port_text = _split_authority(authority)
-    port = _port(port_text, default=_PORTS[scheme])
-    shown_host = f"[{host}]" if ":" in host else host
-    shown = shown_host if port == _PORTS[scheme] else f"{shown_host}:{port}"
+    host, port, shown = _place(scheme, authority)
     path = path if path.startswith("/") else "/" + path
     normal = f"{scheme}://{shown}{path}"
     if len(normal) > URL_CHARS_MAX:
@@ -63,6 +62,15 @@ def host_of(normal: str) -> str:
     if authority.startswith("["):
         return authority[1 : authority.index("]")]
     return authority.partition(":")[0]
+
+
+@lru_cache(maxsize=1_024)  # Many URLs have the same host.
+def _place(scheme: str, authority: str) -> tuple[str, int, str]:
+    """The host, the port, and the authority in its normal form."""
+    host, port_text = _split_authority(authority)
+    port = _port(port_text, default=_PORTS[scheme])
+    shown_host = f"[{host}]" if ":" in host else host
+    return host, port, shown_host if port == _PORTS[scheme] else f"{shown_host}:{port}"
 
 
 def _split_authority(authority: str) -> tuple[str, str]:
