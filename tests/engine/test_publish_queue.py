@@ -133,6 +133,7 @@ def test_it_accepts_again_as_soon_as_it_can_write_and_a_refused_event_is_not_kep
 
 
 class _Publish(Struct, eq=False):
+    tenant: str
     drafts: list[EventDraft]
     since: int
 
@@ -144,7 +145,7 @@ def test_each_tenant_keeps_its_order_and_no_tenant_has_two_turns_while_another_w
     queue: PublishQueue[_Publish] = PublishQueue(COMMIT_EVENTS)
     waiting: dict[str, list[_Publish]] = {}
     last, others_waited = "", False
-    todo = [_Publish(drafts(count, tenant), 0) for tenant, count in publishes]
+    todo = [_Publish(tenant, drafts(count, tenant), 0) for tenant, count in publishes]
     while todo or len(queue):
         if todo and (not len(queue) or random.random() < 0.6):
             publish = todo.pop(0)

@@ -308,15 +308,15 @@ class Dispatcher:
         if queue.closed:
             return  # The bucket goes to another process.
         now = self._clock.now()
-        for lane in LANES:
-            turns = self._turns[lane]
-            if queue.ready(lane, now):
+        waiting = queue.fresh or queue.retry or queue.in_store
+        for lane, turns in self._turns.items():
+            if waiting and queue.ready(lane, now):
                 turns.add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
             elif queue in turns:
                 turns.discard(queue)
                 self._loader.again(queue)
-            if queue.wants(lane, now):
+            if waiting and queue.wants(lane, now):
                 self._loader.rows(queue, lane)
         at = queue.next_time(now)
         if at != queue.wake_at:

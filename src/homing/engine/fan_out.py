@@ -11,7 +11,7 @@ from homing.engine.catalog import Catalog
 from homing.engine.options import EngineOptions
 from homing.model import Delivery, Event, Ids, Subscription, bucket_of, show_id
 from homing.policy.admission import EventDraft
-from homing.policy.retry import Schedule, window_end
+from homing.policy.retry import window_end
 from homing.ports import NewEvent
 
 
@@ -30,7 +30,7 @@ class _Route(Struct, frozen=True, gc=False):
 
     version: int
     bucket: int
-    schedule: Schedule
+    window_ms: int
 
 
 class FanOut:
@@ -84,7 +84,7 @@ class FanOut:
             number,  # it is its own root
             now,
             now,
-            window_end(now, route.schedule),
+            now + route.window_ms,
         )
 
     def _route(self, subscription: Subscription) -> _Route:
@@ -95,7 +95,7 @@ class FanOut:
                 self._routes.clear()
             bucket = bucket_of(subscription.tenant, subscription.url)
             schedule = self._options.schedule_of(subscription, tenant=subscription.tenant)
-            route = _Route(subscription.version, bucket, schedule)
+            route = _Route(subscription.version, bucket, window_end(0, schedule))
             self._routes[subscription.id] = route
         return route
 

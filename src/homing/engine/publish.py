@@ -53,6 +53,7 @@ PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the 
 class _Waiting(Struct, eq=False):
     """One call of ``publish``: its distinct events, and the index of the event of each draft."""
 
+    tenant: str  # of its first event: its turns and its share are that tenant's
     drafts: list[EventDraft]
     index: list[int]
     on_result: Callable[[PublishResult], None]
@@ -123,10 +124,10 @@ class Publisher:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
-        now = self._clock.now()
-        self._waiting.check(drafts, now)
+        now, tenant = self._clock.now(), drafts[0].tenant if drafts else ""
+        self._waiting.check(tenant, now)
         distinct, index = self._distinct(drafts)
-        self._waiting.append(_Waiting(distinct, index, on_result, since=now))
+        self._waiting.append(_Waiting(tenant, distinct, index, on_result, since=now))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -163,8 +164,7 @@ class Publisher:
 
         Raises EventConflict, naming both drafts, where one id has two contents.
         """
-        keys = [(draft.tenant, draft.key) for draft in drafts if draft.key is not None]
-        if len(set(keys)) == len(keys):
+        if len(drafts) == 1 or _have_distinct_ids(drafts):
             return list(drafts), list(range(len(drafts)))
         distinct: list[EventDraft] = []
         index: list[int] = []
@@ -408,6 +408,11 @@ class Publisher:
         while self._commits:
             await asyncio.wait(self._commits)
             self._matcher.stop()
+
+
+def _have_distinct_ids(drafts: Sequence[EventDraft]) -> bool:
+    ids = [(draft.tenant, draft.key) for draft in drafts if draft.key is not None]
+    return len(set(ids)) == len(ids)
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:

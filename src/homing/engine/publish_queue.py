@@ -9,7 +9,6 @@ never refused: a store that pauses for a moment refuses nobody who publishes lit
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from homing.errors import TooMany
@@ -23,6 +22,7 @@ _TOO_MANY = "More events of this tenant are published than can be written: publi
 class Waiting(Protocol):
     """A publish that waits."""
 
+    tenant: str  # of its first event
     drafts: list[EventDraft]
     since: int
 
@@ -41,7 +41,7 @@ class _Tenant(Generic[T]):
 
 
 class PublishQueue(Generic[T]):
-    """Publishes by tenant, in turns; a publish counts for the tenant of its first event."""
+    """Publishes by tenant, in turns."""
 
     def __init__(self, commit_events: int) -> None:
         self._commit_events = commit_events  # the most in one commit
@@ -52,9 +52,9 @@ class PublishQueue(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
-    def check(self, drafts: Sequence[EventDraft], now: int) -> None:
-        """Raises TooMany for a publish that would wait for too long."""
-        tenant = self._tenants.get(_tenant_of(drafts))
+    def check(self, name: str, now: int) -> None:
+        """Raises TooMany for a publish of this tenant that would wait for too long."""
+        tenant = self._tenants.get(name)
         if (
             tenant is not None
             and tenant.events * len(self._tenants) > self._commit_events
@@ -71,10 +71,9 @@ class PublishQueue(Generic[T]):
 
     def _counted(self, waiting: T) -> _Tenant[T]:
         """The tenant of a publish, with its events counted."""
-        name = _tenant_of(waiting.drafts)
-        tenant = self._tenants.get(name)
+        tenant = self._tenants.get(waiting.tenant)
         if tenant is None:
-            tenant = self._tenants[name] = _Tenant()
+            tenant = self._tenants[waiting.tenant] = _Tenant()
         tenant.events += len(waiting.drafts)
         self._count += 1
         return tenant
@@ -85,16 +84,12 @@ class PublishQueue(Generic[T]):
 
     def take(self) -> T:
         """Take off the publish whose turn it is."""
-        name, tenant = next(iter(self._tenants.items()))
+        tenant = next(iter(self._tenants.values()))
         waiting = tenant.publishes.popleft()
         tenant.events -= len(waiting.drafts)
         self._count -= 1
         if tenant.publishes:
-            self._tenants.move_to_end(name)
+            self._tenants.move_to_end(waiting.tenant)
         else:
-            del self._tenants[name]
+            del self._tenants[waiting.tenant]
         return waiting
-
-
-def _tenant_of(drafts: Sequence[EventDraft]) -> str:
-    return drafts[0].tenant if drafts else ""

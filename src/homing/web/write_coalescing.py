@@ -47,6 +47,7 @@ class _CoalescingTransport:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self.is_closing = transport.is_closing  # asked for every request
         loop = asyncio.get_running_loop()
         self._turn = _turns.get(loop) or _turns.setdefault(loop, _Turn(loop))
         self._parts: list[bytes] = []
