@@ -69,6 +69,8 @@ class HttpServer(LimitedServer):
         self._connections_max = config.connections_max
         self._end_streams, self._siblings = end_streams, siblings
         self._listeners: list[Listener] = []
+        if siblings is not None:
+            self.ticks = 1  # Every process reports its connections in each tick.
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
