@@ -356,8 +356,11 @@ class Dispatcher:
                 if left <= 0:
                     self._pump_soon()
                     return
-                queue, now = turns.next(), self._clock.now()
-                if queue is None or now >= self._ownership.good_until:
+                queue = turns.next()
+                if queue is None:
+                    break
+                now = self._clock.now()
+                if now >= self._ownership.good_until:
                     break  # Checked each time: the process may have been suspended meanwhile.
                 rank = queue.rank
                 left -= START_COST[rank]
