@@ -130,7 +130,7 @@ async def test_unreadable_data_is_unavailable_and_not_a_crash(
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "homing.db"
     path.write_bytes(b"no database " * 1000)
-    with pytest.raises(StoreUnavailable, match="NotADBError"):
+    with pytest.raises(StoreUnavailable, match="it is not a database"):
         await SqliteDb.open(path)
     with pytest.raises(StoreUnavailable, match=r"x\.db"):
         await SqliteDb.open(tmp_path / "missing" / "x.db")
