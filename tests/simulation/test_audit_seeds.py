@@ -49,7 +49,10 @@ BUGS: dict[str, Change] = {
         'await tx.all("audit_entries_remove", segment=0)',
     ),
     "a segment has other entries than were hashed": replace(
-        KEEPER, "AuditKeeper._seal", "[it.id for it in entries]", "[it.id for it in entries[1:]]"
+        KEEPER,
+        "AuditKeeper._seal",
+        "(it.digest for it in entries)",
+        "(it.digest for it in entries[1:])",
     ),
     "two leaders make the same segment": replace(
         AUDIT, "Audit.add_segment", "not await _move_head(tx, head, seen=seen)", "False"
