@@ -117,11 +117,14 @@ def test_a_dialog_that_was_opened_during_a_refresh_stays_open(
             route.continue_()
 
     page.route(f"**/endpoints/{made.endpoint}*", hold)
-    page.evaluate(
-        "document.querySelectorAll('[data-live]').forEach((it) => htmx.trigger(it, 'tick'))"
-    )
-    while not held:
-        page.wait_for_timeout(20)
+    for _ in range(120):  # A tick that comes before the scripts of the page have run is lost.
+        page.evaluate(
+            "document.querySelectorAll('[data-live]').forEach((it) => htmx.trigger(it, 'tick'))"
+        )
+        page.wait_for_timeout(500)
+        if held:
+            break
+    assert held
     dialog = page.get_by_role("dialog", name="Freeze this endpoint?")
     page.get_by_role("button", name="Freeze", exact=True).first.click()
     expect(dialog).to_be_visible()
