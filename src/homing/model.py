@@ -586,7 +586,7 @@ class Attempt(Struct, frozen=True, gc=False, array_like=True):
     detail: str  # one line for people; never a secret
     address: str | None
     phases: Phases
-    request_headers: bytes  # header lines as sent, secrets masked
+    request_headers: bytes  # as sent, secrets masked; read by ``policy.sent_headers.logged_lines``
     response_headers: bytes
     excerpt: bytes  # of the body of a failing response, at most 1 KiB
     decided: Decided

@@ -6,6 +6,7 @@ from engine.world import HOUR, MINUTE, SECOND, Reply, World, always, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Reason, Status
 from homing.policy.health import HealthRules
+from homing.policy.sent_headers import logged_lines
 
 URL = "https://receiver.example/hook"
 TABLE = [
@@ -137,5 +138,6 @@ def test_the_same_webhook_id_on_every_attempt_and_a_new_timestamp() -> None:
         row = await world.only_delivery()
         (attempt, *_) = await world.views.attempts(row.delivery.id)
         assert b"sesame" not in attempt.request_headers
+        assert b"authorization: Bearer ****\r\n" in logged_lines(attempt)
 
     live(story)

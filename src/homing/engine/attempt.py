@@ -1,12 +1,13 @@
 """One attempt: its request, written from the subscription as it is now, and its outcome.
 
 Everything that does not change from one attempt to the next (address, header lines, HMAC states)
-is prepared once per version of a subscription. A second block of header lines, with the secrets
-masked, is built for the log.
+is prepared once per version of a subscription. The log gets a short form of the header lines, with
+the secrets masked (``policy.sent_headers``).
 """
 
 from __future__ import annotations
 
+from binascii import b2a_base64
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from homing import __version__
 from homing.model import Endpoint, Event, Format, Lane, Outcome, Subscription, Target, Work, show_id
 from homing.policy.formats import body_writer
 from homing.policy.reach import REFUSED_SINCE, settings_changed
+from homing.policy.sent_headers import prepared, short_form, signatures
 from homing.policy.signature import Signer
 from homing.policy.trace import header_line
 from homing.policy.url import parse_url
@@ -23,14 +25,6 @@ from homing.policy.workfront import frame_of
 from homing.ports import Request, Response
 
 _MASKED = b"****"
-_LINES = b"".join(
-    (
-        b"content-type: %b\r\n",
-        b"user-agent: homing/" + __version__.encode() + b"\r\n",
-        b"webhook-id: %b\r\nwebhook-timestamp: %b\r\nwebhook-signature: %b\r\n",
-        b"homing-event-type: %b\r\nhoming-delivery: %b\r\nhoming-attempt: %d\r\n",
-    )
-)
 
 
 class CompletedAttempt(Struct, frozen=True, gc=False):
@@ -42,7 +36,7 @@ class CompletedAttempt(Struct, frozen=True, gc=False):
     number: int
     started_at: int
     finished_at: int
-    header_lines: bytes
+    header_lines: bytes  # their short form, for the log
     response: Response
     outcome: Outcome
     epoch: int = 1  # of the lease under which it was sent
@@ -116,7 +110,8 @@ class RequestTemplate:
         self._tenant = subscription.tenant
         own_bodies = subscription.format is Format.WORKFRONT
         frame = frame_of(subscription) if own_bodies else None
-        self._write_body, self._content_type = body_writer(subscription.format, frame)
+        self._write_body, content_type = body_writer(subscription.format, frame)
+        self._form, self._lines = prepared(content_type)
         self._last_body = last_body or LastBody()
         self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
         only = self._signers[0] if len(self._signers) == 1 else (None, None)
@@ -131,7 +126,7 @@ class RequestTemplate:
         self._own, self._masked = b"".join(own), b"".join(masked)
 
     def write(self, work: Work, *, number: int, now: int, wall: int) -> tuple[Request, bytes]:
-        """The request of attempt ``number``, and its header lines as they may be logged.
+        """The request of attempt ``number``, and the short form of its header lines for the log.
 
         ``wall`` is the wall clock, which receivers compare with theirs; the overlap of a rotation
         is a duration and goes by ``now``, steady time.
@@ -139,25 +134,31 @@ class RequestTemplate:
         delivery, event = work.delivery, work.event
         content = self._last_body.of(event, self._write_body)
         delivery_id = webhook_id = show_id("dlv", delivery.id).encode()
+        root_id = 0
         if delivery.root_id != delivery.id:
+            root_id = delivery.root_id
             webhook_id = show_id("dlv", delivery.root_id).encode()
-        timestamp = b"%d" % (wall // 1000)
+        seconds = wall // 1000
+        timestamp = b"%d" % seconds
         if self._signer is not None:
-            signed = self._signer.sign(webhook_id, timestamp, content)
+            digests = self._signer.digest(webhook_id, timestamp, content)
+            signed = b"v1," + b2a_base64(digests, newline=False)
         else:
-            signed = b" ".join(
-                signer.sign(webhook_id, timestamp, content)
+            digests = b"".join(
+                signer.digest(webhook_id, timestamp, content)
                 for signer, until in self._signers
                 if until is None or now < until
             )
-        kind = event.type.encode()
-        type_ = self._content_type
-        lines = _LINES % (type_, webhook_id, timestamp, signed, kind, delivery_id, number)
+            signed = signatures(digests)
+        kind = event.type
+        block = self._lines % (webhook_id, timestamp, signed, kind.encode(), delivery_id, number)
+        others = self._masked
         if event.trace or self._trace_share is not None:
-            lines += header_line(event, delivery.id, number, share=self._trace_share)
-        block, deadline_ms = lines + self._own, self._deadline_ms
-        request = Request(self._tenant, self._target, block, content, deadline_ms)
-        return request, lines + self._masked
+            trace = header_line(event, delivery.id, number, share=self._trace_share)
+            block, others = block + trace, trace + others
+        request = Request(self._tenant, self._target, block + self._own, content, self._deadline_ms)
+        logged = (self._form, __version__, seconds, digests, kind, others, root_id)
+        return request, short_form(logged if others or root_id else logged[:5])
 
 
 class RequestTemplates:

@@ -54,12 +54,16 @@ class Signer:
 
     def sign(self, webhook_id: bytes, timestamp: bytes, body: bytes) -> bytes:
         """``v1,`` and the signature in base64: one entry of the ``webhook-signature`` header."""
+        return b"v1," + b2a_base64(self.digest(webhook_id, timestamp, body), newline=False)
+
+    def digest(self, webhook_id: bytes, timestamp: bytes, body: bytes) -> bytes:
+        """The signature itself."""
         inner = self._inner.copy()
         inner.update(b"%b.%b." % (webhook_id, timestamp))
         inner.update(body)
         outer = self._outer.copy()
         outer.update(inner.digest())
-        return b"v1," + b2a_base64(outer.digest(), newline=False)
+        return outer.digest()
 
     def __repr__(self) -> str:
         return "Signer(****)"

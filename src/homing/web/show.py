@@ -28,6 +28,7 @@ from homing.policy.causes import key_of, title
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
+from homing.policy.sent_headers import logged_lines
 from homing.policy.sentences import At, Sentence
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
 from homing.ports.erasures import Erasure
@@ -167,7 +168,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         endpoint=show_id(ENDPOINT, attempt.endpoint_id),
         address=attempt.address,
         phases=PhasesView(**asdict(attempt.phases)),
-        request_headers=_lines(attempt.request_headers),
+        request_headers=_lines(logged_lines(attempt)),
         response_headers=_lines(attempt.response_headers),
         excerpt=attempt.excerpt.decode("utf-8", "replace"),
         decided=attempt.decided,

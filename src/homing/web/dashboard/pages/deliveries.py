@@ -12,6 +12,7 @@ from homing.app.deliveries import Deliveries, Described
 from homing.errors import Invalid
 from homing.model import show_id
 from homing.policy import exact
+from homing.policy.sent_headers import logged_lines
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
@@ -95,6 +96,7 @@ async def delivery(request: PageRequest) -> Shown:
         event_kept=found is not None,
         curl=_curl(described, data),
         lines=_lines,
+        request_lines=lambda it: _lines(logged_lines(it)),
     )
 
 
@@ -142,7 +144,7 @@ def _curl(described: Described, data: bytes) -> str:
     parts = ["curl -i -X POST " + shlex.quote(described.row.url)]
     parts += [
         "-H " + shlex.quote(line)
-        for line in _lines(last.request_headers).split("\n")
+        for line in _lines(logged_lines(last)).split("\n")
         if not line.startswith("webhook-signature")
     ]
     parts.append("--data-binary " + shlex.quote(_text(data)))
