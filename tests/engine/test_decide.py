@@ -69,7 +69,7 @@ def test_an_excerpt_of_the_response_is_kept(code: int, kept: int) -> None:
         world.sender.scripts[URL] = always(code, excerpt=b"x" * 1025)
         await world.subscribe(URL)
         await world.publish()
-        await world.settled()
+        await world.written()
         assert (await only_attempt(world)).excerpt == b"x" * kept
 
     live(story)
@@ -146,7 +146,7 @@ def test_a_delivery_that_was_moved_and_sent_at_its_new_endpoint_has_one_row(
         await world.subscribe(URL)
         endpoint = await world.endpoint(URL)
         await world.publish()
-        await world.settled()
+        await world.written()
         (attempt,) = taken
         assert isinstance(attempt, CompletedAttempt)
         moved = Misrouted(attempt.work.delivery)

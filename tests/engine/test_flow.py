@@ -249,6 +249,7 @@ def test_a_store_that_does_not_respond_is_not_well_after_five_seconds(call: str)
     """A disk that hangs raises no error: without this, the store would seem idle."""
 
     async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)  # A success would wait for others first.
         await world.subscribe(URL)
         real, held = getattr(world.flow, call), asyncio.Event()
 

@@ -23,10 +23,10 @@ def test_a_replay_is_a_new_delivery_with_the_old_webhook_id_in_the_retry_lane() 
         (row,) = await world.deliveries()
         with pytest.raises(StillPending):
             await world.engine.replay(row.delivery.id)
-        await world.settled()
+        await world.written()
         row = await world.only_delivery()
         new = await world.engine.replay(row.delivery.id)
-        await world.settled()
+        await world.written()
         first, second = world.sender.hits
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
         assert first.delivery != second.delivery
@@ -46,7 +46,7 @@ def test_a_replay_to_a_frozen_endpoint_waits_and_goes_when_it_is_enabled() -> No
     async def story(world: World) -> None:
         subscription = await world.subscribe(URL)
         await world.publish()
-        await world.settled()
+        await world.written()
         row = await world.only_delivery()
         await world.engine.freeze(subscription.endpoint_id, by="ada")
         await world.engine.replay(row.delivery.id)
@@ -96,7 +96,7 @@ def test_a_bulk_replay_takes_what_finished_under_a_clock_that_was_ahead(given: b
         await world.subscribe(URL)
         await restart(world, ahead_ms=DAY)
         await world.publish()
-        await world.settled()
+        await world.written()
         await restart(world, ahead_ms=0)
         as_of = world.clock.now() if given else None
         await world.wait(MINUTE)

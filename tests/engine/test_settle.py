@@ -7,7 +7,7 @@ import asyncio
 from engine.world import SECOND, Hit, Reply, World, always, live
 from homing.engine import capacity
 from homing.engine.settle import ENOUGH, SOON_MS
-from homing.model import Status
+from homing.model import State, Status
 from homing.policy.admission import EventDraft
 from homing.ports import SettleBatch
 
@@ -27,13 +27,69 @@ def settles_wait(world: World) -> asyncio.Event:
     return released
 
 
-def test_the_last_outcome_in_the_air_is_written_at_once() -> None:
+def test_a_failure_is_written_at_once_with_the_successes_before_it() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[SLOW] = always(500, latency_ms=5)
+        await world.subscribe(URL, "good")
+        await world.subscribe(SLOW, "bad")
+        await world.publish("good")
+        await world.publish("bad")
+        await world.wait(5)
+        await world.settled()
+        assert world.engine.pulse().unsettled == 0
+        assert world.engine.pulse().commits["settle"] == 1
+        rows = {row.event_type: row for row in await world.deliveries()}
+        assert rows["good"].status is Status.DELIVERED
+        assert rows["bad"].delivery.retry == 1
+
+    live(story)
+
+
+def test_successes_wait_shortly_for_those_of_later_events() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(SOON_MS - 1)
+        await world.publish()
+        await world.settled()
+        assert world.engine.pulse().commits["settle"] == 0
+        assert world.engine.pulse().unsettled == 2
+        await world.wait(2)
+        assert world.engine.pulse().commits["settle"] == 1
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+
+    live(story)
+
+
+def test_the_success_of_a_probe_is_written_at_once() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        subscription = await world.subscribe(URL)
+        for _ in range(101):
+            await world.publish()
+        await world.wait(SECOND)
+        (endpoint,) = await world.flow.endpoints([subscription.endpoint_id])
+        assert endpoint.endpoint.health.state is State.DISABLED
+        world.sender.scripts[URL] = always(200)
+        assert endpoint.endpoint.next_probe_at is not None
+        await world.wait(endpoint.endpoint.next_probe_at - world.clock.now())
+        await world.settled()
+        (endpoint,) = await world.flow.endpoints([subscription.endpoint_id])
+        assert endpoint.endpoint.health.state is State.ENABLED
+
+    live(story)
+
+
+def test_a_stop_writes_waiting_successes_at_once() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
         await world.publish()
         await world.settled()
-        (row,) = await world.deliveries()
-        assert row.status is Status.DELIVERED
+        assert world.engine.pulse().unsettled == 1
+        before = world.clock.now()
+        assert await world.engine.stop(grace_ms=SECOND)
+        assert world.clock.now() == before
+        assert world.engine.pulse().unsettled == 0
 
     live(story)
 

@@ -32,7 +32,7 @@ def test_what_was_settled_is_counted() -> None:
         await world.subscribe(OTHER, "good")
         for event_type in ("bad", "good", "good"):
             await world.publish(event_type)
-        await world.settled()
+        await world.written()
         pulse = world.engine.pulse()
         assert pulse.finished["delivered"] == 2
         assert pulse.attempts == {

@@ -12,6 +12,7 @@ import msgspec
 from homing.engine.engine import Engine, NoticeParts
 from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
+from homing.engine.settle import SOON_MS
 from homing.model import Endpoint, Failure, Format, Ids, Phases, Subscription, Transition
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
 from homing.policy.audit import AuditDraft
@@ -269,6 +270,10 @@ class World:
         """Wait until everything has run that needs no time."""
         for _ in range(200):
             await asyncio.sleep(0)
+
+    async def written(self) -> None:
+        """Wait until successes are written, too, which wait for others before that."""
+        await self.wait(SOON_MS + 1)
 
     # --- looking -----------------------------------------------------------------------------
 

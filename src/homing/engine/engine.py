@@ -243,6 +243,7 @@ class Engine:
         If the store does not reply, this takes the grace period and ``LEAVE_MS``.
         """
         self._dispatcher.stop()
+        self._settler.hurry()
         self._outage.stop()
         if self._notice_sender is not None:
             self._notice_sender.begin_stop()

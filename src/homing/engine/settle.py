@@ -1,9 +1,10 @@
 """Settling: the outcomes of a batch of attempts, decided and written in one commit.
 
 Writing many outcomes together costs far less, so a commit waits until 256 outcomes have arrived, a
-queued delivery needs a slot, no more outcomes are expected, or 20 ms have passed. (A success can
-wait: its slot is already free.) Outcomes that arrive while a commit runs go into the next. While
-the store cannot commit, no new attempt starts, and finished outcomes wait here.
+queued delivery needs a slot, or 20 ms have passed. If it would hold more than successes, it starts
+when no more outcomes are expected. (A success can wait: its slot is already free. At low rates
+several then share a commit.) Outcomes that arrive while a commit runs go into the next. While the
+store cannot commit, no new attempt starts, and finished outcomes wait here.
 
 Commits are bounded, and tenants have their share of each (``settle_queue``). A batch is decided in
 one turn of the event loop and applied in another, so the bound also limits how long a turn takes.
@@ -103,6 +104,8 @@ class Settler:
                 return False
         elif waiting >= ENOUGH or dispatcher.ready_count > 0:
             return True
+        if waiting == self._waiting.light and not dispatcher.draining:
+            return False  # Nothing depends on these successes.
         return dispatcher.capacity.in_flight <= waiting and not self.accepting()
 
     async def _more(self) -> None:
@@ -114,6 +117,10 @@ class Settler:
         finally:
             timer.cancel()
             self._gathering = None
+
+    def hurry(self) -> None:
+        """Write the waiting outcomes now: the process stops."""
+        self._go()
 
     def _go(self) -> None:
         if self._gathering is not None and not self._gathering.done():

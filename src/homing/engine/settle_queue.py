@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict, deque
 
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import Item, Report
-from homing.model import Outcome
+from homing.model import Lane, Outcome
 
 COMMIT_COST_MAX = 1_000  # of the outcomes in one commit: a publish never waits for more
 TURN_ROWS = 16  # of one tenant, before another has its turn
@@ -23,7 +23,7 @@ FAILURE_COST = 4  # of a failed attempt: it is decided, logged and scheduled aga
 TENANT_RATION = 32  # cost of one tenant in one commit, while the store is shared
 COMMIT_RATION = 256  # cost of all tenants in one commit, while the store is shared
 _ENDLESS = 1 << 40
-_DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
+_DELIVERED, _PROBE = Outcome.DELIVERED, Lane.PROBE  # Python 3.11 looks up an enum slowly.
 
 
 class _Tenant:
@@ -55,7 +55,7 @@ class SettleQueue:
         self._sorted = self._number = 0  # outcomes in ``_tenants``: now, and ever
         self._last_tenant = ""
         self._shared_until = 0
-        self.light = 0  # waiting outcomes that are not rationed, about
+        self.light = 0  # waiting successes, about; that of a probe enables its endpoint: not here
 
     def __len__(self) -> int:
         return len(self._new) + self._sorted
@@ -65,7 +65,7 @@ class SettleQueue:
         self._new.append(item)
         if isinstance(item, CompletedAttempt):
             tenant = item.work.delivery.tenant
-            self.light += item.outcome is _DELIVERED
+            self.light += item.outcome is _DELIVERED and item.lane is not _PROBE
         elif isinstance(item, Report):
             return
         else:
