@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.outages import OUTAGES, STRICT, URLS, Net
-from engine.world import HOUR, MINUTE, SECOND, Reply, World, live
+from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, live
 from homing.engine.options import EngineOptions
 from homing.model import Failure, Outcome, State, Status
 from homing.policy.outage import OutageState
 from homing.policy.retry import Anchor, Schedule
+from homing.sim.loop import START_MS, VirtualClock
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
@@ -348,6 +351,36 @@ def test_after_a_restart_in_an_outage_the_health_in_the_store_still_speaks() -> 
         assert world.engine.pulse().outage.state is OutageState.CONFIRMED
         net.out = None
         await world.wait(2 * MINUTE)
+        await net.unharmed()
+
+    live(story, STRICT)
+
+
+def test_a_success_from_a_clock_that_was_ahead_keeps_no_other_success_alive() -> None:
+    async def story(world: World) -> None:
+        right = world.clock
+        ahead = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + DAY)
+        net = Net(world)
+        for number, url in enumerate(URLS):
+            world.sender.scripts[url] = net.script
+            await world.subscribe(url, "first" if number == 0 else f"half.{number % 2}")
+        world.clock = world.sender._clock = ahead
+        await world.crash()
+        await world.publish("first")
+        await world.wait(SECOND)
+        world.clock = world.sender._clock = right
+        await world.crash()
+        await world.publish("first")
+        await world.publish("half.0")
+        await world.wait(10 * MINUTE)
+        await world.publish("half.1")
+        await world.wait(SECOND)
+        net.out = OUTAGES["all refused"]
+        await world.publish("half.1")  # all that succeeded in the last ten minutes
+        await world.wait(10 * SECOND)
+        assert world.engine.pulse().outage.state is OutageState.CONFIRMED
+        net.out = None
+        await world.wait(MINUTE)
         await net.unharmed()
 
     live(story, STRICT)

@@ -79,7 +79,8 @@ class OutageChecks:
             it.id
             for it in known
             if it.state == self._memory.known[it.id].state == "enabled"
-            and (it.last_success_at or 0) >= round_at
+            # One in the future is from before this life, when the clock was ahead.
+            and round_at <= (it.last_success_at or 0) <= now
             and it.hold_until <= now
         }
         hosts = {host_of(reference.endpoints[it].url) for it in healthy}

@@ -128,3 +128,14 @@ def test_what_fell_after_the_response_that_ended_an_outage_is_remembered() -> No
     watch.now += RULES.stay_ms + 3 * RULES.quiet_ms
 
     assert watch.ends(2, "timeout").maybe_sender_error
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000], ids=["right", "ahead"])
+def test_only_a_success_of_the_last_round_makes_an_endpoint_surely_healthy(ahead_ms: int) -> None:
+    watch = Watch("ab")
+    watch.reference.endpoints[1].succeeded(watch.now + ahead_ms)
+    watch.checks.begin(watch.now, 1)
+
+    flights = watch.ends(0, "refused"), watch.ends(1, "refused")
+
+    assert [it.surely_sender_error for it in flights] == [not ahead_ms] * 2

@@ -162,13 +162,16 @@ class OutageDetector:
 
     def _add_healthy(self, queue: EndpointQueue) -> None:
         """Add an endpoint that was read from the store, if its stored health says it is healthy."""
-        endpoint, since = queue.endpoint, self._healthy_since(self._clock.now())
+        endpoint, now = queue.endpoint, self._clock.now()
         health = endpoint.health
         if health.state is not State.ENABLED or health.consecutive_failures:
             return
-        if health.last_success_at is not None and health.last_success_at >= since:
-            witness = Witness(endpoint.tenant, queue.host, health.last_success_at)
-            self._witnesses.add(endpoint.id, witness, read=True)
+        if health.last_success_at is not None:
+            # One in the future was written when a clock was ahead; as such it would never expire.
+            at = min(health.last_success_at, now)
+            if at >= self._healthy_since(now):
+                witness = Witness(endpoint.tenant, queue.host, at)
+                self._witnesses.add(endpoint.id, witness, read=True)
 
     def _responded(self, attempt: CompletedAttempt) -> None:
         queue = self._dispatcher.queues.get(attempt.endpoint_id)
