@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.world import MINUTE, Hit, Reply, World, always, balanced, live
+from engine.world import DAY, MINUTE, Hit, Reply, World, always, balanced, live
 from homing.engine import erase as erasing
 from homing.engine.options import EngineOptions
 from homing.errors import EventConflict, NotFound, StoreUnavailable
@@ -16,6 +16,7 @@ from homing.model import State
 from homing.policy.payload_fields import PayloadFields
 from homing.ports import ReplayFilter
 from homing.ports.erasures import Erasure
+from homing.sim.loop import START_MS, VirtualClock
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -309,3 +310,29 @@ def test_a_neighbour_is_not_disturbed_by_the_erasure_of_a_tenant() -> None:
         await balanced(world)
 
     live(story, EngineOptions(step_rows=10))
+
+
+@pytest.mark.parametrize("kind", ["field", "tenant"])
+def test_what_was_accepted_under_a_clock_that_was_ahead_is_erased_too(kind: str) -> None:
+    async def story(world: World) -> None:
+        right = world.clock
+        ahead = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + DAY)
+        world.clock = world.sender._clock = ahead
+        await world.crash()
+        await world.subscribe(URL)
+        world.sender.scripts[URL] = always(500)
+        await world.publish(key="one", data={"customer": "ada"})
+        await world.wait(MINUTE)
+        world.clock = world.sender._clock = right
+        await world.crash()
+        before, erasures = len(world.sender.hits), world.engine.erasures
+        if kind == "field":
+            erasure = await erasures.erase_field("default", "data.customer", "ada")
+        else:
+            erasure = await erasures.erase_tenant("default")
+        assert (await done(world, erasure)).events == 1
+        await world.wait(2 * DAY)
+        assert len(world.sender.hits) == before
+        assert await world.deliveries() == []
+
+    live(story, FIELDS)
