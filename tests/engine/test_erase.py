@@ -12,7 +12,7 @@ from engine.world import DAY, MINUTE, Hit, Reply, World, always, balanced, live
 from homing.engine import erase as erasing
 from homing.engine.options import EngineOptions
 from homing.errors import EventConflict, NotFound, StoreUnavailable
-from homing.model import State
+from homing.model import State, Status
 from homing.policy.payload_fields import PayloadFields
 from homing.ports import ReplayFilter
 from homing.ports.erasures import Erasure
@@ -336,3 +336,20 @@ def test_what_was_accepted_under_a_clock_that_was_ahead_is_erased_too(kind: str)
         assert await world.deliveries() == []
 
     live(story, FIELDS)
+
+
+def test_an_erasure_where_more_endpoints_are_in_memory_than_may_be() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "first")
+        await world.subscribe(OTHER, "second")
+        world.sender.scripts[OTHER] = lambda _: Reply(latency_ms=1_000)
+        await world.publish("first", key="one")
+        await world.settled()
+        await world.publish("second", key="two")  # There is one endpoint too many now.
+        await world.settled()
+        erasure = await world.engine.erasures.erase_event("default", "one")
+        assert (erasure.events, erasure.deliveries) == (1, 1)
+        await world.wait(MINUTE)
+        assert [it.status for it in await world.deliveries()] == [Status.DELIVERED]
+
+    live(story, EngineOptions(queues_max=1))

@@ -350,3 +350,11 @@ def test_a_hash_of_an_id_depends_on_the_key_the_tenant_and_the_id() -> None:
         )
     }
     assert len(hashes) == 5
+
+
+async def test_new_ids_begin_after_those_of_erasures(db: Db) -> None:
+    scene = await Scene(db).begin()
+    begun = await Admin(db).begin_erasure(
+        erasure(scene.make, ErasureKind.TENANT), key=None, earlier=[]
+    )
+    assert await Flow(db).last_id() == begun.id

@@ -490,3 +490,12 @@ async def test_records_past_retention_are_removed_and_a_list_pages_between_chang
     (target, *_) = (await it.store.targets(tenant=None, before_id=None, limit=9))[0]
     await it.store.delete_target(target.id, now=NOW)
     assert await flow.remove_history(before=NOW + 1, limit=500) == 1
+
+
+async def test_new_ids_begin_after_those_of_targets_and_notices(db: Db) -> None:
+    it = Targets(db)
+    target = await it.add()
+    assert await Flow(db).last_id() == target.id
+    notice = it.notice()
+    await it.store.write_notices([notice])
+    assert await Flow(db).last_id() == notice.id

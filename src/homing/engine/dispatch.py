@@ -249,7 +249,7 @@ class Dispatcher:
 
     def forget_erased(self, tenant: str) -> None:
         """Read the queued rows of a tenant again: some of them were erased."""
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
                 queue.put_back()
                 self.reschedule(queue)

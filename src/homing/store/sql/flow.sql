@@ -14,6 +14,9 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM endpoint
     UNION ALL SELECT max(id) FROM cleanup_job
     UNION ALL SELECT max(id) FROM replay_job
+    UNION ALL SELECT max(id) FROM erasure
+    UNION ALL SELECT max(id) FROM notice_target
+    UNION ALL SELECT max(id) FROM notice
     UNION ALL SELECT max(number) FROM batch_mark
 ) AS highest;
 
@@ -29,6 +32,9 @@ SELECT coalesce(max(id), 0) FROM (
     UNION ALL SELECT max(id) FROM endpoint
     UNION ALL SELECT max(id) FROM cleanup_job
     UNION ALL SELECT max(id) FROM replay_job
+    UNION ALL SELECT max(id) FROM erasure
+    UNION ALL SELECT max(id) FROM notice_target
+    UNION ALL SELECT max(id) FROM notice
 ) AS highest;
 
 -- name: keys_known [sqlite]
