@@ -45,7 +45,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
     id: str
     tenant: str
-    endpoint: str
+    endpoint: str  # empty: it has no URL, its events are read
 {shown}
     secrets: tuple[MaskedSecret, ...]
     created_at: str
@@ -86,7 +86,9 @@ def generate() -> str:
         api_names=_text({it.name: it.api_name for it in fields if it.api_name != it.name}),
         shown="\n".join(f"    {it.name}: {_type(it, _SHOWN)}{_default(it)}" for it in fields),
         options="\n".join(
-            f"    {it.name}: {_type(it, _GIVEN)}" for it in fields if not it.required
+            f"    {it.name}: {_type(it, _GIVEN)}"
+            for it in fields
+            if not it.required and it.name != "url"  # It is an argument of its own.
         ),
         changes="\n".join(f"    {it.name}: {_change(it)}" for it in fields),
     )

@@ -13,6 +13,7 @@ HomingError
 │   ├── DuplicateSubscription      a second one with equal fields (Workfront-compatible API)
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
+│   └── BehindRetention            events after a cursor are past retention
 ├── TooLarge                  413
 ├── UrlTooLong                414
 ├── Invalid                   422  the request can be read, and a field of it is wrong
@@ -164,6 +165,16 @@ class Gone(HomingError):
 
     code = "gone"
     http_status = 410
+
+
+class BehindRetention(Gone):
+    """Events after this cursor are past retention."""
+
+    code = "behind_retention"
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__()
+        self.oldest = oldest  # the position before the oldest event that can be read
 
 
 class TooLarge(HomingError):

@@ -298,10 +298,14 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="URL",
-            sentence="Where the events go: an http or https URL.",
+            sentence=(
+                "Where the events go: an http or https URL. Without one, the events are read from "
+                "the subscription and never sent."
+            ),
             example="https://example.com/hook",
+            unset="none: its events are read",
         ),
-    ]
+    ] = ""
     types: Annotated[
         tuple[str, ...],
         Field(

@@ -31,6 +31,7 @@ from homing_client.values import (
     Erasure,
     Event,
     EventDetail,
+    EventsRead,
     EventSummary,
     FilterResult,
     Key,
@@ -42,6 +43,7 @@ from homing_client.values import (
     NoticeTarget,
     NoticeTested,
     Page,
+    Reader,
     Receipt,
     ReplayCount,
     ReplayJob,
@@ -198,8 +200,10 @@ def event(event_id: str, tenant: str | None) -> Call[EventDetail]:
 # --- subscriptions --------------------------------------------------------------------------
 
 
-def subscribe(url: str, types: Sequence[str], options: Mapping[str, Any]) -> Call[NewSubscription]:
-    body = {"url": url, "types": _types(types), **_wire(options)}
+def subscribe(
+    url: str | None, types: Sequence[str], options: Mapping[str, Any]
+) -> Call[NewSubscription]:
+    body = {"url": url or "", "types": _types(types), **_wire(options)}
     return _post("/v1/subscriptions", NewSubscription, body)
 
 
@@ -240,6 +244,51 @@ def rotate_secret(
 
 def test_subscription(subscription_id: str) -> Call[Attempt]:
     return _post(f"/v1/subscriptions/{_part(subscription_id)}/test", Attempt)
+
+
+# A reader that repeats a request gets the same events again, or acknowledges the same ones.
+def read_events(
+    subscription_id: str,
+    *,
+    reader: str,
+    after: str | None,
+    from_now: bool,
+    limit: int,
+    wait_s: float,
+) -> Call[EventsRead]:
+    given = {
+        "reader": reader,
+        "after": after,
+        "from": "now" if from_now else None,
+        "limit": limit,
+        "wait": f"{round(wait_s * 1000)}ms",
+    }
+    query = urlencode({name: value for name, value in given.items() if value is not None})
+    return _get(f"/v1/subscriptions/{_part(subscription_id)}/events?{query}", EventsRead)
+
+
+def acknowledge(subscription_id: str, cursor: str, *, reader: str) -> Call[Reader]:
+    path = f"/v1/subscriptions/{_part(subscription_id)}/ack"
+    body = {"cursor": cursor, "reader": reader}
+    return _post(path, Reader, body, retry=RetryRule.ALWAYS)
+
+
+class _Readers(Struct, frozen=True):
+    items: list[Reader]
+
+
+def readers(subscription_id: str) -> Call[list[Reader]]:
+    return Call(
+        method="GET",
+        path=f"/v1/subscriptions/{_part(subscription_id)}/readers",
+        read=lambda body: _decode(body, _Readers).items,
+        retry=RetryRule.ALWAYS,
+    )
+
+
+def remove_reader(subscription_id: str, reader: str) -> Call[None]:
+    query = urlencode({"reader": reader})
+    return _delete(f"/v1/subscriptions/{_part(subscription_id)}/readers?{query}")
 
 
 def try_filters(given: Mapping[str, Any], tenant: str | None) -> Call[FilterResult]:

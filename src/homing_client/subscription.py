@@ -24,7 +24,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
     id: str
     tenant: str
-    endpoint: str
+    endpoint: str  # empty: it has no URL, its events are read
     url: str
     types: tuple[str, ...]
     filters: tuple[dict[str, Any], ...] = ()

@@ -51,6 +51,7 @@ from homing_client.values import (
     Erasure,
     Event,
     EventDetail,
+    EventsRead,
     EventSummary,
     FilterInput,
     FilterResult,
@@ -63,6 +64,8 @@ from homing_client.values import (
     NoticeKind,
     NoticeTarget,
     NoticeTested,
+    Reader,
+    ReadEvent,
     Receipt,
     ReplayCount,
     ReplayJob,
@@ -75,6 +78,8 @@ from homing_client.values import (
 )
 
 T = TypeVar("T")
+
+WAIT_MARGIN_S = 2.0  # A read that waits ends so long before the timeout of its attempt.
 
 
 class Homing:
@@ -164,9 +169,12 @@ class Homing:
     # --- subscriptions -----------------------------------------------------------------------
 
     def subscribe(
-        self, url: str, types: Sequence[str], **options: Unpack[SubscriptionOptions]
+        self, url: str | None, types: Sequence[str], **options: Unpack[SubscriptionOptions]
     ) -> NewSubscription:
-        """Create a subscription; the result has its secret, which is never shown again."""
+        """Create a subscription; the result has its secret, which is never shown again.
+
+        Without a URL nothing is sent: its events are read with ``stream`` or ``read_events``.
+        """
         return self._call(protocol.subscribe(url, types, options))
 
     def subscriptions(self, *, tenant: str | None = None) -> Iterator[Subscription]:
@@ -206,6 +214,74 @@ class Homing:
     def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
         return self._call(protocol.test_subscription(subscription_id))
+
+    # --- events that are read ----------------------------------------------------------------
+
+    def stream(
+        self, subscription_id: str, *, reader: str = "default", from_now: bool = False
+    ) -> Iterator[ReadEvent]:
+        """The events of a subscription without a URL, in order; waits for the next ones, for ever.
+
+        Events are acknowledged page by page; if the loop ends within a page, up to the last event
+        that it has handled. After a crash those that were not acknowledged come again. Give every
+        program its own ``reader``. A new reader begins with the oldest event, or, with
+        ``from_now``, with the next one.
+        """
+        cursor: str | None = None
+        while True:
+            page = self.read_events(
+                subscription_id,
+                reader=reader,
+                after=cursor,
+                from_now=from_now,
+                wait_s=max(self._options.attempt_timeout_s - WAIT_MARGIN_S, 0.0),
+            )
+            handled: str | None = None
+            try:
+                for event in page.events:
+                    yield event
+                    handled = event.cursor
+            finally:  # Also when the caller stops in the middle of a page.
+                if handled is not None:
+                    self.acknowledge(subscription_id, handled, reader=reader)
+            cursor = page.cursor
+
+    def read_events(
+        self,
+        subscription_id: str,
+        *,
+        reader: str = "default",
+        after: str | None = None,
+        from_now: bool = False,
+        limit: int = 100,
+        wait_s: float = 0.0,
+    ) -> EventsRead:
+        """The events after a cursor, or those that the reader has not acknowledged.
+
+        If there is none, the server waits for one for up to ``wait_s``, at most a minute.
+        """
+        return self._call(
+            protocol.read_events(
+                subscription_id,
+                reader=reader,
+                after=after,
+                from_now=from_now,
+                limit=limit,
+                wait_s=wait_s,
+            )
+        )
+
+    def acknowledge(self, subscription_id: str, cursor: str, *, reader: str = "default") -> Reader:
+        """Acknowledge all events up to a cursor."""
+        return self._call(protocol.acknowledge(subscription_id, cursor, reader=reader))
+
+    def readers(self, subscription_id: str) -> list[Reader]:
+        """The readers of a subscription without a URL, and how far each is."""
+        return self._call(protocol.readers(subscription_id))
+
+    def remove_reader(self, subscription_id: str, reader: str) -> None:
+        """Remove a reader; read again, it begins with the oldest event."""
+        self._call(protocol.remove_reader(subscription_id, reader))
 
     # --- endpoints ---------------------------------------------------------------------------
 

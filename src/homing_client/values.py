@@ -66,6 +66,38 @@ class EventSummary(Struct, frozen=True, kw_only=True):
     deliveries: int
 
 
+class ReadEvent(Struct, frozen=True, kw_only=True):
+    """An event that was read from a subscription without a URL; ``cursor`` acknowledges it."""
+
+    id: str
+    type: str
+    time: str
+    accepted_at: str
+    data: Any
+    cursor: str
+
+
+class EventsRead(Struct, frozen=True, kw_only=True):
+    """The next events of a subscription, in the order of acceptance.
+
+    ``cursor`` acknowledges all of them; ``lag`` is the number of events that follow.
+    """
+
+    events: tuple[ReadEvent, ...]
+    cursor: str
+    lag: int = 0
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """A reader of a subscription; ``lag`` is the number of events it has not acknowledged."""
+
+    name: str
+    cursor: str
+    lag: int
+    created_at: str
+    acked_at: str | None = None
+
+
 class Failure(Struct, frozen=True):
     """Why an attempt failed: a failure class, a sub-reason, a status code; ``title`` in words."""
 

@@ -25,6 +25,7 @@ from homing.store.audit import Audit
 from homing.store.audited import Audited, Auditor
 from homing.store.flow import Flow
 from homing.store.notices import Notices
+from homing.store.pull import Pulls
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -135,13 +136,18 @@ class Witness(Admin):
         self._seen = secrets
 
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, **audit: Any
+        self, subscription: Subscription, *, endpoint: Endpoint | None, **audit: Any
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
         return await super().create_subscription(subscription, endpoint=endpoint, **audit)
 
     async def change_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int, **audit: Any
+        self,
+        subscription: Subscription,
+        *,
+        endpoint: Endpoint | None,
+        cleanup_job_id: int,
+        **audit: Any,
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
         return await super().change_subscription(
@@ -199,6 +205,7 @@ class World:
 
     async def start(self) -> None:
         self.flow, self.views = Flow(self.db), Views(self.db)
+        self.pulls = Pulls(self.db)
         self.audit = Audit(self.db)
         self.auditor = LaxAuditor(LOG_KEY, Ids(after=await self.audit.last_id()))
         self.auditor.now = self.clock.now
@@ -216,6 +223,7 @@ class World:
                 NoticeOptions("https://homing.example", "m.example"),
             ),
             exporter=self.exporter,
+            pull=self.pulls,
         )
 
     async def crash(self) -> None:

@@ -10,11 +10,14 @@ from engine.world import live as live_world
 from homing.app.app import App
 from homing.app.audit import AuditLog
 from homing.app.options import AppOptions
+from homing.app.pull import PullParts
 from homing.engine.keys import ApiKeys
 from homing.engine.options import EngineOptions
+from homing.policy.pull import Cursors
 from homing.policy.reach import Reach
 from homing.store.audited import Audited
 from homing.store.keys import Keys
+from homing.store.pull import Pulls
 from homing.web.asgi import asgi_app
 from web.asgi import KEY, Client
 
@@ -30,6 +33,9 @@ def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> 
         api_keys or api_keys_of(world),
         AppOptions(admin_key=KEY, now=world.clock.now, **given),
         AuditLog(world.audit, world.audit, LOG_KEY, world.auditor.take_id),
+        PullParts(
+            cast("Pulls", Audited(world.pulls, world.auditor)), world.pulls, Cursors((LOG_KEY,))
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from homing.app.notice_targets import NoticeTargets
 from homing.app.options import AppOptions
 from homing.app.people import People
 from homing.app.publishing import Publishing
+from homing.app.pull import Pull, PullParts
 from homing.app.quotas import Quotas
 from homing.app.replays import Replays
 from homing.app.search import Search
@@ -38,6 +39,7 @@ class App:
         api_keys: ApiKeys,
         options: AppOptions,
         audit: AuditLog,
+        pull: PullParts,
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
@@ -53,6 +55,7 @@ class App:
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)
         self.causes = Causes(engine, views, options.now)
+        self.pull = Pull(engine, views, pull, now=options.now)
         self.replays = Replays(engine, views, quotas)
         self.search = Search(engine, views)
         self.erasures = Erasures(engine, api_keys)

@@ -18,6 +18,7 @@ from homing.cli.arguments import (
     TypesArgument,
     read_seconds,
 )
+from homing.cli.errors import Usage
 
 
 def demo(
@@ -31,6 +32,12 @@ def demo(
     from homing.cli.demo.run import run_demo
 
     run_demo(speed=speed, json=json)
+
+
+_PULL_RULE = (
+    "With --pull no request is sent to this machine: "
+    "leave out --port, --host, --url, --fail, --rate, --for and --slow."
+)
 
 
 def listen(
@@ -64,14 +71,25 @@ def listen(
     keep: Annotated[
         bool, typer.Option("--keep", help="Do not delete the subscription at the end.")
     ] = False,
+    pull: Annotated[
+        bool,
+        typer.Option("--pull", help="Read the events from the server: it need not reach a URL."),
+    ] = False,
     server: ServerFlag = None,
     key: KeyFlag = None,
     json: JsonFlag = False,
 ) -> None:
     """Receive events here: subscribe, verify and show each request, unsubscribe at the end."""
     from homing.cli.listener import Behaviour, Listener
+    from homing.cli.pull import run_pull
     from homing.cli.remote import find_server
 
+    if pull:
+        if (port, host, rate) != (0, "127.0.0.1", 1.0) or any((url, fail, duration, slow)):
+            raise Usage(_PULL_RULE)
+        target = find_server(server, key)
+        run_pull(target, types or ["*"], tenant=tenant, count=count, keep=keep, json=json)
+        return
     behaviour = Behaviour(
         fail=fail,
         rate=rate,

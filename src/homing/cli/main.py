@@ -26,6 +26,7 @@ from homing.cli import (
     notices,
     outbox,
     publish,
+    pull,
     replay,
     serve,
     simulate,
@@ -66,6 +67,7 @@ app.command(short_help="Publish an event, or a file of them.")(publish.publish)
 app.command(short_help="Send events to a URL.")(subscriptions.subscribe)
 app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
 app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
+app.command(short_help="List the readers of a subscription.")(pull.readers)
 app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")

@@ -39,9 +39,15 @@ def subscribe(
     tenant: OwnerFlag = None,
     secret: SecretFlag = None,
     one_is_enough: AnyFlag = False,
+    pull: Annotated[
+        bool,
+        typer.Option("--pull", help="Without a URL: all arguments are types, events are read."),
+    ] = False,
     **fields: Any,
 ) -> None:
     """Create a subscription; its secret is shown now and never again."""
+    if pull:
+        url, types = "", [url, *(types or ())]
     options: SubscriptionOptions = given(  # type: ignore[assignment]
         tenant=tenant,
         secret=secret,
@@ -57,11 +63,14 @@ def _view_created(out: Console, made: NewSubscription) -> None:
         fields(
             (
                 *field_facts(made),
-                ("endpoint", made.endpoint),
-                ("secret", made.secret),
+                *((("endpoint", made.endpoint), ("secret", made.secret)) if made.url else ()),
             )
         )
     )
+    if not made.url:
+        path = f"GET /v1/subscriptions/{plain(made.id)}/events"
+        out.print(f"Its events are not sent: read them with {path}.", style="dim")
+        return
     out.print(
         "Every request is signed with the secret. Keep it: it is not shown again.", style="dim"
     )

@@ -36,6 +36,7 @@ class Catalog:
         self._by_id: dict[int, Subscription] = {}
         self.get = self._by_id.get  # a subscription by its id; None if it is deleted
         self._at_endpoint: Counter[int] = Counter()  # number of subscriptions by endpoint
+        self.pulled: set[int] = set()  # subscriptions without a URL: their events are read
         self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
@@ -141,6 +142,7 @@ class Catalog:
         self._changed[subscription.tenant] = max(
             subscription.version, self.changed(subscription.tenant)
         )
+        self.pulled.discard(subscription.id)
         before = self._by_id.pop(subscription.id, None)
         if before is not None:
             self._at_endpoint[before.endpoint_id] -= 1
@@ -148,6 +150,8 @@ class Catalog:
                 del self._at_endpoint[before.endpoint_id]
         if subscription.deleted_at is None:
             self._by_id[subscription.id] = subscription
+            if not subscription.endpoint_id:
+                self.pulled.add(subscription.id)
             self._at_endpoint[subscription.endpoint_id] += 1
             self._index.add(subscription)
 

@@ -33,6 +33,7 @@ from homing.engine.outage.detection import OutageDetector, OutageView
 from homing.engine.overdue import OverdueSearch
 from homing.engine.probe import Prober
 from homing.engine.publish import SILENT_MS, Publisher, PublishResult
+from homing.engine.pull import PullWaiters
 from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
@@ -56,6 +57,7 @@ from homing.ports import (
     Sender,
     ViewStore,
 )
+from homing.ports.pull import PullStore
 from homing.ports.tracing import SpanExporter
 
 log = structlog.get_logger("homing.engine")
@@ -102,7 +104,11 @@ class Engine:
     """All parts between the use cases and the outside world. Made by ``Engine.start``."""
 
     def __init__(
-        self, core: Core, fleet: FleetParts | None = None, notices: NoticeParts | None = None
+        self,
+        core: Core,
+        fleet: FleetParts | None = None,
+        notices: NoticeParts | None = None,
+        pull: PullStore | None = None,
     ) -> None:
         self._core, self._clock, self._options = core, core.clock, core.options
         self._dispatcher = dispatcher = Dispatcher(core)
@@ -121,6 +127,8 @@ class Engine:
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self.audit: AuditKeeper | None = None
         self._publish_failed_at: int | None = None
+        self.pulls = PullWaiters(pull)
+        self._publisher.on_pulled = self.pulls.wake
         self._publisher.on_accepted = dispatcher.accept
         self._publisher.on_commit = self._committed
         self._publisher.on_unconfirmed = dispatcher.check_store
@@ -154,6 +162,7 @@ class Engine:
         notices: NoticeParts | None = None,
         exporter: SpanExporter | None = None,
         audit: AuditParts | None = None,
+        pull: PullStore | None = None,
     ) -> Engine:
         """Start an engine that continues where the last process stopped."""
         node = options.node if fleet is None else fleet.me.node
@@ -180,6 +189,7 @@ class Engine:
             ),
             fleet,
             notices,
+            pull,
         )
         if audit is not None:
             engine.audit = AuditKeeper(audit, clock, engine._core.ownership)
@@ -244,6 +254,7 @@ class Engine:
         """
         self._dispatcher.stop()
         self._settler.hurry()
+        self.pulls.stop()
         self._outage.stop()
         if self._notice_sender is not None:
             self._notice_sender.begin_stop()
@@ -289,6 +300,10 @@ class Engine:
         unsettled = self._settler.unsettled + self._settler.being_written
         in_flight = max(self._dispatcher.capacity.in_flight - unsettled, 0)
         return {"attempts_in_flight": in_flight, "outcomes_not_settled": unsettled}
+
+    def retention_of(self, tenant: str) -> int:
+        """How long the events of a tenant are kept, in milliseconds."""
+        return self._options.retention_of(tenant)
 
     def fleet_pulse(self) -> FleetPulse | None:
         """The state of this process in its fleet; None without a fleet."""

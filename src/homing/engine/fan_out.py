@@ -62,14 +62,18 @@ class FanOut:
             )
         if fields is None and self._payload_fields is not None:
             fields = self._payload_fields.at_once(draft.data)
+        pulled: tuple[int, ...] = ()
+        if self._catalog.pulled:
+            pulled = tuple([it.id for it in matches if not it.endpoint_id])
+            matches = [it for it in matches if it.endpoint_id] if pulled else matches
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data, draft.trace)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
         if draft.key is None or not self._catalog.knows_erased_ids:
-            return NewEvent(event, draft.time or "", deliveries, fields)
+            return NewEvent(event, draft.time or "", deliveries, fields, (), pulled)
         erased = self._options.erased_ids.of(tenant, key)
-        return NewEvent(event, draft.time or "", deliveries, fields, erased)
+        return NewEvent(event, draft.time or "", deliveries, fields, erased, pulled)
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)

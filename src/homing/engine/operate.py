@@ -177,7 +177,7 @@ class Operator:
         cleanup_job_id = self._ids.take(now)
         with self._recheck_on_failure():
             async with self._settler.lock:
-                if twin is None:
+                if twin is None or endpoint is None:
                     changed = await self._admin.change_subscription(
                         subscription, endpoint=endpoint, cleanup_job_id=cleanup_job_id
                     )
@@ -258,7 +258,9 @@ class Operator:
     async def _cleanup_jobs(self) -> None:
         await asyncio.wait([self._maintenance.run_cleanup_jobs()], timeout=CLEANUP_WAIT_S)
 
-    def _new_endpoint(self, tenant: str, url: str, now: int) -> Endpoint:
+    def _new_endpoint(self, tenant: str, url: str, now: int) -> Endpoint | None:
+        if not url:
+            return None  # Its events are read.
         return Endpoint(
             id=self._ids.take(now),
             bucket=bucket_of(tenant, url),
@@ -351,6 +353,8 @@ class Operator:
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         subscription = await self._current(subscription_id)
+        if not subscription.url:
+            raise Conflict("This subscription has no URL: publish an event and read it instead.")
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)

@@ -86,6 +86,7 @@ class Publisher:
         self.accepted = 0
         self.publish_latency = Histogram(SHORT_S, per_second=1_000)
         self.on_accepted: Callable[[list[Work]], None]
+        self.on_pulled: Callable[[set[int]], None]
         self.on_commit: Callable[[bool], None]
         self.on_unconfirmed: Callable[[int], None]
 
@@ -254,10 +255,15 @@ class Publisher:
             for it in new:
                 self.accepted += len(it.deliveries)
                 works += [Work(delivery, it.event) for delivery in it.deliveries]
+            self._wake_readers(new)
             if self._tracing is not None:
                 self._tracing.published(new, called_at=waiting.since, commit_at=began, now=now)
             _report(waiting, _one_each(result, waiting.index))
         self.on_accepted(self._without_erased(works, version))
+
+    def _wake_readers(self, events: list[NewEvent]) -> None:
+        if self._catalog.pulled:
+            self.on_pulled({subscription for it in events for subscription in it.pulled})
 
     def _without_erased(self, works: list[Work], version: int) -> list[Work]:
         """Leave deliveries to the store that may have been erased since this version."""

@@ -69,6 +69,14 @@ TYPE_RULE = "must be 1 to 256 of the characters A-Z a-z 0-9 . _ -"
 KEY_RULE = 'must be 1 to 128 visible ASCII characters without "."'
 TENANT_RULE = "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"
 TIME_RULE = "must be an RFC 3339 time, like 2025-01-31T12:00:00Z"
+_FIXED_URL_RULE = (
+    "must stay as it is: a subscription cannot change between events that are sent and events that "
+    "are read; create another one"
+)
+# The fields that a subscription without a URL may have.
+_WITHOUT_URL = frozenset(
+    {"url", "types", "filters", "filter_connector", "description", "metadata", "active"}
+)
 _MASKED_RULE = f"must not begin with {MASK}, which stands for a masked value: give the value itself"
 
 
@@ -209,12 +217,17 @@ def check_subscription(
     """
     problems = list(tenant_problem(draft.tenant))
     url = draft.url
-    try:
-        url, target = parse_url(draft.url)
-        if refuses is not None and (why := refuses(target)):
-            problems.append(FieldProblem("url", why))
-    except Invalid as error:
-        problems += error.problems
+    if before is not None and bool(before.url) != bool(url):
+        problems.append(FieldProblem("url", _FIXED_URL_RULE))
+    elif not url:
+        problems += _sending_problems(draft)
+    else:
+        try:
+            url, target = parse_url(draft.url)
+            if refuses is not None and (why := refuses(target)):
+                problems.append(FieldProblem("url", why))
+        except Invalid as error:
+            problems += error.problems
     problems += _pattern_problems(draft.types)
     problems += _token_problems(draft.token)
     problems += _header_problems(draft.headers, with_token=draft.token is not None)
@@ -226,6 +239,14 @@ def check_subscription(
     if problems:
         raise Invalid(problems=_bounded(problems))
     return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
+
+
+def _sending_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
+    """The fields that say how events are sent, of a subscription whose events are read."""
+    for field in SPEC.values():
+        if field.name not in _WITHOUT_URL and getattr(draft, field.name) != field.default:
+            reason = "has no effect without a URL: leave it out, or give a URL"
+            yield FieldProblem(field.api_name, reason)
 
 
 def _same_filters(draft: SubscriptionDraft, before: Subscription) -> bool:

@@ -72,12 +72,12 @@ class AdminStore(Protocol):
         """Subscriptions changed after this version, deleted ones included."""
 
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint
+        self, subscription: Subscription, *, endpoint: Endpoint | None
     ) -> Subscription:
         """Create it; ``endpoint`` is stored only if that tenant and URL have none yet."""
 
     async def change_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
+        self, subscription: Subscription, *, endpoint: Endpoint | None, cleanup_job_id: int
     ) -> Subscription:
         """Replace it. If its endpoint changes, a "move" cleanup job is left.
 

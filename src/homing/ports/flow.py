@@ -30,6 +30,7 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     deliveries: tuple[Delivery, ...]
     fields: tuple[bytes, ...] | None = None  # hashes of payload fields; None: there are none
     erased: tuple[ErasedId, ...] = ()  # hashes of its id, where ids of erased events are remembered
+    pulled: tuple[int, ...] = ()  # matching subscriptions without a URL
 
     def content_hash(self) -> bytes:
         """Tells a repeated id with equal content from a conflict; computed off the event loop."""

@@ -30,6 +30,7 @@ from homing.ports import (
     ViewStore,
 )
 from homing.ports.audit import AuditStore
+from homing.ports.pull import PullStore
 from homing.server.encryption_key import claim, keys_of, new_key_only_if_taken, temporary_keys
 from homing.server.settings import DatabaseSettings, Settings, environ_of_children
 from homing.store.admin import Admin
@@ -52,6 +53,7 @@ from homing.store.notify import PostgresNotificationBus
 from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess
+from homing.store.pull import Pulls
 from homing.store.sqlite import MEMORY, SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -72,6 +74,8 @@ class Stores(Struct, frozen=True):
     notices: NoticeStore
     audit: AuditStore
     audit_views: AuditStore  # the same log, for reads that must not delay a commit
+    pull: PullStore
+    pull_views: PullStore  # the same streams, likewise
     fleet: FleetParts | None = None
     hash_keys: tuple[bytes, ...] = ()  # of values that are searched; never stored
     auditor: Auditor | None = None  # set once the encryption keys are known to fit
@@ -100,6 +104,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         keys=cast("KeyStore", Audited(stores.keys, auditor)),
         notices=cast("NoticeStore", EncryptedNotices(Audited(stores.notices, auditor), fields)),
         hash_keys=key_ring.hash_keys,
+        pull=cast("PullStore", Audited(stores.pull, auditor)),
         auditor=auditor,
     )
 
@@ -153,6 +158,8 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
         Notices(db),
         Audit(db),
         Audit(db),
+        Pulls(db),
+        Pulls(db),
     )
 
 
@@ -208,6 +215,8 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         Notices(db, node=me.node),
         Audit(db),
         Audit(db),
+        Pulls(db),
+        Pulls(db),
         fleet,
     )
 
@@ -231,6 +240,8 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("NoticeStore", RemoteStore(writer, "notices")),
         cast("AuditStore", RemoteStore(writer, "audit")),
         Audit(reader),
+        cast("PullStore", RemoteStore(writer, "pull")),
+        Pulls(reader),
     )
 
 

@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 from homing.app.app import App
 from homing.app.audit import AuditLog
 from homing.app.options import AppOptions, SettingShown
+from homing.app.pull import PullParts
 from homing.engine.audit import AuditParts
 from homing.engine.engine import Engine, NoticeParts
 from homing.engine.fleet.membership import FleetParts
@@ -28,6 +29,7 @@ from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.erasure import ErasedIds
 from homing.policy.payload_fields import PayloadFields
+from homing.policy.pull import Cursors
 from homing.ports import Clock
 from homing.server.database import Stores, left_unless_started, open_stores
 from homing.server.http_server import HttpConfig
@@ -107,6 +109,7 @@ async def running(
                 notices=_notice_parts(settings, stores),
                 exporter=telemetry,
                 audit=AuditParts(stores.audit, auditor.key, settings.database.audit_retention_ms),
+                pull=stores.pull_views,
             )
         app_options = AppOptions(
             admin_key=admin_key,
@@ -124,7 +127,8 @@ async def running(
         )
         api_keys = _api_keys(settings, stores, clock)
         audit = AuditLog(stores.audit, stores.audit_views, auditor.key, auditor.take_id)
-        app = App(engine, stores.views, api_keys, app_options, audit)
+        pull = PullParts(stores.pull, stores.pull_views, Cursors(stores.hash_keys))
+        app = App(engine, stores.views, api_keys, app_options, audit, pull)
         relay = make_relay(settings, app.publishing, clock, random.random)
         more_metrics = _metrics_of(engine, relay, telemetry)
         exchange = _metrics_exchange(siblings, engine, clock, more_metrics)
@@ -142,7 +146,12 @@ async def running(
                 exporting(telemetry, _metrics_now(engine, clock, more_metrics)),
             ):
                 config = _http_config(asgi_app(app, web), settings, shares.connections)
-                yield Running(engine, app, stores, clock, config, web.leaving.set)
+
+                def leave() -> None:
+                    web.leaving.set()
+                    engine.pulls.stop()
+
+                yield Running(engine, app, stores, clock, config, leave)
         finally:
             await _stop(
                 engine, app, api_keys, shutdown or Shutdown(grace_ms=settings.delivery.grace_ms)

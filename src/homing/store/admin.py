@@ -72,7 +72,7 @@ class Admin:
         tx: Tx,
         subscription: Subscription,
         *,
-        endpoint: Endpoint,
+        endpoint: Endpoint | None,
         audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
@@ -80,6 +80,8 @@ class Admin:
         endpoint_id = await _endpoint_at(tx, endpoint)
         stored = replace(subscription, endpoint_id=endpoint_id, version=version)
         await tx.insert("subscription", [rows.subscription_row(stored)])
+        if endpoint is None:
+            await tx.insert("pull_stream", [(stored.id, stored.tenant, 0, 0)])
         await _log(tx, audit, None, stored)
         return stored
 
@@ -89,7 +91,7 @@ class Admin:
         tx: Tx,
         subscription: Subscription,
         *,
-        endpoint: Endpoint,
+        endpoint: Endpoint | None,
         cleanup_job_id: int,
         audit: AuditDraft | None = None,
     ) -> Subscription:
@@ -487,11 +489,14 @@ async def _raise_catalog(tx: Tx) -> int:
     return int(row[0])
 
 
-async def _endpoint_at(tx: Tx, endpoint: Endpoint) -> int:
+async def _endpoint_at(tx: Tx, endpoint: Endpoint | None) -> int:
     """The id of the endpoint of this tenant and URL; inserts it if there is none.
 
-    The catalog's row is locked, so no other transaction inserts one at the same time.
+    The catalog's row is locked, so no other transaction inserts one at the same time. Without a URL
+    there is no endpoint, and the id is 0.
     """
+    if endpoint is None:
+        return 0
     row = await tx.one("endpoint_of_url", tenant=endpoint.tenant, url=endpoint.url)
     if row is not None:
         return int(row[0])
@@ -547,6 +552,8 @@ async def _delete(
     """Mark a subscription as deleted; a cleanup job cancels its pending deliveries."""
     gone = replace(before, deleted_at=now, updated_at=now, version=version)
     await _replace_subscription(tx, gone)
+    if not gone.endpoint_id:
+        return gone  # It has no deliveries; retention removes its stream.
     await tx.all("cleanup_job_moves_cancel", subscription_id=gone.id)
     await cleanup_jobs.leave(
         tx,

@@ -41,6 +41,8 @@ AUDITED = frozenset(
         "send_link_again",
         "delete_target",
         "confirm_target",
+        # PullStore
+        "remove_reader",
     }
 )
 

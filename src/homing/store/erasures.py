@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from homing.errors import Conflict, NotFound, TooMany
 from homing.policy.erasure import ErasedId
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
-from homing.store import rows
+from homing.store import pull_streams, rows
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -236,7 +236,7 @@ async def remove_of_tenant(
                 return False, after_notice
         await tx.all("erase_endpoint_jobs", endpoint_id=endpoint_id)
         await tx.all("erase_endpoint", endpoint_id=endpoint_id)
-    if endpoints:
+    if endpoints or not await pull_streams.erase(tx, tenant, limit=limit):
         return False, after_notice
     scanned = await tx.all("notices_scan", after_id=after_notice, limit=limit)
     mine: list[Row] = [row[:2] for row in scanned if tenant in row[2:]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from homing.model import Lane, id_floor
 from homing.ports.erasures import Erasable
-from homing.store import erasures
+from homing.store import erasures, pull_streams
 from homing.store.tx import Row, Tx
 
 SCANS_MAX = 10  # in one step, while they find nothing to remove
@@ -28,6 +28,7 @@ class Walk(NamedTuple):
     history: int = 0
     attempts: int = 0
     endpoints: int = 0
+    streams: int = 0
 
 
 async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Walk]:
@@ -50,6 +51,9 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
     async def endpoints(after_id: int) -> tuple[int, int | None]:
         return await _endpoints(tx, after_id, before=before, limit=limit)
 
+    async def streams(after_id: int) -> tuple[int, int | None]:
+        return await pull_streams.trim(tx, after_id, before=before, limit=limit)
+
     removed = await _events(tx, before=before, bound_id=bound_id, limit=limit)
     removed += len(
         await tx.all("transitions_remove", bound_id=bound_id, before=before, limit=limit)
@@ -63,8 +67,9 @@ async def step(tx: Tx, walk: Walk, *, before: int, limit: int) -> tuple[int, Wal
     gone, on_history = await _scan_until(history, walk.history)
     tests_gone, on_attempts = await _scan_until(attempts, walk.attempts)
     endpoints_gone, on_endpoints = await _scan_until(endpoints, walk.endpoints)
-    removed += gone + tests_gone + endpoints_gone
-    return removed, Walk(on_history, on_attempts, on_endpoints)
+    entries_gone, on_streams = await _scan_until(streams, walk.streams)
+    removed += gone + tests_gone + endpoints_gone + entries_gone
+    return removed, Walk(on_history, on_attempts, on_endpoints, on_streams)
 
 
 async def step_of_tenant(

@@ -41,6 +41,7 @@ from homing.model import (
 from homing.policy.text import storable
 from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
 from homing.ports.erasures import Erasure, ErasureKind
+from homing.ports.pull import PullReader
 from homing.ports.views import LastFailure
 from homing.store.tx import Row
 
@@ -108,6 +109,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " digest segment"
     ),
     "audit_segment": _columns("number entries first_at last_at hash"),
+    "pull_stream": _columns("subscription_id tenant position removed"),
+    "pull_entry": _columns("subscription_id position event_id"),
+    "pull_reader": _columns("subscription_id name position created_at acked_at"),
     "rollup": _columns(_ROLLUP),
     "rollup_hour": _columns(_ROLLUP),
 }
@@ -576,3 +580,14 @@ def erasure(row: Row) -> Erasure:
         bool(more),
         *counts,
     )
+
+
+# --- streams of subscriptions without a URL -------------------------------------------------
+
+
+def pull_reader(row: Row) -> PullReader:
+    return PullReader(*row[1:])
+
+
+def pull_reader_row(subscription_id: int, reader: PullReader) -> Row:
+    return subscription_id, reader.name, reader.position, reader.created_at, reader.acked_at

@@ -8,7 +8,7 @@ from operator import itemgetter
 from msgspec import Struct
 
 from homing.ports import NewEvent, Receipt, Refusal
-from homing.store import rows
+from homing.store import pull_streams, rows
 from homing.store.tx import Row, Tx, Write
 
 
@@ -85,6 +85,8 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
     await tx.write(writes)
     if events[0].fields is not None:  # The same for all events of a process.
         await _index_fields(tx, events)
+    if any(new.pulled for new in events):
+        await pull_streams.append(tx, events)
 
 
 async def _index_fields(tx: Tx, events: Sequence[NewEvent]) -> None:

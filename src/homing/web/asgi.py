@@ -198,6 +198,7 @@ class _Resource:
                 share=share,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
+        call.headers = headers
         host = headers.get(b"host", b"").decode("latin-1")
         call.site = f"{scope.get('scheme', 'http')}://{host}" if host else ""
         try:

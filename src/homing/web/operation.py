@@ -25,12 +25,13 @@ _T = TypeVar("_T")
 class Call:
     """One request, as its handler sees it. Raises Invalid for a path that is not valid text."""
 
-    __slots__ = ("_body", "_path", "app", "caller", "options", "query", "site")
+    __slots__ = ("_body", "_path", "app", "caller", "headers", "options", "query", "site")
 
     def __init__(
         self, parts: WebParts, *, path: dict[str, str], query: Query, body: bytes, caller: Caller
     ) -> None:
         self.site = ""  # the scheme and host of the request
+        self.headers: Mapping[bytes, bytes] = {}
         self.app: App = parts.app
         self.options: WebOptions = parts.options
         self.query, self.caller = query, caller

@@ -14,6 +14,7 @@ from homing.web.api import (
     keys,
     monitoring,
     notices,
+    pull,
     replays,
     search,
     secrets,
@@ -25,6 +26,7 @@ from homing.web.operation import Operation
 OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
     *subscriptions.OPERATIONS,
+    *pull.OPERATIONS,
     *filters.OPERATIONS,
     *secrets.OPERATIONS,
     *endpoints.OPERATIONS,

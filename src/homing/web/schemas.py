@@ -148,7 +148,7 @@ def _patch_kind(field: Field) -> Any:
 class _Identified(Struct, frozen=True, kw_only=True):
     id: str
     tenant: str
-    endpoint: str
+    endpoint: Annotated[str, Meta(description="Empty: it has no URL, its events are read.")]
 
 
 if TYPE_CHECKING:  # mypy does not see the fields of a struct that is created at run time.

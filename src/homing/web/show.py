@@ -126,7 +126,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
     return SubscriptionView(
         id=show_id(SUBSCRIPTION, subscription.id),
         tenant=subscription.tenant,
-        endpoint=show_id(ENDPOINT, subscription.endpoint_id),
+        endpoint=show_id(ENDPOINT, subscription.endpoint_id) if subscription.url else "",
         secrets=[
             SecretView(mask(secret.value), time_or_none(secret.until))
             for secret in subscription.secrets

@@ -35,6 +35,7 @@ from homing.store.process.worker import (
     begin_worker,
     encode_failure,
 )
+from homing.store.pull import Pulls
 from homing.store.sqlite import Lock, SqliteDb
 from homing.store.tx import run_sync
 
@@ -138,6 +139,7 @@ class _Ports:
             "clock": ClockMarks(self._db),
             "notices": Notices(self._db, node=self._node),
             "audit": Audit(self._db),
+            "pull": Pulls(self._db),
         }
 
     def run(self, calls: list[Call]) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from homing.app.events import Events
+from homing.app.pull import Pull
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, HomingError, Invalid
 from homing.model import SPEC, Connector, Subscription, show_id
@@ -55,8 +56,11 @@ async def subscription(request: PageRequest) -> Shown:
         headers=headers,
         it=found,
         facts=page_facts(found),
-        endpoint=await request.app.endpoints.get(request.caller, found.endpoint_id),
-        secret=secret,
+        endpoint=await request.app.endpoints.get(request.caller, found.endpoint_id)
+        if found.url
+        else None,
+        readers=[] if found.url else await request.app.pull.readers(request.caller, found.id),
+        secret=secret if found.url else None,  # Nothing is signed that is read.
     )
 
 
@@ -170,6 +174,12 @@ async def test(request: PageRequest) -> Response:
     return request.done(f"No response: {attempt.detail} ({took}).", to=_at(number))
 
 
+async def remove_reader(request: PageRequest) -> Response:
+    number, reader = request.number(SUBSCRIPTION), request.field("reader")
+    await request.app.pull.remove_reader(request.caller, number, reader)
+    return request.done(f"Reader {reader} removed.", to=_at(number))
+
+
 async def try_filters(request: PageRequest) -> Shown:
     """Shows which of the latest events match the filters of the form, and why."""
     problem = ""
@@ -219,5 +229,11 @@ PAGES = (
     Page(path=_ONE + "/edit", handler=edit, use_case=Subscriptions.change),
     Page(path=_ONE + "/delete", handler=delete, method="POST", use_case=Subscriptions.delete),
     Page(path=_ONE + "/rotate", handler=rotate, method="POST", use_case=Subscriptions.rotate),
+    Page(
+        path=_ONE + "/readers/remove",
+        handler=remove_reader,
+        method="POST",
+        use_case=Pull.remove_reader,
+    ),
     Page(path=_ONE + "/test", handler=test, method="POST", use_case=Subscriptions.test),
 )

@@ -1,0 +1,244 @@
+"""Subscriptions without a URL: read their events, acknowledge them, list and remove readers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+
+from msgspec import Struct
+
+from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.engine.engine import Engine
+from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid, NotFound, TooMany
+from homing.model import Event, Subscription, id_floor
+from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
+from homing.ports import ViewStore
+from homing.ports.pull import PullPage, PullReader, PullStore
+
+WAIT_MS_MAX = 60_000  # that one read waits for an event
+WAITING_MAX = 1_000  # reads that wait at a time,
+WAITING_OF_TENANT_MAX = 250  # of these: of one tenant,
+WAITING_OF_KEY_MAX = 64  # and of one key
+STREAM_WAIT_MS = 15_000  # after which a quiet stream gets a line, so that nobody closes it
+LIMIT_MAX = 1_000
+
+
+class PulledEvent(Struct, frozen=True, gc=False):
+    """An event, and the cursor to acknowledge it with."""
+
+    cursor: str
+    event: Event
+
+
+class Pulled(Struct, frozen=True):
+    """The next events of a subscription."""
+
+    events: list[PulledEvent]
+    cursor: str  # to go on after
+    lag: int  # events after the cursor; erased ones may be among them
+
+
+class ReaderShown(Struct, frozen=True):
+    """A reader, and how many events it has not acknowledged."""
+
+    name: str
+    cursor: str
+    lag: int
+    created_at: int
+    acked_at: int | None
+
+
+class PullParts(Struct, frozen=True):
+    """What the use cases need to read streams."""
+
+    store: PullStore
+    views: PullStore  # the same streams, for reads that must not delay a commit
+    cursors: Cursors
+
+
+class Pull:
+    """The events of subscriptions without a URL."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        views: ViewStore,
+        parts: PullParts,
+        *,
+        now: Callable[[], int],
+    ) -> None:
+        self._engine, self._views, self._now = engine, views, now
+        self._store, self._reads, self._cursors = parts.store, parts.views, parts.cursors
+        self._waiting: Counter[tuple[str, object]] = Counter()
+
+    @use_case(READERS)
+    async def read(
+        self,
+        caller: Caller,
+        subscription_id: int,
+        *,
+        reader: str,
+        after: str | None = None,
+        from_now: bool = False,
+        limit: int,
+        wait_ms: int = 0,
+    ) -> Pulled:
+        """The events after the cursor, or after those that the reader has acknowledged.
+
+        If there is none, the read waits for one for up to ``wait_ms``. A new reader begins with the
+        oldest event, or, with ``from_now``, with the next one. Raises Gone if events after the
+        cursor are past retention, Invalid, NotFound, Conflict, or TooMany.
+        """
+        subscription = await self._found(caller, subscription_id)
+        place = self._place(subscription, reader, after)
+        if from_now and after is None:
+            caller.must_be(MANAGERS)
+            await self._store.begin_reader(subscription.id, reader, now=self._now())
+        page = await self._page(subscription, reader, place, limit)
+        if page.upto == page.head and not page.entries and wait_ms > 0:
+            with self._place_to_wait(caller):
+                await self._engine.pulls.wait(
+                    subscription.id, head=page.head, timeout_s=min(wait_ms, WAIT_MS_MAX) / 1000
+                )
+            await self._found(caller, subscription_id)  # It may have been deleted meanwhile.
+            page = await self._page(subscription, reader, page.upto, limit)
+        return self._shown(subscription, page)
+
+    @use_case(READERS)
+    async def stream(
+        self,
+        caller: Caller,
+        subscription_id: int,
+        *,
+        reader: str,
+        after: str | None = None,
+        from_now: bool = False,
+        limit: int,
+    ) -> AsyncGenerator[Pulled, None]:
+        """Pages of events for as long as the caller reads; a page is empty after a quiet while."""
+        first = await self.read(
+            caller, subscription_id, reader=reader, after=after, from_now=from_now, limit=limit
+        )
+        return self._pages(caller, subscription_id, reader, first, limit)
+
+    async def _pages(
+        self, caller: Caller, subscription_id: int, reader: str, page: Pulled, limit: int
+    ) -> AsyncGenerator[Pulled, None]:
+        while True:
+            yield page
+            try:
+                page = await self.read(
+                    caller,
+                    subscription_id,
+                    reader=reader,
+                    after=page.cursor,
+                    limit=limit,
+                    wait_ms=STREAM_WAIT_MS,
+                )
+            except (NotFound, Conflict, Gone, TooMany):
+                return  # The next request gets the reason.
+
+    @use_case(MANAGERS)
+    async def ack(
+        self, caller: Caller, subscription_id: int, *, reader: str, cursor: str
+    ) -> ReaderShown:
+        """Acknowledges all events up to the cursor; the reader never moves backward.
+
+        Raises Invalid for a cursor of another subscription, NotFound, or Conflict.
+        """
+        subscription = await self._found(caller, subscription_id)
+        place = self._place(subscription, reader, cursor, field="cursor")
+        assert place is not None
+        found = await self._store.ack(subscription.id, reader, position=place, now=self._now())
+        heads = await self._reads.heads([subscription.id])
+        return self._reader(subscription, found, heads.get(subscription.id, found.position))
+
+    @use_case(READERS)
+    async def readers(self, caller: Caller, subscription_id: int) -> list[ReaderShown]:
+        """The readers of a subscription by name; raises NotFound or Conflict."""
+        subscription = await self._found(caller, subscription_id)
+        found, head = await self._reads.readers(subscription.id)
+        return [self._reader(subscription, it, head) for it in found]
+
+    @use_case(MANAGERS, changes=True)
+    async def remove_reader(self, caller: Caller, subscription_id: int, reader: str) -> None:
+        """Removes a reader: read again, it begins with the oldest event. Raises NotFound."""
+        subscription = await self._found(caller, subscription_id)
+        await self._store.remove_reader(subscription.id, reader)
+
+    async def _found(self, caller: Caller, subscription_id: int) -> Subscription:
+        found = await self._views.subscription(subscription_id)
+        if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
+            raise NotFound("There is no such subscription.")
+        if found.url:
+            raise Conflict(
+                "The events of this subscription are sent to its URL: "
+                "only those of a subscription without a URL can be read."
+            )
+        return found
+
+    def _place(
+        self, subscription: Subscription, reader: str, cursor: str | None, *, field: str = "after"
+    ) -> int | None:
+        """The position of a cursor; raises Invalid if it, or the reader's name, is none."""
+        problems = reader_problem(reader)
+        place = None
+        if cursor is not None:
+            place = self._cursors.read(subscription.id, cursor)
+            if place is None:
+                problems += (FieldProblem(field, CURSOR_RULE),)
+        if problems:
+            raise Invalid(problems=problems)
+        return place
+
+    async def _page(
+        self, subscription: Subscription, reader: str, after: int | None, limit: int
+    ) -> PullPage:
+        kept_ms = self._engine.retention_of(subscription.tenant)
+        try:
+            return await self._reads.page(
+                subscription.id,
+                tenant=subscription.tenant,
+                reader=reader,
+                after=after,
+                bound_id=id_floor(max(self._now() - kept_ms, 0)),
+                limit=min(limit, LIMIT_MAX),
+            )
+        except BehindRetention as error:
+            oldest = self._cursors.show(subscription.id, error.oldest)
+            raise Gone(
+                "Events after this cursor are past retention and cannot be read any more. "
+                f"To go on with the oldest event, read after the cursor {oldest}."
+            ) from None
+
+    def _shown(self, subscription: Subscription, page: PullPage) -> Pulled:
+        show, number = self._cursors.show, subscription.id
+        events = [PulledEvent(show(number, it.position), it.event) for it in page.entries]
+        return Pulled(events, show(number, page.upto), page.head - page.upto)
+
+    def _reader(self, subscription: Subscription, it: PullReader, head: int) -> ReaderShown:
+        cursor = self._cursors.show(subscription.id, it.position)
+        return ReaderShown(it.name, cursor, max(head - it.position, 0), it.created_at, it.acked_at)
+
+    @contextlib.contextmanager
+    def _place_to_wait(self, caller: Caller) -> Iterator[None]:
+        """Raises TooMany if too many reads wait: in all, of one tenant, or of one key."""
+        places = {
+            ("all", None): WAITING_MAX,
+            ("tenant", caller.tenant): WAITING_OF_TENANT_MAX,
+            ("key", caller.key_id): WAITING_OF_KEY_MAX,
+        }
+        for place, most in places.items():
+            if self._waiting[place] >= most:
+                raise TooMany(
+                    f"{most} reads wait for events already: use fewer at a time, or do not wait."
+                )
+        self._waiting.update(places.keys())
+        try:
+            yield
+        finally:
+            self._waiting.subtract(places.keys())
+            for place in places:
+                if not self._waiting[place]:
+                    del self._waiting[place]
