@@ -65,6 +65,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "POST /notices/targets": {"form": HOOK},
     f"PATCH {TGT}/{{id}}": {"json": {"name": "new"}},
     "POST /notices/targets/{id}": {"form": {"name": "new"}},
+    "POST /subscriptions/{id}/readers/remove": {"form": {"reader": "default"}},
     "POST /keys": {"form": {"name": "new", "role": "viewer", "tenant": "acme"}},
     "POST /v1/keys": {"json": {"name": "new", "role": "viewer", "tenant": "acme"}},
 }
@@ -94,6 +95,7 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "NoticeTargets.rotate": ({}, {"secret": CHANGED}),
     "NoticeTargets.send_link": ({}, {}),
     "NoticeTargets.delete": ({"kind": "webhook"}, None),
+    "Pull.remove_reader": ({"reader": "default"}, None),
     "Erasures.erase": (None, {"kind": "event"}),
     "Keys.create": (None, {"name": "new", "role": "viewer"}),
     "Keys.revoke": ({"name": "n", "role": "viewer"}, None),
@@ -109,6 +111,7 @@ def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() 
     assert {name for name, _ in CHANGING_ROUTES} == set(CHANGE)
     assert {name for name, _ in WRITING} - CHANGING == {
         "Publishing.publish",  # It has the ledger.
+        "Pull.ack",  # The reader's own row says how far it is.
         "Events.try_filters",
         "Events.try_filters_on_latest",
         "Subscriptions.check",
@@ -135,6 +138,12 @@ async def id_to_change(house: House, name: str, route: str, found: Objects) -> s
         await house.publish(tenant="acme")
         pending = await house.deliveries("?tenant=acme&status=pending")
         return str(pending[0]["id"])
+    if name == "Pull.remove_reader":
+        made = await house.client.post(SUB, {"types": ["*"], "tenant": "acme"})
+        path = f"{SUB}/{made.json['id']}"
+        cursor = (await house.client.get(f"{path}/events")).json["cursor"]
+        await house.client.post(f"{path}/ack", {"cursor": cursor})
+        return str(made.json["id"])
     if name == "NoticeTargets.send_link":
         await sql(house, "UPDATE notice_target SET confirmed_at = NULL, kind = 'email'")
         await house.world.wait(3_600_000)

@@ -291,6 +291,7 @@ def id_of(route: str, found: Objects) -> str:
 JSON = {
     "WorkfrontSubscriptions.change_version": {"version": "v1"},
     "Endpoints.test": {},
+    "Pull.ack": {"cursor": "x"},
 }
 FORMS: dict[str, dict[str, str]] = {
     "Subscriptions.change": {"url": "https://a.example/", "types": "*", "format": "standard"},

@@ -21,6 +21,7 @@ LISTS = {
     "notices",
     "notice_targets",
 }
+STREAMS = {"stream"}  # lists without an end
 
 
 class Threaded:
@@ -31,12 +32,24 @@ class Threaded:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._homing, name)
-        if name not in LISTS:
+        if name not in LISTS | STREAMS:
 
             async def call(*args: Any, **more: Any) -> Any:
                 return await asyncio.to_thread(method, *args, **more)
 
             return call
+
+        if name in STREAMS:
+
+            async def endless(*args: Any, **more: Any) -> AsyncIterator[Any]:
+                items = method(*args, **more)
+                try:
+                    while True:
+                        yield await asyncio.to_thread(next, items)
+                finally:
+                    await asyncio.to_thread(items.close)
+
+            return endless
 
         async def each(*args: Any, **more: Any) -> AsyncIterator[Any]:
             for item in await asyncio.to_thread(lambda: list(method(*args, **more))):
