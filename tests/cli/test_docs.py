@@ -127,7 +127,7 @@ class Reader:
             (
                 '"version":"v2"}',
                 "Published launch-1: it goes to 1 subscription.",
-                "Published launch-2: no subscription matches it.",
+                "Published launch-2: no subscription with a URL matches it.",
                 'newState.status equals "CUR"',
                 'status has changed: yes, it was "CUR" and is "DED"',
                 "Published 150 events: 150 deliveries.",

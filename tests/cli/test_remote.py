@@ -49,7 +49,7 @@ def test_many_events_come_from_a_file_or_a_pipe(terminal: Terminal) -> None:
     assert bad.code == 2
     assert "line 1 is not an event: it has no data" in bad.err
     data = terminal.well("publish", "a.b", "-", "--id", "pipe-2", given='{"from": "a pipe"}')
-    assert "no subscription matches it" in data.out
+    assert "no subscription with a URL matches it" in data.out
 
 
 def test_an_endpoint_is_shown_frozen_and_enabled_by_its_url(terminal: Terminal) -> None:
@@ -200,7 +200,7 @@ def test_filters_are_set_tried_and_explained(terminal: Terminal) -> None:
     ).document
     assert made["filters"] == [{"field": "data.amount", "op": "gt", "value": 100}]
     told = terminal.well("publish", "filter.me", '{"amount": 5}', "--id", "filter-1")
-    assert "no subscription matches it" in told.out
+    assert "no subscription with a URL matches it" in told.out
     why = terminal.well("filters", "why", "filter-1", "--json").lines
     (reason,) = [one["reason"] for one in why if one["subscription"] == made["id"]]
     assert reason.endswith("data.amount is greater than 100: no, it is 5.")

@@ -296,3 +296,14 @@ def test_homings_own_notices_can_be_read() -> None:
         ]
 
     live(story)
+
+
+def test_a_subscription_that_can_read_an_event_is_not_said_to_miss_it() -> None:
+    async def story(house: House) -> None:
+        await Reading.begin(house, types=["a.b"])
+        other = await Reading.begin(house, types=["c.d"])
+        key = await house.publish()
+        got = await house.client.get(f"/v1/events/{key}")
+        assert [it["subscription"] for it in got.json["unmatched"]] == [other.id]
+
+    live(story)

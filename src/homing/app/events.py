@@ -93,8 +93,8 @@ class Events:
         for one in others:
             ask = partial(why_unmatched, one, event, reading, now=now)
             reason = await self._slices.ask(reading, ask)
-            if reason is None and len(rows) > DELIVERIES_MAX:
-                continue  # Its delivery may be one of those that are missing.
+            if reason is None and (len(rows) > DELIVERIES_MAX or not one.url):
+                continue  # Its delivery may be one of those that are missing; or the event is read.
             reasons.append((one, reason or _ITS_OWN_ENDPOINT))
         return reasons, after is not None
 

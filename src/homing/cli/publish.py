@@ -124,7 +124,7 @@ def _publish_file(remote: Remote, events: list[Event]) -> None:
 def _view(out: Console, receipt: Receipt) -> None:
     match receipt.deliveries:
         case 0:
-            where = "no subscription matches it"
+            where = "no subscription with a URL matches it"
         case 1:
             where = "it goes to 1 subscription"
         case count:

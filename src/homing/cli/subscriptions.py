@@ -101,7 +101,14 @@ def subscriptions(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag
 
 def _row(one: Subscription) -> tuple[object, ...]:
     active = coloured("enabled", text="yes") if one.active else coloured("cancelled", text="no")
-    return one.id, one.tenant, ", ".join(one.types), one.url, active, dim(one.description)
+    return (
+        one.id,
+        one.tenant,
+        ", ".join(one.types),
+        one.url or dim("read"),
+        active,
+        dim(one.description),
+    )
 
 
 @remote_command

@@ -74,7 +74,7 @@ _FIXED_URL_RULE = (
     "are read; create another one"
 )
 # The fields that a subscription without a URL may have.
-_WITHOUT_URL = frozenset(
+WITHOUT_URL = frozenset(
     {"url", "types", "filters", "filter_connector", "description", "metadata", "active"}
 )
 _MASKED_RULE = f"must not begin with {MASK}, which stands for a masked value: give the value itself"
@@ -244,7 +244,7 @@ def check_subscription(
 def _sending_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
     """The fields that say how events are sent, of a subscription whose events are read."""
     for field in SPEC.values():
-        if field.name not in _WITHOUT_URL and getattr(draft, field.name) != field.default:
+        if field.name not in WITHOUT_URL and getattr(draft, field.name) != field.default:
             reason = "has no effect without a URL: leave it out, or give a URL"
             yield FieldProblem(field.api_name, reason)
 

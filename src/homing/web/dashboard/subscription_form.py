@@ -15,7 +15,7 @@ import msgspec
 
 from homing.errors import FieldProblem
 from homing.model import SPEC, Field, Format, Kind, Subscription, TextEnum
-from homing.policy.admission import MASK
+from homing.policy.admission import MASK, WITHOUT_URL
 from homing.policy.exact import decoder, encode
 
 _NOT_OFFERED = frozenset((Format.WORKFRONT,))  # only the Workfront-compatible API creates these
@@ -84,6 +84,8 @@ def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
     for name, value in subscription.spec().items():
         field = SPEC[name]
         if name in {"url", "filter_connector"}:
+            continue
+        if not subscription.url and name not in WITHOUT_URL:
             continue
         if field.kind is Kind.PAIRS and field.secret:
             text = "\n".join(key for key, _ in value)
