@@ -20,6 +20,7 @@ CAUSES = "homing.policy.causes"
 CAUSES_STORE = "homing.store.causes"
 DECIDE = "homing.engine.decide"
 DISPATCH = "homing.engine.dispatch"
+ERASURES = "homing.store.erasures"
 FAN_OUT = "homing.engine.fan_out"
 FLEET = "homing.engine.fleet.membership"
 FLOW = "homing.store.flow"
@@ -942,5 +943,22 @@ BUGS = [
         replace(
             FLOW, "Flow.settle", "_with_causes(batch, cause_of) if cause_of else batch", "batch"
         ),
+    ),
+    # --- erasures
+    bug(
+        "the ledger is not told what was erased",
+        remove(ERASURES, "erase", "await add_to_ledger(tx, changes, node=node)"),
+    ),
+    bug(
+        "the attempts of an erased event stay",
+        remove(
+            ERASURES,
+            "remove",
+            'await tx.many("attempts_remove", [(id_,) for id_, _ in (*pending, *history)])',
+        ),
+    ),
+    bug(
+        "the payload fields of an erased event stay",
+        remove(ERASURES, "remove", 'await tx.many("event_fields_remove", ids)'),
     ),
 ]

@@ -26,9 +26,19 @@ from simulation.lives import Crashed
 from simulation.machine import Machine
 from simulation.mix import PATHS_KEY
 from simulation.people import Job
-from simulation.reference import Reference, name
+from simulation.reference import Reference, name, value_at
 
 ROUNDS = 4
+ERASURES_MAX = 10_000  # that are read at once
+ROWS_OF_EVENTS = (
+    ("event", "id"),
+    ("event_key", "event_id"),
+    ("event_field", "event_id"),
+    ("pending", "event_id"),
+    ("history", "event_id"),
+    ("replay_link", "event_id"),
+    ("attempt", "delivery_id"),
+)
 CAUSES_MAX = 10_000  # that are read at once
 # Attempts of one delivery in a long sender outage.
 SENDER_ERRORS_MAX, SENDER_ERRORS_WITHIN_MS = 36, 600_000
@@ -104,6 +114,7 @@ class Balance:
         await self._causes(endpoints)
         await self._fields()
         await self._cleanup_jobs()
+        await self._erasures()
         for job in jobs:
             self._job(job)
         for machine in self._machines:
@@ -117,12 +128,12 @@ class Balance:
     async def _deliveries(self, rows: list[DeliveryRow]) -> None:
         reference = self._reference
         there = {row.delivery.id for row in rows}
-        lost = [it for it in reference.deliveries if it not in there]
+        lost = [it for it in reference.deliveries if it not in there | reference.erased]
         reference.must(not lost, "S1", lambda: f"{len(lost)} deliveries are lost: {name(lost[0])}")
         for row in rows:
             delivery = reference.deliveries.get(row.delivery.id)
-            if delivery is None:
-                reference.violated("S1", f"{name(row.delivery.id)} was never accepted")
+            if delivery is None or row.delivery.id in reference.erased:
+                reference.violated("S1", f"{name(row.delivery.id)} was never accepted, or erased")
                 return
             reason = row.reason.value if row.reason is not None else None
             stored = (row.status.value, reason, row.delivery.attempts, row.arrived)
@@ -163,6 +174,8 @@ class Balance:
         counted: dict[str, Counter[str]] = {}
         for row in rows:
             counted.setdefault(row.delivery.tenant, Counter())[row.status.value] += 1
+        for erased in map(self._reference.deliveries.__getitem__, self._reference.erased):
+            counted.setdefault(erased.tenant, Counter())[erased.status] += 1
         for ledger in await self._world.views.ledger(tenant=None):
             counts = counted.pop(ledger.tenant, Counter())
             kept = (ledger.delivered, ledger.pending, ledger.dropped, ledger.cancelled)
@@ -226,6 +239,7 @@ class Balance:
         wanted: Counter[tuple[object, ...]] = Counter(
             (event_id, place, digest, fact.tenant)
             for event_id, fact in reference.facts.items()
+            if event_id not in reference.erased_events
             for place, digest in enumerate(fields_of(fact.data, paths))
         )
         reference.must(
@@ -243,6 +257,36 @@ class Balance:
         )
         self._reference.must(not jobs, "L2", lambda: f"replays are left: {jobs}")
 
+    async def _erasures(self) -> None:
+        """Each is finished, has counted what it erased, and has left nothing of it."""
+        reference, admin = self._reference, Admin(self._world.db)
+        running = await admin.running_erasures(limit=1)
+        reference.must(not running, "L2", lambda: f"an erasure never ends: {running}")
+        rows, after = await admin.erasures(tenant=None, before_id=None, limit=ERASURES_MAX)
+        assert after is None
+        for row in rows:
+            counted = (row.events, row.deliveries, row.cancelled)
+            seen = reference.erasures.get(row.id, Counter[str]())
+            was = (seen["events"], seen["deliveries"], seen["cancelled"])
+            reference.must(
+                counted == was,
+                "erase",
+                lambda n=counted, m=was: f"an erasure has counted {n}, and it was {m}",  # type: ignore[misc]
+            )
+        left = await self._world.db.raw(self._left)
+        reference.must(not left, "erase", lambda: f"of what was erased there is still {left}")
+        reference.counts["erased"] += len(reference.erased)
+
+    async def _left(self, execute: Execute) -> list[str]:
+        """The tables that have rows of an event, or attempts of a delivery, that was erased."""
+        reference, left = self._reference, list[str]()
+        for table, column in ROWS_OF_EVENTS:
+            ids = {it for (it,) in await execute(f"SELECT DISTINCT {column} FROM {table}")}
+            gone = reference.erased if column == "delivery_id" else reference.erased_events.keys()
+            if ids & gone:
+                left.append(table)
+        return left
+
     def _job(self, job: Job) -> None:
         """Each finished delivery it was asked for comes again, and only once."""
         reference = self._reference
@@ -256,7 +300,9 @@ class Balance:
         )
         for pair, times in asked.items():
             reference.must(
-                again[pair] >= times or reference.subs[pair[1]].deleted,
+                again[pair] >= times
+                or reference.subs[pair[1]].deleted
+                or pair[0] in reference.erased_events,
                 "replay",
                 lambda: f"replay {job.id} left out what it was asked for",
             )
@@ -324,10 +370,8 @@ def fields_of(data: bytes, paths: Sequence[str]) -> list[bytes]:
     """The hashes of the values at these paths: of texts, whole numbers, true and false."""
     found = []
     for path in paths:
-        value = json.loads(data)
-        for part in path.split(".")[1:]:
-            value = value.get(part) if isinstance(value, dict) else None
-        if value != "" and isinstance(value, str | int):
+        value = value_at(data, path)
+        if value is not None:
             text = value if isinstance(value, str) else json.dumps(value)
             content = f"{path}\0{text}".encode()
             found.append(hashlib.blake2b(content, digest_size=16, key=PATHS_KEY).digest())

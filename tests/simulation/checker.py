@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from homing.ports import (
     ReplayJob,
     Response,
 )
+from homing.ports.erasures import Erasable
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
 from simulation.check_settles import SettleChecks, compare_changes, compare_endpoint
@@ -560,6 +562,8 @@ class Checker(Watch):
         self.reference.must(right, "replay", lambda: f"{name(old.id)} is pending, and was replayed")
 
     def _replayed(self, memory: Memory, row: Delivery, old: DeliveryModel) -> DeliveryModel:
+        right = row.event_id not in self.reference.erased_events
+        self.reference.must(right, "erase", lambda: f"{name(row.id)} replays an erased event")
         model = self._delivery(memory, row)
         right = row.replay and (old.event_id, old.root_id) == (row.event_id, row.root_id)
         self.reference.must(
@@ -581,9 +585,47 @@ class Checker(Watch):
         made = self.replayed.setdefault(job.id, [])
         for row in new if result else ():
             sub = self.reference.subs[row.subscription_id]
-            if not sub.deleted:
+            if not sub.deleted and row.event_id not in self.reference.erased_events:
                 old = self.reference.deliveries[row.root_id]
                 made.append(self._replayed(memory, row, old))
+
+    # --- erasures ----------------------------------------------------------------------------
+
+    def _done_erase_events(
+        self,
+        memory: Memory,
+        erasure_id: int,
+        events: Sequence[tuple[Erasable, Any]],
+        *,
+        result: bool,
+        limit: int,
+    ) -> None:
+        reference, change = self.reference, self._change(memory)
+        counts = reference.erasures.setdefault(erasure_id, Counter())
+        whole = True
+        for event_id in (it.event_id for it, _ in events):
+            if event_id in reference.erased_events:
+                continue  # Another process was there first.
+            there = [it for it in reference.of_event(event_id) if it.id not in reference.erased]
+            links = [it for it in there if it.replay][:limit]
+            first = [it for it in there if not it.replay]
+            waiting = [it for it in first if it.status == "pending"][:limit]
+            finished = [it for it in first if it.status != "pending"][:limit]
+            waiting += [it for it in links if it.status == "pending"]
+            finished += [it for it in links if it.status != "pending"]
+            for delivery in waiting:
+                reference.finish(delivery, "cancelled", "erased")
+                reference.cancels[delivery.id] = change
+            gone = [*waiting, *finished]
+            reference.erased.update(it.id for it in gone)
+            counts.update(deliveries=len(gone), cancelled=len(waiting))
+            if max(map(len, (links, waiting, finished))) >= limit:
+                whole = False
+            else:
+                reference.erased_events[event_id] = change
+                counts["events"] += 1
+        reference.say(f"erased {len(events)} events: {result}")
+        reference.must(whole == result, "erase", lambda: f"an erasure is done: {result}")
 
 
 def _content(draft: EventDraft) -> tuple[str, str | None, bytes]:

@@ -22,10 +22,13 @@ from simulation.mix import Rates
 RARE_TIMES = 6
 RARE = frozenset(
     {
+        "begin_erasure",
         "cancel_delivery",
         "change_subscription",
         "create_subscription",
         "delete_subscription",
+        "erase_events",
+        "hide_erased",
         "run_cleanup_job",
         "replay",
         "replay_step",

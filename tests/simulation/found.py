@@ -140,4 +140,7 @@ FOUND = {
     "notices have no payload fields": 0,
     "a cause counts a delivery with every attempt": 0,
     "a delivery does not keep the cause of its last attempt": 0,
+    "the ledger is not told what was erased": 5,
+    "the attempts of an erased event stay": 5,
+    "the payload fields of an erased event stay": 5,
 }

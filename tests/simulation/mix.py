@@ -104,6 +104,7 @@ class Mix:
     hangs: int = 0  # times that one tenant's URLs all hang
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
     slow_names: SlowLookUps | None = None
+    erasures_per_hour: float = 0
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
@@ -187,6 +188,16 @@ def _some(rng: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str,
 
 def draw(seed: int, deliveries: int) -> Mix:
     """The mix of a seed; the same for ever."""
+    mix = _draw(seed, deliveries)
+    return _with_erasures(mix, Random(f"erasures {seed}")) if seed % 10 == 5 else mix
+
+
+def _with_erasures(mix: Mix, rng: Random) -> Mix:
+    """Some seeds have people who erase; a few dozen times in a run."""
+    return replace(mix, erasures_per_hour=rng.choice((10, 40, 150)) * HOUR / mix.run_for_ms)
+
+
+def _draw(seed: int, deliveries: int) -> Mix:
     rng = Random(f"homing {seed}")
     tenants = ("acme", "bolt", "coil")[: rng.choice((1, 2, 2, 3))]
     run_for_ms = rng.choice((1, 3, 8, 30, 60, 110)) * HOUR
@@ -322,7 +333,8 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         slack_ms=2 * MINUTE,
         hears_within_ms=5 * SECOND,  # It looks each second, with faults.
     )
-    return _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
+    mix = _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
+    return _with_erasures(mix, Random(f"erasures of fleet {seed}")) if seed % 4 == 1 else mix
 
 
 def _with_guard_changes(mix: Mix, rng: Random) -> Mix:

@@ -8,6 +8,7 @@ the name of the invariant (``findings``).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ class Change:
     at: int
     by_person: bool
     told: bool = False  # the process knows that it was written
+    answered: bool = False  # an erasure: all processes know of it
 
 
 @dataclass
@@ -207,7 +209,7 @@ class Memory:
 
     def may_not_know(self, change: Change, *, at: int) -> bool:
         """Whether its engine may still act as if this change had not been made."""
-        if change.at < self.started_at:
+        if change.answered or change.at < self.started_at:
             return False
         if change.told if change.life == self.life else not change.by_person:
             return False  # Another's change that was settled is read with the bucket.
@@ -239,6 +241,9 @@ class Reference(Findings):
     waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
     sent: dict[tuple[int, int], Flight] = field(default_factory=dict)  # by delivery and number
     cancels: dict[int, Change] = field(default_factory=dict)  # by delivery id
+    erased: set[int] = field(default_factory=set)  # deliveries
+    erased_events: dict[int, Change] = field(default_factory=dict)
+    erasures: dict[int, Counter[str]] = field(default_factory=dict)  # what each has erased
     drops: Counter[int] = field(default_factory=Counter)  # by endpoint
     drops_undone: Counter[int] = field(default_factory=Counter)  # cancelled just before
     drops_reported: Counter[int] = field(default_factory=Counter)
@@ -345,6 +350,11 @@ class Reference(Findings):
         self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
         self.counts["deliveries"] += 1
 
+    def of_event(self, event_id: int) -> list[DeliveryModel]:
+        """All deliveries of an event, in the order of their ids."""
+        found = [it for it in self.deliveries.values() if it.event_id == event_id]
+        return sorted(found, key=lambda it: it.id)
+
     def move(self, delivery: DeliveryModel, endpoint_id: int) -> None:
         """It waits at another endpoint from now on."""
         if endpoint_id != delivery.endpoint_id:
@@ -373,6 +383,14 @@ class Reference(Findings):
         outage_checks.begin_life(memory)
         for endpoint_id in self.endpoints:
             self.learn(memory, endpoint_id)
+
+
+def value_at(data: bytes, path: str) -> str | int | None:
+    """The value of a payload field: a text, a whole number, true or false."""
+    value = json.loads(data)
+    for part in path.split(".")[1:]:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value if value != "" and isinstance(value, str | int) else None
 
 
 def name(delivery_id: int) -> str:

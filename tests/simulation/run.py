@@ -25,6 +25,8 @@ KINDS = frozenset(
         *(f"receiver_{trouble}" for trouble in TROUBLES),
         *(f"person_{action}" for action in ACTIONS),
         *(f"cut_{kind}" for kind in CUTS),
+        "person_erase_event",
+        "person_erase_field",
         "tenant_hangs",
         "outage_began",
         "outage_ended",
@@ -59,6 +61,8 @@ KINDS = frozenset(
 FLEET_KINDS = frozenset(
     {
         *(f"person_{action}" for action in FLEET_ACTIONS),
+        "person_erase_event",
+        "person_erase_field",
         "kill",
         "pause",
         "long_pause",

@@ -23,6 +23,7 @@ from simulation.check_outages import OutageChecks
 from simulation.checker import Checker, MachineWitness
 from simulation.cuts import Cuts
 from simulation.deaths import Deaths
+from simulation.erasing import Erasing
 from simulation.faults import Faults
 from simulation.findings import Violation
 from simulation.guard_settings import GuardSettings
@@ -106,6 +107,7 @@ class Seed:
         self.people = People(*ask, self._rng("people"), checker, faults.fire)
         self.publishers = Publishers(*ask, self._rng("publishers"), checker, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
+        self.erasing = Erasing(*ask, self._rng("erasing"), reference, faults.fire)
         self.overdue = Overdue(first, reference, faults)
         self.cuts = Cuts(
             mix,
@@ -232,6 +234,7 @@ class Seed:
             actors += [process.kills(), process.stops(), process.outages(), process.steps()]
             actors.append(process.pauses())
         actors += [self.people.act(), self._cuts_and_deaths(), self.hanging.act()]
+        actors.append(self.erasing.act())
         if self.guard is not None:
             actors.append(self.guard.act())
         if self._network is None:
@@ -264,7 +267,8 @@ class Seed:
     def _end_faults(self) -> None:
         for process in self.processes:
             process.over = True
-        for part in (self.people, self.publishers, self.cuts, self.hanging, self.overdue):
+        parts = (self.people, self.erasing, self.publishers, self.cuts, self.hanging, self.overdue)
+        for part in parts:
             part.over = True
         self.outage_checks[1].end()
         self.receivers.healed = True
