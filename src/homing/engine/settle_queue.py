@@ -55,7 +55,7 @@ class SettleQueue:
         self._sorted = self._number = 0  # outcomes in ``_tenants``: now, and ever
         self._last_tenant = ""
         self._shared_until = 0
-        self.light = 0  # waiting successes, about; that of a probe enables its endpoint: not here
+        self.light = 0  # waiting successes, about (``_is_light``)
 
     def __len__(self) -> int:
         return len(self._new) + self._sorted
@@ -65,7 +65,7 @@ class SettleQueue:
         self._new.append(item)
         if isinstance(item, CompletedAttempt):
             tenant = item.work.delivery.tenant
-            self.light += item.outcome is _DELIVERED and item.lane is not _PROBE
+            self.light += _is_light(item)
         elif isinstance(item, Report):
             return
         else:
@@ -83,9 +83,12 @@ class SettleQueue:
         """Take the outcomes of the next commit off the queue."""
         rationed = rationed and self.shared(now)
         if not rationed and not self._sorted:
+            if self.light == len(self._new) <= COMMIT_COST_MAX:
+                taken, self._new, self.light = self._new, [], 0
+                return taken
             count = _fitting(self._new)
             taken, self._new = self._new[:count], self._new[count:]
-            self.light = len(self._new)
+            self.light = sum(map(_is_light, self._new))
             return taken
         self._sort()
         taken = self._in_turns(COMMIT_RATION if rationed else _ENDLESS)
@@ -151,6 +154,11 @@ class SettleQueue:
                 if not self._behind[item.endpoint_id]:
                     del self._behind[item.endpoint_id]
         return some, spent
+
+
+def _is_light(item: Item) -> bool:
+    """Return whether an outcome is a success on which nothing depends: a probe's enables."""
+    return type(item) is CompletedAttempt and item.outcome is _DELIVERED and item.lane is not _PROBE
 
 
 def _fitting(items: list[Item]) -> int:
