@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 
@@ -123,13 +123,16 @@ class Receiver:
                     Arrival(body["id"], body["data"], delivery, number, path, who, float(sent), at)
                 )
                 self.keys.add(body["id"])
-                await asyncio.sleep(self.delay_s)
+                await self.wait()
                 status = b"500 No" if path == "/dead" else b"200 OK"
                 writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n")
         writer.close()
 
+    async def wait(self) -> None:
+        await asyncio.sleep(self.delay_s)
+
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[Receiver]:
+    async def listening(self) -> AsyncIterator[Self]:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1_000)
         self.port = server.sockets[0].getsockname()[1]
         try:
