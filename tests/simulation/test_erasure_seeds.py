@@ -48,11 +48,7 @@ BUGS: dict[str, Change] = {
         'await tx.many("attempts_remove", [(id_,) for id_, _ in (*pending, *history)])',
     ),
     "the payload fields stay": remove(STORE, "remove", 'await tx.many("event_fields_remove", ids)'),
-    "replay jobs keep the id": remove(
-        STORE,
-        "remove",
-        "await _remove_jobs(tx, frozenset(it.event_id for it in done), tenant=None)",
-    ),
+    "replay jobs keep the id": remove(STORE, "remove", 'await tx.many("erase_jobs_of_event", ids)'),
     "erased ids are forgotten": replace(
         "homing.engine.catalog", "Catalog._refresh", "erased.ids", "False"
     ),

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
 
-import apsw
 import pytest
 from msgspec.structs import replace
 
 from homing.model import Delivery, Endpoint, Subscription
 from homing.ports import DueAsk, SettleBatch
 from homing.store import rows
-from homing.store.postgres import PostgresDb, PostgresTx
-from homing.store.sqlite import SqliteDb
-from homing.store.statements import statements
-from homing.store.tx import Db, Row, Tx
+from homing.store.tx import Db, Tx
 from store.build import NOW, put
+from store.costs import grown, measured
 from store.scene import Scene
 
 FEW, MANY = 1_000, 200_000
@@ -83,81 +76,19 @@ class Counts(Scene):
         await flow.remove_history(before=NOW, limit=50)
 
 
-@contextmanager
-def sqlite_steps(db: SqliteDb) -> Iterator[Counter[str]]:
-    """Virtual machine steps by statement."""
-    spent: Counter[str] = Counter()
-    connection = db._writer._connection
-    assert connection is not None
-
-    def profile(event: dict[str, Any]) -> None:
-        spent[event["sql"]] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
-
-    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
-    yield spent
-    connection.trace_v2(0, None)
-
-
-@contextmanager
-def postgres_rows(db: PostgresDb, patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Rows that the nodes of the plans returned and filtered out, by statement."""
-    spent: Counter[str] = Counter()
-    plain = PostgresTx._fetch
-
-    async def explained(self: PostgresTx, text: str, values: Iterable[Any]) -> list[Row]:
-        values = list(values)
-        if text in named or text.startswith("WITH w0 AS"):
-            inside = self._connection.is_in_transaction()
-            await self._connection.execute("SAVEPOINT cost" if inside else "BEGIN")
-            ((plan,),) = await self._connection.fetch(
-                f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {text}", *values
-            )
-            await self._connection.execute("ROLLBACK TO cost" if inside else "ROLLBACK")
-            spent[text] += _rows(json.loads(plan)[0]["Plan"])
-        return await plain(self, text, values)
-
-    named = {it.text for it in statements("postgres").values()}
-    patch.setattr(PostgresTx, "_fetch", explained)
-    yield spent
-    patch.undo()
-
-
-def _rows(node: dict[str, Any]) -> int:
-    removed = sum(value for key, value in node.items() if key.startswith("Rows Removed"))
-    own = (node["Actual Rows"] + removed) * node["Actual Loops"]
-    return int(own) + sum(_rows(child) for child in node.get("Plans", ()))
-
-
-async def measured(scene: Counts, patch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The cost of each named statement of the hot path."""
-    db: Db = scene.db
-    if isinstance(db, SqliteDb):
-        with sqlite_steps(db) as spent:
-            await scene.hot_path()
-    else:
-        assert isinstance(db, PostgresDb)
-        with postgres_rows(db, patch) as spent:
-            await scene.hot_path()
-    names = {it.text: name for name, it in statements(db.dialect).items()}
-    together = sum(cost for text, cost in spent.items() if text.startswith("WITH w0 AS"))
-    found = {names[text]: cost for text, cost in spent.items() if text in names}
-    return found | {"ledger_add": together} if together else found
-
-
 async def test_the_hot_path_costs_the_same_with_200_times_as_much_pending(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = await Counts(db).begin()
     await scene.fill(FEW)
     await scene.hot_path()  # Once before: a row of counts is made only at first.
-    few = await measured(scene, monkeypatch)
+    few = await measured(db, scene.hot_path, monkeypatch)
 
     await scene.fill(MANY - FEW)
-    many = await measured(scene, monkeypatch)
+    many = await measured(db, scene.hot_path, monkeypatch)
 
     hot = "catalog_hold keys_known endpoint_walk endpoint_start due_heads works"
     hot += " probe_first probe_take expired_scan expired_rows endpoint_settle pending_finish"
     hot += " pending_wait ledger_add first_needed old_events old_history"
     assert set(hot.split()) <= few.keys()
-    grown = {it: (few[it], many[it]) for it in few if many[it] > 2 * few[it] + 10}
-    assert not grown
+    assert not grown(few, many)

@@ -295,9 +295,8 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     await flow.publish([[late]], catalog_version=version, number=scene.number())
 
     await erase_all(admin, begun)
-    done, after = False, 0
-    while not done:
-        done, after = await admin.erase_rest_of_tenant(begun, after_notice=after, limit=2)
+    while not await admin.erase_rest_of_tenant(begun, limit=2):
+        pass
     left = await everything(db)
     assert CANARY not in left
     assert CANARY.encode().hex() not in left

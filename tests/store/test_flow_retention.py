@@ -204,6 +204,22 @@ async def test_a_day_whose_rows_lie_in_the_default_part_stays_there(db: Db) -> N
     assert await count(db, "history") == 0
 
 
+async def test_replay_jobs_go_when_what_they_replayed_is_gone_but_a_running_one_stays(
+    db: Db,
+) -> None:
+    scene = await Scene(db).begin()
+    admin, make = Admin(db), scene.make
+    running, done = make.job(), replace(make.job(), state="done")
+    make.now = LATER
+    young = replace(make.job(), state="done")
+    for job in (running, done, young):
+        await admin.save_replay_job(job)
+
+    await sweep(scene.flow, before=NOW + DAY_MS)
+
+    assert {row[0] for row in await every(db, "replay_job")} == {running.id, young.id}
+
+
 async def sweep_of(flow: Flow, tenant: str, *, before: int, limit: int = 10) -> int:
     """Run the retention of one tenant to its end."""
     removed, after_key = 0, ""

@@ -56,7 +56,7 @@ async def test_a_list_names_the_parameter(db: Db, read: bool) -> None:
     for bad in bad_texts(db):
 
         async def look(tx: Tx, bad: str = bad) -> Any:
-            return await tx.all("keys_page", before_id=9, tenant=bad, limit=9)
+            return await tx.all("keys_page_of", before_id=9, tenant=bad, limit=9)
 
         with pytest.raises(UnstorableText) as caught:
             await db.run(look, view=read)
@@ -72,7 +72,7 @@ async def test_the_next_transaction_works(db: Db) -> None:
 
     async def again(tx: Tx) -> list[Row]:
         await tx.insert("api_key", [key_row(1, "good")])
-        return await tx.all("keys_page", before_id=9, tenant=None, limit=9)
+        return await tx.all("keys_page", before_id=9, limit=9)
 
     assert len(await db.run(again)) == 1
 

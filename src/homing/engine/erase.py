@@ -174,11 +174,9 @@ class Eraser:
             )
             while events:
                 del events[: await self._erase_step(erasure, events)]
-        done, after_notice = False, 0
+        done = False
         while not done:
-            done, after_notice = await self._admin.erase_rest_of_tenant(
-                erasure, after_notice=after_notice, limit=self._options.step_rows
-            )
+            done = await self._admin.erase_rest_of_tenant(erasure, limit=self._options.step_rows)
             await asyncio.sleep(STEP_WAIT_S)
 
     def stop(self) -> None:

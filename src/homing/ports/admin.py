@@ -228,13 +228,8 @@ class AdminStore(Protocol):
     async def hide_erased(self, erasure_id: int, *, more: bool) -> int:
         """Raise the version of the catalog, with which all processes forget what was erased."""
 
-    async def erase_rest_of_tenant(
-        self, erasure: Erasure, *, after_notice: int, limit: int
-    ) -> tuple[bool, int]:
-        """Remove some rows of a tenant besides its events; whether all are gone.
-
-        The second value is the last record of a notice that was looked at.
-        """
+    async def erase_rest_of_tenant(self, erasure: Erasure, *, limit: int) -> bool:
+        """Remove some rows of a tenant besides its events; whether all are gone."""
 
     async def finish_erasure(self, erasure_id: int, *, now: int) -> None: ...
 

@@ -413,10 +413,8 @@ class Admin:
         return version
 
     @transaction()
-    async def erase_rest_of_tenant(
-        self, tx: Tx, erasure: Erasure, *, after_notice: int, limit: int
-    ) -> tuple[bool, int]:
-        return await erasures.remove_of_tenant(tx, erasure, after_notice=after_notice, limit=limit)
+    async def erase_rest_of_tenant(self, tx: Tx, erasure: Erasure, *, limit: int) -> bool:
+        return await erasures.remove_of_tenant(tx, erasure, limit=limit)
 
     @transaction()
     async def finish_erasure(self, tx: Tx, erasure_id: int, *, now: int) -> None:

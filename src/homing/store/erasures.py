@@ -30,6 +30,13 @@ _BY_ENDPOINT = (
     "erase_endpoint_causes",
     "erase_endpoint_subscriptions",
 )
+_BY_TENANT = (
+    "erase_notices_of",
+    "erase_notices_for",
+    "erase_targets_of",
+    "erase_api_keys_of",
+    "erase_jobs_of_tenant",
+)
 
 
 async def tenants(tx: Tx, since_version: int) -> ErasedTenants:
@@ -37,9 +44,9 @@ async def tenants(tx: Tx, since_version: int) -> ErasedTenants:
     since: dict[str, int] = {}
     if since_version:  # A process that has just started has nothing in memory.
         since = dict(await tx.all("tenants_erased_since", version=since_version))
-    everything: dict[str, int] = dict(
-        await tx.all("whole_tenants_erased_since", version=since_version)
-    )
+    everything = await being_erased(tx)  # Their subscriptions may still be there.
+    for tenant, upto_id in await tx.all("whole_tenants_erased_since", version=since_version):
+        everything[tenant] = max(upto_id, everything.get(tenant, 0))
     return ErasedTenants(since, everything, await tx.one("erased_keys_exist") is not None)
 
 
@@ -62,7 +69,8 @@ async def same_as(
     ``earlier`` are the hashes of the event's id ``key``. Raises NotFound if there is no such event,
     TooMany if the tenant has too many erasures that are not finished.
     """
-    running = [rows.erasure(row) for row in await tx.all("erasures_running_of", tenant=new.tenant)]
+    found_running = await tx.all("erasures_running_of", tenant=new.tenant, limit=RUNNING_MAX)
+    running = [rows.erasure(row) for row in found_running]
     for known in running:
         if (known.kind, known.path, known.subject) != (new.kind, new.path, new.subject):
             continue
@@ -199,16 +207,8 @@ async def remove(tx: Tx, events: Sequence[Erasable], *, limit: int) -> Removed:
     await tx.many("key_remove", [(it.tenant, it.key, it.event_id) for it in done])
     await tx.many("event_fields_remove", ids)
     await tx.many("erase_event", ids)
-    await _remove_jobs(tx, frozenset(it.event_id for it in done), tenant=None)
+    await tx.many("erase_jobs_of_event", ids)
     return gone
-
-
-async def _remove_jobs(tx: Tx, event_ids: frozenset[int], *, tenant: str | None) -> None:
-    """Remove the replay jobs of these events, or of a tenant: they name what they replay."""
-    for row in await tx.all("replay_jobs_all"):
-        job = rows.replay_job(row)
-        if job.filter.event_id in event_ids or (tenant and job.filter.tenant == tenant):
-            await tx.all("replay_job_remove", id=job.id)
 
 
 async def hide(tx: Tx, erasure_id: int, *, version: int, more: bool) -> None:
@@ -216,13 +216,8 @@ async def hide(tx: Tx, erasure_id: int, *, version: int, more: bool) -> None:
     await tx.all("erasure_hide", id=erasure_id, version=version, more=int(more))
 
 
-async def remove_of_tenant(
-    tx: Tx, erasure: Erasure, *, after_notice: int, limit: int
-) -> tuple[bool, int]:
-    """Remove some rows of a tenant besides its events; whether all are gone, and where to go on.
-
-    The second value is the last record of a notice that was looked at.
-    """
+async def remove_of_tenant(tx: Tx, erasure: Erasure, *, limit: int) -> bool:
+    """Remove some rows of a tenant besides its events; returns whether all are gone."""
     tenant = erasure.tenant
     endpoints = await tx.all("erase_endpoints_of", tenant=tenant, limit=ENDPOINTS_AT_ONCE)
     left = limit
@@ -233,17 +228,13 @@ async def remove_of_tenant(
                 await tx.many("attempts_remove", removed)
             left -= len(removed)
             if left <= 0:
-                return False, after_notice
+                return False
         await tx.all("erase_endpoint_jobs", endpoint_id=endpoint_id)
         await tx.all("erase_endpoint", endpoint_id=endpoint_id)
     if endpoints or not await pull_streams.erase(tx, tenant, limit=limit):
-        return False, after_notice
-    scanned = await tx.all("notices_scan", after_id=after_notice, limit=limit)
-    mine: list[Row] = [row[:2] for row in scanned if tenant in row[2:]]
-    await tx.many("erase_notice", mine)
-    if len(scanned) == limit:
-        return False, scanned[-1][1]
-    targets = await tx.all("erase_targets_of", tenant=tenant, limit=limit)
-    await tx.all("erase_api_keys_of", tenant=tenant)
-    await _remove_jobs(tx, frozenset(), tenant=tenant)
-    return len(targets) < limit, after_notice
+        return False
+    for statement in _BY_TENANT:
+        left -= len(await tx.all(statement, tenant=tenant, limit=left))
+        if left <= 0:
+            return False
+    return True

@@ -62,12 +62,11 @@ class Keys:
     async def keys(
         self, tx: Tx, *, tenant: str | None, before_id: int | None, limit: int
     ) -> tuple[list[ApiKey], int | None]:
-        found = await tx.all(
-            "keys_page",
-            tenant=tenant,
-            before_id=TOP_ID if before_id is None else before_id,
-            limit=limit + 1,
-        )
+        bounds = {"before_id": TOP_ID if before_id is None else before_id, "limit": limit + 1}
+        if tenant is None:
+            found = await tx.all("keys_page", **bounds)
+        else:
+            found = await tx.all("keys_page_of", tenant=tenant, **bounds)
         page = [_key(row) for row in found[:limit]]
         return page, page[-1].id if len(found) > limit else None
 

@@ -16,25 +16,25 @@ SELECT {erasure} FROM erasure WHERE tenant = :tenant AND id < :before_id ORDER B
 SELECT {erasure} FROM erasure WHERE finished_at IS NULL ORDER BY id LIMIT :limit;
 
 -- name: erasures_running_of
--- Few. Uses the index erasure_running.
-SELECT {erasure} FROM erasure WHERE finished_at IS NULL AND tenant = :tenant ORDER BY id;
+-- Few. Uses the index erasure_running_tenant.
+SELECT {erasure} FROM erasure WHERE finished_at IS NULL AND tenant = :tenant ORDER BY id LIMIT :limit;
 
 -- name: erasure_of_key
 -- The erasure that has erased the event with this id.
 SELECT {erasure:e} FROM erased_key k JOIN erasure e ON e.id = k.erasure_id WHERE k.hash = :hash;
 
 -- name: tenants_erased_since
--- Uses the index erasure_version.
-SELECT tenant, max(version) FROM erasure WHERE version > :version GROUP BY tenant;
+-- Of a tenant the last row counts. Uses the index erasure_version; GROUP BY would take another one.
+SELECT tenant, version FROM erasure WHERE version > :version ORDER BY version;
 
 -- name: tenants_being_erased
--- Whose objects up to this id are hidden. Uses the index erasure_running.
-SELECT tenant, max(upto_id) FROM erasure WHERE finished_at IS NULL AND kind = 'tenant' GROUP BY tenant;
+-- Whose objects up to this id are hidden; of a tenant the last row counts. Uses the index
+-- erasure_whole_running.
+SELECT tenant, upto_id FROM erasure WHERE kind = 'tenant' AND finished_at IS NULL ORDER BY tenant, upto_id;
 
 -- name: whole_tenants_erased_since
--- Also those that are not finished: their subscriptions may still be there.
-SELECT tenant, max(upto_id) FROM erasure
-WHERE kind = 'tenant' AND (version > :version OR finished_at IS NULL) GROUP BY tenant;
+-- Uses the index erasure_whole.
+SELECT tenant, upto_id FROM erasure WHERE kind = 'tenant' AND version > :version;
 
 -- name: erased_keys_exist
 -- Or may exist soon: then publishes look for them.
@@ -65,8 +65,9 @@ DELETE FROM erased_key WHERE hash IN (
 ) RETURNING hash;
 
 -- name: erasures_remove
+-- An erasure ends after its id was made.
 DELETE FROM erasure WHERE id IN (
-    SELECT id FROM erasure WHERE finished_at < :before ORDER BY id LIMIT :limit
+    SELECT id FROM erasure WHERE id < :bound_id AND finished_at < :before ORDER BY id LIMIT :limit
 ) RETURNING id;
 
 -- name: erasure_hide
@@ -184,12 +185,24 @@ DELETE FROM event WHERE id = :id;
 -- name: erase_event [postgres]
 DELETE FROM event WHERE id = ANY(:id::bigint[]);
 
--- name: replay_jobs_all
--- Few: people make them one by one.
-SELECT {replay_job} FROM replay_job ORDER BY id;
+-- name: erase_jobs_of_event [sqlite]
+-- Replay jobs name what they replay. Uses the index replay_job_event.
+DELETE FROM replay_job WHERE json_extract(filter, '$.event_id') = :event_id;
 
--- name: replay_job_remove
-DELETE FROM replay_job WHERE id = :id;
+-- name: erase_jobs_of_event [postgres]
+DELETE FROM replay_job WHERE (filter::jsonb ->> 'event_id')::bigint = ANY(:event_id::bigint[])
+AND filter::jsonb ->> 'event_id' IS NOT NULL;
+
+-- name: erase_jobs_of_tenant [sqlite]
+-- Uses the index replay_job_tenant.
+DELETE FROM replay_job WHERE id IN (
+    SELECT id FROM replay_job WHERE json_extract(filter, '$.tenant') = :tenant ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_jobs_of_tenant [postgres]
+DELETE FROM replay_job WHERE id IN (
+    SELECT id FROM replay_job WHERE filter::jsonb ->> 'tenant' = :tenant ORDER BY id LIMIT :limit
+) RETURNING id;
 
 -- name: deliveries_known [sqlite]
 -- Which of these deliveries exist.
@@ -238,8 +251,9 @@ DELETE FROM cause WHERE id IN (
 ) RETURNING id;
 
 -- name: erase_endpoint_subscriptions
+-- In any order: for the order of ids PostgreSQL would read all subscriptions. Uses subscription_endpoint.
 DELETE FROM subscription WHERE id IN (
-    SELECT id FROM subscription WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+    SELECT id FROM subscription WHERE endpoint_id = :endpoint_id LIMIT :limit
 ) RETURNING id;
 
 -- name: erase_endpoint_jobs
@@ -257,17 +271,20 @@ DELETE FROM notice_target WHERE id IN (
     SELECT id FROM notice_target WHERE tenant = :tenant AND created_at >= 0 ORDER BY created_at LIMIT :limit
 ) RETURNING id;
 
--- name: notices_scan
--- The next records of any target. Uses the index notice_id.
-SELECT target_id, id, tenant, owner FROM notice WHERE id > :after_id ORDER BY id LIMIT :limit;
+-- name: erase_notices_of
+-- Records about the endpoints of a tenant, also for the operator. Uses the index notice_tenant.
+DELETE FROM notice WHERE (target_id, id) IN (
+    SELECT target_id, id FROM notice WHERE tenant = :tenant ORDER BY id LIMIT :limit
+) RETURNING id;
 
--- name: erase_notice [sqlite]
-DELETE FROM notice WHERE target_id = :target_id AND id = :id;
-
--- name: erase_notice [postgres]
-DELETE FROM notice n USING unnest(:target_id::bigint[], :id::bigint[]) AS it (target_id, id)
-WHERE n.target_id = it.target_id AND n.id = it.id;
+-- name: erase_notices_for
+-- Records for the targets of a tenant. Uses the index notice_owner.
+DELETE FROM notice WHERE (target_id, id) IN (
+    SELECT target_id, id FROM notice WHERE owner = :tenant ORDER BY id LIMIT :limit
+) RETURNING id;
 
 -- name: erase_api_keys_of
--- Revoked ones: the others are revoked before a tenant is erased.
-DELETE FROM api_key WHERE tenant = :tenant AND revoked_at IS NOT NULL;
+-- Revoked ones: the others are revoked before a tenant is erased. Uses the index api_key_tenant.
+DELETE FROM api_key WHERE id IN (
+    SELECT id FROM api_key WHERE tenant = :tenant AND revoked_at IS NOT NULL ORDER BY id LIMIT :limit
+) RETURNING id;

@@ -16,15 +16,12 @@ SELECT count(*) FROM api_key WHERE revoked_at IS NULL;
 -- name: key_revoke
 UPDATE api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING {api_key};
 
--- name: keys_page [sqlite]
-SELECT {api_key} FROM api_key
-WHERE id < :before_id AND (:tenant IS NULL OR tenant = :tenant)
-ORDER BY id DESC LIMIT :limit;
+-- name: keys_page
+SELECT {api_key} FROM api_key WHERE id < :before_id ORDER BY id DESC LIMIT :limit;
 
--- name: keys_page [postgres]
-SELECT {api_key} FROM api_key
-WHERE id < :before_id AND (:tenant::text IS NULL OR tenant = :tenant::text)
-ORDER BY id DESC LIMIT :limit;
+-- name: keys_page_of
+-- Uses the index api_key_tenant.
+SELECT {api_key} FROM api_key WHERE tenant = :tenant AND id < :before_id ORDER BY id DESC LIMIT :limit;
 
 -- name: key_used
 -- The latest use is kept, from whichever process.

@@ -29,6 +29,7 @@ SELECT {replay_job} FROM replay_job WHERE id = :id;
 SELECT {replay_job} FROM replay_job WHERE id = :id FOR UPDATE;
 
 -- name: replay_jobs_running
+-- Uses the index replay_job_running.
 SELECT {replay_job} FROM replay_job WHERE state = 'running' ORDER BY id;
 
 -- name: replay_job_cancel

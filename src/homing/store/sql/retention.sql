@@ -92,6 +92,12 @@ DELETE FROM subscription WHERE id IN (
     ORDER BY s.deleted_at LIMIT :limit
 ) RETURNING id;
 
+-- name: replay_jobs_remove
+-- What an old job has replayed is past retention, too.
+DELETE FROM replay_job WHERE id IN (
+    SELECT id FROM replay_job WHERE id < :bound_id AND state <> 'running' ORDER BY id LIMIT :limit
+) RETURNING id;
+
 -- name: endpoints_scan
 -- The last row of one step.
 SELECT count(*), max(id) FROM (
