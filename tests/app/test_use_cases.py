@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from homing.app.access import ADMINS, MANAGERS, METRICS, PUBLISHERS, READERS, USE_CASES, Caller
+from homing.app.access import (
+    ADMINS,
+    CHANGING,
+    MANAGERS,
+    METRICS,
+    PUBLISHERS,
+    READERS,
+    USE_CASES,
+    Caller,
+)
 from homing.app.app import App
 from homing.errors import Forbidden
 from homing.model import show_id
@@ -502,6 +511,82 @@ def test_a_quota_that_is_used_up_is_a_429(quota: Quota, route: str, given: dict[
         assert got.status == 429, text(got)
         assert "The tenant acme may" in text(got)
         assert int(got.headers["retry-after"]) >= 1
+
+    live(story)
+
+
+CHANGES = [
+    (name, route)
+    for name, route in ROUTES
+    if name in CHANGING and Role.MANAGER in USE_CASES[name] and not route.startswith("GET ")
+]
+CHANGE_JSON: dict[str, Any] = {
+    "Subscriptions.create": NEW,
+    "WorkfrontSubscriptions.create": NEW_WORKFRONT,
+    "WorkfrontSubscriptions.change_version": {"version": "v1"},
+    "WorkfrontSubscriptions.change_versions": {"subscriptionIds": ["x"], "version": "v1"},
+    "WorkfrontSubscriptions.enable_url": {"url": "https://wf.example/"},
+    "Replays.start": REPLAY,
+    "NoticeTargets.create": NEW_TARGET,
+    "Erasures.erase": {"event": "e"},
+}
+CHANGE_FORMS: dict[str, dict[str, str]] = {
+    "POST /subscriptions": NEW_FORM,
+    "POST /subscriptions/{id}": NEW_FORM,
+    "POST /endpoints/{id}/test": {"subscription": show_id("sub", 1)},
+    "POST /endpoints/{id}/replay": {"since": "1h"},
+    "POST /bulk/replay": {"q": "tenant:acme"},
+    "POST /bulk/cancel": {"q": "tenant:acme"},
+    "POST /notices/targets": NEW_TARGET,
+    "POST /erasures": {"event": "e", "tenant": "acme", "confirm": "erase"},
+}
+
+
+def test_every_changing_call_of_a_tenant_that_makes_too_many_is_a_429() -> None:
+    async def story(house: House) -> None:
+        found = await objects(house)
+        limited = use_cases(house.world, house.api_keys, quota=Quota(changes_per_minute=3))
+        door = Door(house, limited)
+        await door.as_role(Role.MANAGER)
+        at = f"PATCH {SUB}/{{id}}"
+        for _ in range(4):  # The quota of a minute, and one more; the sign-in was the first.
+            got = await door.send(at, ids=found.subscription)
+        assert got.status == 429, text(got)
+        before = await house.client.get("/v1/audit?tenant=acme")
+        assert {transport_of(route) for _, route in CHANGES} == {API, DASHBOARD, WF}
+        for name, route in CHANGES:
+            got = await door.send(
+                route,
+                ids=id_of(route, found) if "{id}" in route else "x",
+                json=CHANGE_JSON.get(name, {}),
+                form=CHANGE_FORMS.get(route, {}),
+            )
+            assert got.status == 429, (route, text(got))
+            assert "The tenant acme may make 3 changes per minute." in text(got)
+            assert int(got.headers["retry-after"]) >= 1, route
+        after = await house.client.get("/v1/audit?tenant=acme")
+        assert after.json["items"] == before.json["items"]
+
+        assert (await door.browser.sign_in(door.client.key)).status == 429
+        assert (await door.send(f"GET {SUB}")).status == 200
+        other = Door(house, limited)
+        await other.as_role(Role.MANAGER, "other")
+        assert (await other.send(f"POST {SUB}", json={**NEW, "tenant": "other"})).status == 201
+        admin = Door(house, limited)
+        await admin.as_role(Role.ADMIN)
+        assert (await admin.send(at, ids=found.subscription)).status == 200
+
+    live(story)
+
+
+def test_a_person_with_too_many_changes_can_still_sign_out() -> None:
+    async def story(house: House) -> None:
+        limited = use_cases(house.world, house.api_keys, quota=Quota(changes_per_minute=1))
+        door = Door(house, limited)
+        await door.as_role(Role.MANAGER)
+        assert (await door.browser.sign_in(door.client.key)).status == 303
+        assert (await door.browser.sign_in(door.client.key)).status == 429
+        assert (await door.browser.form("/", "/sign-out")).status == 303
 
     live(story)
 

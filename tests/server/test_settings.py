@@ -96,6 +96,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "publish_per_second": ("7", 7, "tenants.publish_per_second"),
     "pending_max": ("7", 7, "tenants.pending_max"),
     "subscriptions_max": ("7", 7, "tenants.subscriptions_max"),
+    "changes_per_minute": ("7", 7, "tenants.changes_per_minute"),
     "drain_ms": ("7", 7, "listen.drain_ms"),
     "connections_max": ("7", 7, "listen.connections_max"),
     "connections_per_address_max": ("7", 7, "listen.connections_per_address_max"),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from engine.world import always
 from homing.errors import BadSetting
-from homing.policy.quota import BURST_MS, Quota, use_rate
+from homing.policy.quota import BURST_MS, Quota, use_change, use_rate
 from homing.server.settings import load_settings
 from homing.web.asgi import asgi_app
 from web.asgi import Client, Got
@@ -58,6 +58,20 @@ def test_over_a_long_time_it_is_the_rate() -> None:
         assert 300 <= 3 * taken <= 300 + 10 * BURST_MS // 1_000 + 3
 
     live(story)
+
+
+def test_a_minute_of_changes_may_be_made_at_once_and_then_it_is_the_rate() -> None:
+    limit, now, until, made = 60, 1_000_000, 0, 0
+    while not (use := use_change(until, limit, now=now)).wait_ms:
+        until, made = use.until, made + 1
+    assert made == limit + 1
+    assert use.wait_ms == 1_000
+    assert use_change(until, limit, now=now + 999).wait_ms == 1
+    for _ in range(300):
+        now += 500
+        use = use_change(until, limit, now=now)
+        until, made = use.until, made + (not use.wait_ms)
+    assert made == limit + 1 + 150
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 1_000)), max_size=60))
@@ -189,7 +203,7 @@ def settings_from(tmp_path: Path, text: str) -> Any:
 def test_quotas_are_settings_with_an_override_per_tenant(tmp_path: Path) -> None:
     text = "pending_max = 5\nsubscriptions_max = 7\n[tenants.acme]\npending_max = 9\n[tenants.b]\n"
     settings = settings_from(tmp_path, text)
-    assert settings.tenants.quota == Quota(0, 5, 7)
+    assert settings.tenants.quota == Quota(0, 5, 7, 600)
     assert settings.tenants.own["acme"].quota == replace(settings.tenants.quota, pending_max=9)
     assert settings.tenants.own["b"].quota is None
 

@@ -13,7 +13,7 @@ from homing.errors import Forbidden
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.audit import Who
 from homing.policy.keys import Role
-from homing.ports.audit import acting
+from homing.ports.audit import acting, present_act
 
 ADMINS = frozenset({Role.ADMIN})
 PUBLISHERS = frozenset({Role.ADMIN, Role.PUBLISHER})
@@ -37,6 +37,8 @@ class Caller(Struct, frozen=True):
     key_id: int | None = None  # None: the admin key of the settings, or no key
     address: str = ""  # of the connection
     person: str = ""  # as an authenticating proxy names the person
+    # Counts a changing call of the tenant, and raises TooMany; None: no limit.
+    on_change: Callable[[str], None] | None = None
 
     @property
     def who(self) -> Who:
@@ -56,6 +58,11 @@ class Caller(Struct, frozen=True):
         """Raises Forbidden if the caller's role is none of these."""
         if self.role not in roles:
             raise Forbidden(f"A key with the role {self.role} may not do this.")
+
+    def count_change(self) -> None:
+        """Counts a changing call; raises TooMany. The operator's callers have no limit."""
+        if self.tenant is not None and self.on_change is not None:
+            self.on_change(self.tenant)
 
     def must_write(self, tenant: str) -> None:
         """Raises Forbidden for a tenant other than the caller's own, whether it exists or not."""
@@ -94,14 +101,15 @@ CHANGING: set[str] = set()
 
 
 def use_case(
-    roles: frozenset[Role], *, changes: bool = False
+    roles: frozenset[Role], *, changes: bool = False, counted: bool = True
 ) -> Callable[
     [Callable[Concatenate[_S, Caller, _P], _R]], Callable[Concatenate[_S, Caller, _P], _R]
 ]:
     """Decorates a use case, which then raises Forbidden for callers with any other role.
 
     With ``changes``, the audit log names the caller and the use case with every change it makes.
-    Without it, the store refuses to make a change.
+    Without it, the store refuses to make a change. A changing call is counted, and raises TooMany
+    if the tenant makes too many: each leaves entries in the audit log.
     """
 
     def mark(
@@ -112,6 +120,8 @@ def use_case(
             caller.must_be(roles)
             if not changes:
                 return method(self, caller, *args, **kwargs)
+            if counted and present_act() is None:  # A use case may call another one.
+                caller.count_change()
             changing = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
             return cast("_R", _act(caller, action, changing))
 

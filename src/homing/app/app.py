@@ -64,6 +64,7 @@ class App:
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
         self.audit = Audit(audit, options.now)
+        self.authenticator.on_change = self.people.on_change = quotas.count_change
         self.authenticator.on_anonymous = self.audit.refusals.anonymous
         self.people.on_refused = self.audit.refusals.anonymous
         self.sessions.on_refused = self.audit.refusals.refused

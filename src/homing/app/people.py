@@ -37,6 +37,8 @@ class People:
         self._user = options.user_header.lower().encode()
         self._groups = options.groups_header.lower().encode()
         self._networks, self._rules = options.networks, options.rules
+        # Counts a changing call of a tenant; raises TooMany.
+        self.on_change: Callable[[str], None] | None = None
         # A person whom the proxy names was refused at this address; why.
         self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
 
@@ -63,7 +65,14 @@ class People:
         if rule is None:
             self.on_refused(source, "a person without a rule")
             raise Forbidden(f"No rule of this installation admits {person}.")
-        return Caller(person, rule.role, rule.tenant, address=source, person=person)
+        return Caller(
+            person,
+            rule.role,
+            rule.tenant,
+            address=source,
+            person=person,
+            on_change=self.on_change,
+        )
 
     def _is_proxy(self, source: str) -> bool:
         found = read_address(source)

@@ -1,11 +1,11 @@
 """Quotas of tenants: 429 with ``Retry-After`` when one is used up.
 
-The publish rate is counted per process: in a fleet of n processes a tenant may publish n times as
-much. The number of pending deliveries is calculated from the ledger, which every commit keeps
-exact. It is read at most once a second per tenant, and deliveries that were published here since
-then are added. So a tenant can exceed this quota by what it publishes through other processes
-within that second, and by the deliveries of one batch. Without any limit, a publish costs one check
-of a flag.
+The rates of publishing and of changes are counted per process: in a fleet of n processes a tenant
+may publish n times as much. The number of pending deliveries is calculated from the ledger, which
+every commit keeps exact. It is read at most once a second per tenant, and deliveries that were
+published here since then are added. So a tenant can exceed this quota by what it publishes through
+other processes within that second, and by the deliveries of one batch. Without any limit, a publish
+costs one check of a flag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from homing.errors import TooMany
-from homing.policy.quota import Quota, use_rate
+from homing.policy.quota import Quota, use_change, use_rate
 from homing.ports import Receipt, ViewStore
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Quotas:
         everyone = (default, *self._tenants.values())
         self.limits_publishing = any(it.publish_per_second or it.pending_max for it in everyone)
         self._rates: OrderedDict[str, int] = OrderedDict()
+        self._changes: OrderedDict[str, int] = OrderedDict()
         self._pending: OrderedDict[str, tuple[int, int]] = OrderedDict()  # read at, count
 
     def of(self, tenant: str) -> Quota:
@@ -91,6 +92,18 @@ class Quotas:
         if known[1] >= limit:
             detail = f"The tenant {tenant} may have at most {limit:,} pending deliveries."
             raise TooMany(detail, after_ms=PENDING_AGAIN_MS)
+
+    def count_change(self, tenant: str) -> None:
+        """Counts a changing call; raises TooMany if the callers of a tenant make too many."""
+        limit = self.of(tenant).changes_per_minute
+        if not limit:
+            return
+        use = use_change(self._changes.get(tenant, 0), limit, now=self._now())
+        if use.wait_ms:
+            changes = "1 change" if limit == 1 else f"{limit:,} changes"
+            detail = f"The tenant {tenant} may make {changes} per minute."
+            raise TooMany(detail, after_ms=use.wait_ms)
+        _remember(self._changes, tenant, use.until)
 
     async def check_subscriptions(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of subscriptions."""

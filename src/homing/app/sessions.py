@@ -53,10 +53,11 @@ class Sessions:
         given = read_key(key)
         is_admin = hmac.compare_digest(key, self._admin_key)
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
+        caller.count_change()
         with acting(caller.who, SIGN_IN):
             return await self._api_keys.sessions.open(holder)
 
-    @use_case(READERS, changes=True)
+    @use_case(READERS, changes=True, counted=False)  # Everybody may always leave.
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:
         """Ends the session in all processes."""
         await self._api_keys.sessions.end(session.id)
@@ -72,7 +73,8 @@ class Sessions:
         key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized("The key no longer works.")
-        return Caller(key.name, key.role, key.tenant, key.id, source)
+        on_change = self._authenticator.on_change
+        return Caller(key.name, key.role, key.tenant, key.id, source, on_change=on_change)
 
 
 def is_young(session: KeySession, *, now: int) -> bool:

@@ -118,9 +118,9 @@ def _tenants() -> Iterator[str]:
     yield ""
     yield (
         "Settings of one tenant: `policy` (a name), its quotas (`publish_per_second`, "
-        "`pending_max`, `subscriptions_max`), `retention_days` (1 to 3,650, shorter or longer than "
-        "the installation's), and a table `health` with the limits that differ from the "
-        "installation's."
+        "`pending_max`, `subscriptions_max`, `changes_per_minute`), `retention_days` (1 to 3,650, "
+        "shorter or longer than the installation's), and a table `health` with the limits that "
+        "differ from the installation's."
     )
 
 

@@ -1,4 +1,4 @@
-"""The quota of a tenant: events per second, pending deliveries, subscriptions.
+"""The quota of a tenant: events per second, pending deliveries, subscriptions, changes.
 
 The use of a rate is stored as the time until which published events have used it up. A batch may
 exceed the rate once, so that no batch is refused for ever; the next one waits until the rate has
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-BURST_MS = 2_000  # unused rate that a tenant may save up
+BURST_MS = 2_000  # unused rate of publishing that a tenant may save up
+MINUTE_MS = 60_000  # of a rate per minute, all of which may be used at once
 
 
 class Quota(Struct, frozen=True):
@@ -18,6 +19,7 @@ class Quota(Struct, frozen=True):
     publish_per_second: int = 0
     pending_max: int = 0
     subscriptions_max: int = 0
+    changes_per_minute: int = 0
 
 
 class Use(Struct, frozen=True):
@@ -29,7 +31,16 @@ class Use(Struct, frozen=True):
 
 def use_rate(until: int, count: int, per_second: int, *, now: int) -> Use:
     """Use the rate for ``count`` events; so far it was used up until ``until``."""
-    until = max(until, now - BURST_MS)
+    return _use(until, -(-count * 1_000 // per_second), now=now, burst_ms=BURST_MS)
+
+
+def use_change(until: int, per_minute: int, *, now: int) -> Use:
+    """Use the rate for one change; so far it was used up until ``until``."""
+    return _use(until, -(-MINUTE_MS // per_minute), now=now, burst_ms=MINUTE_MS)
+
+
+def _use(until: int, cost_ms: int, *, now: int, burst_ms: int) -> Use:
+    until = max(until, now - burst_ms)
     if until > now:
         return Use(until, until - now)
-    return Use(until + -(-count * 1_000 // per_second), 0)
+    return Use(until + cost_ms, 0)

@@ -436,12 +436,27 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
             "Subscriptions that a tenant may have; 0: no limit.", 0, _COUNT_MAX, "subscriptions"
         ),
     ] = 0
+    changes_per_minute: Annotated[
+        int,
+        _number(
+            "Changing calls that the keys and people of a tenant may make in a minute, per process;"
+            " 0: no limit. Each call leaves entries in the audit log.",
+            0,
+            _COUNT_MAX,
+            "changes",
+        ),
+    ] = 600
     own: Mapping[str, TenantSettings] = field(default=MappingProxyType({}), name="tenants")
 
     @property
     def quota(self) -> Quota:
         """The quota of a tenant that has none of its own."""
-        return Quota(self.publish_per_second, self.pending_max, self.subscriptions_max)
+        return Quota(
+            self.publish_per_second,
+            self.pending_max,
+            self.subscriptions_max,
+            self.changes_per_minute,
+        )
 
     @property
     def quotas(self) -> dict[str, Quota]:

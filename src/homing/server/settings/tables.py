@@ -32,6 +32,7 @@ class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     publish_per_second: Count | None = None
     pending_max: Count | None = None
     subscriptions_max: Count | None = None
+    changes_per_minute: Count | None = None
     retention_days: RetentionDays | None = None
 
 
