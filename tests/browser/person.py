@@ -14,6 +14,9 @@ COUNT_CLICKS = """addEventListener("click", (event) => {
   if (!event.isTrusted || !event.detail) return;
   sessionStorage.clicks = Number(sessionStorage.clicks || 0) + 1;
 }, true)"""
+# Cells of a list whose text is wider than the cell.
+SPILLED = """[...document.querySelectorAll("table.stack td")]
+    .filter(it => it.clientWidth < it.scrollWidth - 1).map(it => it.textContent.trim())"""
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 GRAVE = {"serious", "critical"}
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]
@@ -81,6 +84,8 @@ class Person:
         for width in (1440, 390):
             self.page.set_viewport_size({"width": width, "height": 900})
             self._fits()
+            spilled = self.page.evaluate(SPILLED)
+            assert not spilled, f"at {width} px cells are too narrow for {spilled}"
             if self._shots is not None:
                 self._takes_pictures(self._shots / f"{what}-{width}")
         self.page.set_viewport_size({"width": 1440, "height": 900})

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from homing.model import SPEC, Endpoint, Kind, Subscription, show_id
 from homing.policy.keys import ApiKey
+from homing.policy.moments import rfc3339
 from homing.policy.notices import NoticeTarget
 
 KEY_BYTES = 32
@@ -111,7 +112,7 @@ def shown(value: object) -> Values:
                 "prefix": value.prefix,
                 "role": str(value.role),
                 "tenant": value.tenant,
-                "expires_at": value.expires_at,
+                "expires_at": _time(value.expires_at),
             }
         case NoticeTarget():
             return {
@@ -152,8 +153,14 @@ def _subscription(it: Subscription) -> Values:
         values[name] = value
     values["secrets"] = len(it.secrets)
     if it.workfront is not None:
-        values["workfront"] = msgspec.to_builtins(it.workfront)
+        own = it.workfront
+        times = {"version_at": _time(own.version_at), "until": _time(own.until)}
+        values["workfront"] = msgspec.to_builtins(own) | times
     return values
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else rfc3339(at_ms)
 
 
 def before_and_after(

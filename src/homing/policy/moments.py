@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import read_time
@@ -11,6 +12,12 @@ TIME_MAX = (1 << 42) - 1  # the last time that an id can carry
 
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def rfc3339(at_ms: int) -> str:
+    """The time in UTC with milliseconds."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 
 
 def read_duration(text: str) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Raw
@@ -28,6 +27,7 @@ from homing.policy.causes import key_of, title
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
+from homing.policy.moments import rfc3339
 from homing.policy.sent_headers import logged_lines
 from homing.policy.sentences import At, Sentence
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
@@ -65,8 +65,7 @@ SUBSCRIPTION = "sub"
 
 def time_text(at_ms: int) -> str:
     """RFC 3339 in UTC with milliseconds."""
-    at = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+    return rfc3339(at_ms)
 
 
 def time_or_none(at_ms: int | None) -> str | None:
