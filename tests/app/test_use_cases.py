@@ -567,7 +567,7 @@ def test_every_changing_call_of_a_tenant_that_makes_too_many_is_a_429() -> None:
         after = await house.client.get("/v1/audit?tenant=acme")
         assert after.json["items"] == before.json["items"]
 
-        assert (await door.browser.sign_in(door.client.key)).status == 429
+        assert (await door.browser.sign_in(str(door.client.key))).status == 429
         assert (await door.send(f"GET {SUB}")).status == 200
         other = Door(house, limited)
         await other.as_role(Role.MANAGER, "other")
@@ -584,8 +584,8 @@ def test_a_person_with_too_many_changes_can_still_sign_out() -> None:
         limited = use_cases(house.world, house.api_keys, quota=Quota(changes_per_minute=1))
         door = Door(house, limited)
         await door.as_role(Role.MANAGER)
-        assert (await door.browser.sign_in(door.client.key)).status == 303
-        assert (await door.browser.sign_in(door.client.key)).status == 429
+        assert (await door.browser.sign_in(str(door.client.key))).status == 303
+        assert (await door.browser.sign_in(str(door.client.key))).status == 429
         assert (await door.browser.form("/", "/sign-out")).status == 303
 
     live(story)

@@ -26,7 +26,7 @@ DEADLINE_MS = 30_000
 WITHIN_S = 90.0  # an upper bound only, for a busy machine
 VALUE = "a-person"
 
-WHAT = {
+WHAT: dict[str, dict[str, Any]] = {
     "event": {"event": "e-5"},
     "field": {"field": "data.who", "value": VALUE},
     "tenant": {"everything": True},

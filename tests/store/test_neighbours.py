@@ -81,6 +81,11 @@ class Town:
         causes = [Cause(make.id(), tenant, next(at).id, key, NOW, NOW, 1, 1, 1, 1) for _ in events]
         yield "cause", [rows.cause_row(it) for it in causes]
         yield "ledger", [(tenant, number, count, 0, len(done), 0)]
+        streams = [make.id() for _ in range(2)]
+        yield "pull_stream", [(it, tenant, count, 0) for it in streams]
+        places = enumerate(events, 1)
+        yield "pull_entry", [(it, n, new.event.id) for n, new in places for it in streams]
+        yield "pull_reader", [(it, "reader", 0, NOW, None) for it in streams]
         yield from self._of_people(tenant, count)
 
     def _of_people(self, tenant: str, count: int) -> Iterator[tuple[str, list[Row]]]:

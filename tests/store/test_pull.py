@@ -206,9 +206,8 @@ async def test_erasing_a_tenant_removes_its_streams_and_no_others(stream: Stream
     erasure = _erasure(stream, ErasureKind.TENANT)
     erasure = await admin.begin_erasure(erasure, key=None, earlier=())
     assert await stream.keys() == []  # Hidden at once.
-    done = False
     for _ in range(20):
-        done, _ = await admin.erase_rest_of_tenant(erasure, after_notice=0, limit=2)
+        done = await admin.erase_rest_of_tenant(erasure, limit=2)
         if done:
             break
     assert done
