@@ -40,6 +40,14 @@ class MaskedSecret(Struct, frozen=True):
     until: str | None = None
 
 
+class PublicKey(Struct, frozen=True):
+    """A public key (``whpk_…``) of a tenant; ``until`` while it is being rotated out."""
+
+    value: str
+    kid: str
+    until: str | None = None
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
     """A subscription; token, secrets and header values are masked."""
 
@@ -48,6 +56,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     endpoint: str  # empty: it has no URL, its events are read
 {shown}
     secrets: tuple[MaskedSecret, ...]
+    public_keys: tuple[PublicKey, ...] = ()
     created_at: str
     updated_at: str
 

@@ -86,6 +86,14 @@ class Format(TextEnum):
     WORKFRONT = "workfront"
 
 
+class Signature(TextEnum):
+    """How the requests of a subscription are signed."""
+
+    HMAC = "hmac"  # v1 of Standard Webhooks, with the secret of the subscription
+    ED25519 = "ed25519"  # v1a, with the signing key of the tenant
+    BOTH = "both"
+
+
 class Connector(TextEnum):
     """Whether all filters must hold, or one."""
 
@@ -348,6 +356,17 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             sentence="How an event is written into the request body.",
         ),
     ] = Format.STANDARD
+    signature: Annotated[
+        Signature,
+        Field(
+            kind=Kind.CHOICE,
+            label="Signature",
+            sentence=(
+                "How requests are signed: hmac with the secret, ed25519 with the tenant's signing "
+                "key, or both."
+            ),
+        ),
+    ] = Signature.HMAC
     policy: Annotated[
         str | None,
         Field(
@@ -465,13 +484,24 @@ SPEC = MappingProxyType(_spec())
 
 
 class Secret(Struct, frozen=True):
-    """A signing secret (``whsec_…``); ``until`` is set while it is being rotated out."""
+    """A secret or private key that signs; ``until`` is set while it is being rotated out."""
 
     value: str
     until: int | None = None
 
     def __repr__(self) -> str:
         return "Secret(****)"
+
+
+class SigningKeys(Struct, frozen=True):
+    """The Ed25519 keys of a tenant (``whsk_…``), newest first."""
+
+    tenant: str
+    keys: tuple[Secret, ...]
+    version: int = 0  # of the catalog, when they last changed; 0: they are not stored yet
+
+    def __repr__(self) -> str:
+        return f"SigningKeys({self.tenant}, ****)"
 
 
 class Workfront(Struct, frozen=True):

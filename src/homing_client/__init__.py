@@ -1,6 +1,7 @@
 """The Python client: ``Homing``, ``AsyncHoming``, ``verify``, ``Seen``, their values and errors.
 
-It imports nothing of the server, and nothing but the standard library and msgspec.
+It imports nothing of the server, and nothing but the standard library and msgspec. To check Ed25519
+signatures, ``verify`` imports cryptography, which the extra ``homing-client[ed25519]`` installs.
 """
 
 from homing_client.async_client import AsyncHoming
@@ -8,11 +9,13 @@ from homing_client.errors import (
     BadResponse,
     BadSecret,
     Conflict,
+    CryptographyMissing,
     FieldProblem,
     Gone,
     HeaderMissing,
     HomingClientError,
     Invalid,
+    KeysUnavailable,
     NotAuthorized,
     NotFound,
     NotTrusted,
@@ -27,8 +30,9 @@ from homing_client.errors import (
     Unavailable,
     Unreachable,
 )
+from homing_client.jwks import Jwks
 from homing_client.seen import Seen
-from homing_client.subscription import MaskedSecret, Subscription
+from homing_client.subscription import MaskedSecret, PublicKey, Subscription
 from homing_client.sync_client import Homing
 from homing_client.values import (
     Attempt,
@@ -77,6 +81,7 @@ from homing_client.values import (
     SearchResult,
     SentencePart,
     ServerStatus,
+    SigningKeys,
     Transition,
     UnmatchedSubscription,
 )
@@ -99,6 +104,7 @@ __all__ = [
     "ConditionResult",
     "Conflict",
     "Counter",
+    "CryptographyMissing",
     "Delivery",
     "DeliveryDetail",
     "Endpoint",
@@ -116,7 +122,9 @@ __all__ = [
     "Homing",
     "HomingClientError",
     "Invalid",
+    "Jwks",
     "Key",
+    "KeysUnavailable",
     "Ledger",
     "MaskedSecret",
     "NewKey",
@@ -132,6 +140,7 @@ __all__ = [
     "Outage",
     "Phases",
     "Problem",
+    "PublicKey",
     "ReadEvent",
     "Reader",
     "Receipt",
@@ -149,6 +158,7 @@ __all__ = [
     "SentencePart",
     "ServerStatus",
     "SignatureWrong",
+    "SigningKeys",
     "StillHandling",
     "Subscription",
     "TimedOut",

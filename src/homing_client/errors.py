@@ -17,7 +17,9 @@ HomingClientError
 │   ├── HeaderMissing
 │   ├── SignatureWrong
 │   └── TimestampOutside
-├── BadSecret          the receiver's own secret cannot be read: a configuration error
+├── BadSecret          the receiver's own secret or key cannot be read: a configuration error
+├── KeysUnavailable    the public keys cannot be fetched: respond with 503
+├── CryptographyMissing  Ed25519 needs the package cryptography
 └── StillHandling      the same request is being handled right now: respond with 503
 """
 
@@ -182,6 +184,14 @@ class TimestampOutside(NotVerified):
 
 class BadSecret(HomingClientError):
     """The secret cannot be read."""
+
+
+class KeysUnavailable(HomingClientError):
+    """The public keys cannot be fetched."""
+
+
+class CryptographyMissing(HomingClientError):
+    """Ed25519 signatures need the package cryptography: pip install "homing-client[ed25519]"."""
 
 
 class StillHandling(HomingClientError):

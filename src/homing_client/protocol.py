@@ -50,6 +50,7 @@ from homing_client.values import (
     RotatedSubscription,
     SearchResult,
     ServerStatus,
+    SigningKeys,
 )
 
 T = TypeVar("T")
@@ -240,6 +241,22 @@ def rotate_secret(
     return _post(
         f"/v1/subscriptions/{_part(subscription_id)}/secret/rotate", RotatedSubscription, body
     )
+
+
+def signing_keys(tenant: str | None) -> Call[SigningKeys]:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return _get(f"/v1/signing-keys{query}", SigningKeys)
+
+
+def rotate_signing_keys(tenant: str | None, overlap_ms: int | None) -> Call[SigningKeys]:
+    given = {"tenant": tenant, "overlap_ms": overlap_ms}
+    body = {name: value for name, value in given.items() if value is not None}
+    return _post("/v1/signing-keys/rotate", SigningKeys, body)
+
+
+def jwks(tenant: str | None) -> Call[dict[str, Any]]:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return _get(f"/.well-known/jwks.json{query}", dict[str, Any])
 
 
 def test_subscription(subscription_id: str) -> Call[Attempt]:

@@ -19,17 +19,26 @@ class MaskedSecret(Struct, frozen=True):
     until: str | None = None
 
 
+class PublicKey(Struct, frozen=True):
+    """A public key (``whpk_…``) of a tenant; ``until`` while it is being rotated out."""
+
+    value: str
+    kid: str
+    until: str | None = None
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
     """A subscription; token, secrets and header values are masked."""
 
     id: str
     tenant: str
     endpoint: str  # empty: it has no URL, its events are read
-    url: str
+    url: str = ""
     types: tuple[str, ...]
     filters: tuple[dict[str, Any], ...] = ()
     filter_connector: str = field(name="filterConnector", default="AND")
     format: str = "standard"
+    signature: str = "hmac"
     policy: str | None = None
     token: str | None = None
     deadline_ms: int | None = None
@@ -39,6 +48,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     active: bool = True
     secrets: tuple[MaskedSecret, ...]
+    public_keys: tuple[PublicKey, ...] = ()
     created_at: str
     updated_at: str
 
@@ -51,6 +61,7 @@ class SubscriptionOptions(TypedDict, total=False):
     filters: Sequence[Mapping[str, Any]]
     filter_connector: str
     format: str
+    signature: str
     policy: str | None
     token: str | None
     deadline_ms: int | None
@@ -65,11 +76,12 @@ class SubscriptionChanges(TypedDict, total=False):
     """A value replaces, None restores the default, and None inside a mapping removes that one."""
 
     secret: str
-    url: str
+    url: str | None
     types: Sequence[str]
     filters: Sequence[Mapping[str, Any]] | None
     filter_connector: str | None
     format: str | None
+    signature: str | None
     policy: str | None
     token: str | None
     deadline_ms: int | None

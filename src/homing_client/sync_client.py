@@ -74,6 +74,7 @@ from homing_client.values import (
     RotatedSubscription,
     SearchResult,
     ServerStatus,
+    SigningKeys,
     TargetKind,
 )
 
@@ -210,6 +211,20 @@ class Homing:
     ) -> RotatedSubscription:
         """Sign with a new secret, and for the overlap (24 h) with the old one as well."""
         return self._call(protocol.rotate_secret(subscription_id, secret, overlap_ms))
+
+    def signing_keys(self, *, tenant: str | None = None) -> SigningKeys:
+        """The public keys with which requests of a tenant are verified, newest first."""
+        return self._call(protocol.signing_keys(tenant))
+
+    def rotate_signing_keys(
+        self, *, tenant: str | None = None, overlap_ms: int | None = None
+    ) -> SigningKeys:
+        """Sign with a new Ed25519 key, and for the overlap (24 h) with the old one as well."""
+        return self._call(protocol.rotate_signing_keys(tenant, overlap_ms))
+
+    def jwks(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """The public keys of a tenant as a JWK set, which ``verify`` takes."""
+        return self._call(protocol.jwks(tenant))
 
     def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""

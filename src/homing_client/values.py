@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Raw, Struct
 
-from homing_client.subscription import Subscription
+from homing_client.subscription import PublicKey, Subscription
 
 T = TypeVar("T")
 
@@ -167,6 +167,14 @@ class NewSubscription(Subscription, frozen=True, kw_only=True):
 
 class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
     """A subscription with its new secret; ``secrets`` says until when the old ones sign."""
+
+
+class SigningKeys(Struct, frozen=True, kw_only=True):
+    """The public keys of a tenant, newest first; ``jwks`` is the path of its JWK set."""
+
+    tenant: str
+    keys: tuple[PublicKey, ...]
+    jwks: str
 
 
 # --- filters --------------------------------------------------------------------------------

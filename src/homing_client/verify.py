@@ -3,9 +3,11 @@
     verified = verify(request.headers, body, secrets)   # raises NotVerified: respond with 401
 
 The body must be the received bytes: JSON that was parsed and written again has another signature.
-Signatures follow Standard Webhooks v1 (HMAC-SHA256 over ``id.timestamp.body``). The signature is
-checked before the time, so that the error distinguishes a wrong clock from a wrong secret. No error
-contains a secret, a signature or a body.
+Signatures follow Standard Webhooks, over ``id.timestamp.body``: v1 is HMAC-SHA256 with a secret
+(``whsec_…``), v1a is Ed25519 with a key pair, of which the receiver has the public key (``whpk_…``,
+or a JWK set). A public key is never used for v1. The signature is checked before the time, so that
+the error distinguishes a wrong clock from a wrong secret. No error contains a secret, a signature
+or a body.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from homing_client.errors import BadSecret, HeaderMissing, SignatureWrong, TimestampOutside
+from homing_client.errors import (
+    BadSecret,
+    CryptographyMissing,
+    HeaderMissing,
+    SignatureWrong,
+    TimestampOutside,
+)
+from homing_client.jwks import Jwks, read_jwks
 from homing_client.time_and_random import unix_time
 
 TOLERANCE_S = 300
-SIGNATURES_MAX = 16
-_PREFIX = "whsec_"
+SIGNATURES_MAX = 32
+ED25519_MAX = 10  # v1a signatures that are checked: one costs as much as a hundred of v1
+_PREFIX, _PUBLIC, _PRIVATE = "whsec_", "whpk_", "whsk_"
+_PUBLIC_BYTES = 32
 _ID, _TIMESTAMP, _SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 _TYPE, _DELIVERY, _ATTEMPT = "homing-event-type", "homing-delivery", "homing-attempt"
 _WANTED = frozenset((_ID, _TIMESTAMP, _SIGNATURE, _TYPE, _DELIVERY, _ATTEMPT))
@@ -33,6 +44,7 @@ _TIMESTAMP_FORM = re.compile(r"[0-9]{1,12}")
 _ATTEMPT_FORM = re.compile(r"[0-9]{1,9}")
 
 Pairs = Iterable[tuple[str | bytes, str | bytes]]
+Key = str | Jwks | Mapping[str, Any]  # a secret, a public key, or a JWK set
 
 
 class Verified(Struct, frozen=True):
@@ -52,15 +64,20 @@ class Verified(Struct, frozen=True):
 def verify(
     headers: Mapping[str, str] | Pairs,
     body: bytes,
-    secrets: str | Sequence[str],
+    secrets: Key | Sequence[Key],
     *,
     tolerance_s: float = TOLERANCE_S,
     now: float | None = None,
 ) -> Verified:
     """The identity of the request; raises NotVerified, or BadSecret for an unusable secret.
 
-    ``secrets`` are those of the subscription: during a rotation, the old and the new one.
-    ``headers`` is a mapping (names in upper or lower case) or pairs of text or bytes.
+    ``secrets`` is what signatures are checked with; one that fits is enough. Each is a secret of
+    the subscription (``whsec_…``; during a rotation, the old and the new one), a public key of the
+    tenant (``whpk_…``), a ``Jwks``, or a JWK set as a mapping. ``headers`` is a mapping (names in
+    upper or lower case) or pairs of text or bytes.
+
+    Raises KeysUnavailable if a ``Jwks`` cannot be fetched, and CryptographyMissing for a public key
+    without the package cryptography.
     """
     if not isinstance(body, bytes | bytearray | memoryview):
         raise TypeError("the body must be the received bytes")
@@ -68,16 +85,12 @@ def verify(
     found = _wanted(headers)
     webhook_id = _required(found, _ID, _ID_FORM)
     timestamp = _required(found, _TIMESTAMP, _TIMESTAMP_FORM)
-    signatures = _signatures(found)
+    versions = (("v1",) if keys.secret else ()) + (("v1a",) if keys.public or keys.sets else ())
+    signatures = _signatures(found, versions)
     signed = b"%b.%b.%b" % (webhook_id.encode(), timestamp.encode(), bytes(body))
-    matches = False
-    for key in keys:
-        expected = hmac.digest(key, signed, "sha256")
-        for signature in signatures:  # All of them: the duration must not reveal which one matches.
-            matches |= hmac.compare_digest(expected, signature)
-    if not matches:
+    if not _fits(keys, signatures, signed):
         raise SignatureWrong(
-            "The secret is a different one, or the request was changed in transit."
+            f"The {keys.name()} is a different one, or the request was changed in transit."
         )
     at = int(timestamp)
     _check_time(at, unix_time() if now is None else now, tolerance_s)
@@ -91,23 +104,92 @@ def verify(
     )
 
 
-def _keys(secrets: str | Sequence[str]) -> list[bytes]:
-    """The keys in ``whsec_…``; an error names a wrong one by number, never by value."""
-    texts = [secrets] if isinstance(secrets, str) else list(secrets)
-    if not texts:
+class _Keys(Struct):
+    """What signatures are checked with, by kind."""
+
+    secret: list[bytes] = []
+    public: list[bytes] = []
+    sets: list[Jwks] = []
+
+    def name(self) -> str:
+        """What to call them in an error."""
+        if self.public or self.sets:
+            return "secret or the key" if self.secret else "public key"
+        return "secret"
+
+
+def _keys(secrets: Key | Sequence[Key]) -> _Keys:
+    """The keys by kind; an error names a wrong one by number, never by value."""
+    given = [secrets] if isinstance(secrets, str | Jwks | Mapping) else list(secrets)
+    if not given:
         raise BadSecret("No secret was given.")
-    return [_key(text, number) for number, text in enumerate(texts, 1)]
+    keys = _Keys()
+    for number, one in enumerate(given, 1):
+        if isinstance(one, Jwks):
+            keys.sets.append(one)
+        elif isinstance(one, Mapping):
+            keys.public += read_jwks(one)
+        elif one.strip().startswith(_PUBLIC):
+            keys.public.append(_key(one, number, _PUBLIC))
+        else:
+            keys.secret.append(_key(one, number, _PREFIX))
+    if not (keys.secret or keys.public or keys.sets):
+        raise BadSecret("The JWK set has no Ed25519 key.")
+    return keys
 
 
-def _key(text: str, number: int) -> bytes:
-    coded = text.strip().removeprefix(_PREFIX).rstrip("=")
+def _key(text: str, number: int, prefix: str) -> bytes:
+    if text.strip().startswith(_PRIVATE):
+        raise BadSecret(f"Secret number {number} is a private key: give the public key, {_PUBLIC}…")
+    coded = text.strip().removeprefix(prefix).rstrip("=")
     try:
         key = b64decode(coded + "=" * (-len(coded) % 4), validate=True)
     except ValueError:
-        raise BadSecret(f"Secret number {number} is not {_PREFIX} followed by base64.") from None
+        raise BadSecret(f"Secret number {number} is not {prefix} followed by base64.") from None
     if not key:
         raise BadSecret(f"Secret number {number} is empty.")
+    if prefix == _PUBLIC and len(key) != _PUBLIC_BYTES:
+        raise BadSecret(f"Secret number {number} has not the {_PUBLIC_BYTES} bytes of a key.")
     return key
+
+
+def _fits(keys: _Keys, signatures: Mapping[str, list[bytes]], signed: bytes) -> bool:
+    """Whether a signature is right. The sets are asked last: they may have to be fetched."""
+    matches = False
+    for key in keys.secret:
+        expected = hmac.digest(key, signed, "sha256")
+        for signature in signatures["v1"]:  # All: the duration must not reveal which one matches.
+            matches |= hmac.compare_digest(expected, signature)
+    if matches or not signatures["v1a"]:
+        return matches
+    asymmetric = signatures["v1a"][:ED25519_MAX]
+    if _signed_by(keys.public, asymmetric, signed):
+        return True
+    for key_set in keys.sets:
+        fetched = key_set.keys()
+        if _signed_by(fetched.keys, asymmetric, signed):
+            return True
+        if _signed_by(key_set.keys_after(fetched.number), asymmetric, signed):
+            return True
+    return False
+
+
+def _signed_by(keys: Iterable[bytes], signatures: Iterable[bytes], signed: bytes) -> bool:
+    """Whether one of the keys made one of the signatures."""
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise CryptographyMissing from None
+    for key in keys:
+        public = Ed25519PublicKey.from_public_bytes(key)
+        for signature in signatures:
+            try:
+                public.verify(signature, signed)
+            except InvalidSignature:
+                continue
+            return True
+    return False
 
 
 def _wanted(headers: Mapping[str, str] | Pairs) -> dict[str, str]:
@@ -136,22 +218,22 @@ def _required(found: Mapping[str, str], name: str, form: re.Pattern[str]) -> str
     return value
 
 
-def _signatures(found: Mapping[str, str]) -> list[bytes]:
-    """Every ``v1`` signature of the header; other versions are ignored."""
+def _signatures(found: Mapping[str, str], versions: Sequence[str]) -> dict[str, list[bytes]]:
+    """The signatures of the header by version; other versions are ignored."""
     text = found.get(_SIGNATURE)
     if text is None:
         raise HeaderMissing(f"{_SIGNATURE} is missing.")
-    signatures: list[bytes] = []
+    signatures: dict[str, list[bytes]] = {"v1": [], "v1a": []}
     for entry in text.split()[:SIGNATURES_MAX]:
         version, _, coded = entry.partition(",")
-        if version != "v1":
+        if version not in versions:
             continue
         try:
-            signatures.append(b64decode(coded, validate=True))
+            signatures[version].append(b64decode(coded, validate=True))
         except ValueError:
             raise HeaderMissing(f"{_SIGNATURE} cannot be read.") from None
-    if not signatures:
-        raise HeaderMissing(f"{_SIGNATURE} has no v1 signature.")
+    if not any(signatures.values()):
+        raise HeaderMissing(f"{_SIGNATURE} has no {' or '.join(versions)} signature.")
     return signatures
 
 

@@ -62,6 +62,11 @@ TABLE: dict[str, tuple[str, ...]] = {
         "POST /subscriptions/{id}/rotate",
     ),
     "Subscriptions.test": (f"POST {SUB}/{{id}}/test", "POST /subscriptions/{id}/test"),
+    "SigningKeys.get": ("GET /v1/signing-keys",),
+    "SigningKeys.rotate": (
+        "POST /v1/signing-keys/rotate",
+        "POST /subscriptions/{id}/signing-keys/rotate",
+    ),
     "WorkfrontSubscriptions.create": (f"POST {BASE}",),
     "WorkfrontSubscriptions.of_tenant": (f"GET {BASE}", f"GET {BASE}/list"),
     "WorkfrontSubscriptions.get": (f"GET {BASE}/{{id}}",),
@@ -139,7 +144,7 @@ PARTS = {
     "Status.condition",
     "WorkfrontSubscriptions.endpoints_of",
 }
-OPEN = {"GET /healthz", "GET /readyz"}  # operations that need no key
+OPEN = {"GET /healthz", "GET /readyz", "GET /.well-known/jwks.json"}  # operations that need no key
 ROUTES = [(name, route) for name, routes in TABLE.items() for route in routes]
 IDS = [f"{name} by {route}" for name, route in ROUTES]
 

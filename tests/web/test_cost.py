@@ -6,7 +6,15 @@ from steps import Counted
 from web.browse import Browser
 from web.house import House, live
 
-OPEN = ["/healthz", "/readyz", "/sign-in", "/openapi.json", "/static/x/app.css", "/nowhere"]
+OPEN = [
+    "/healthz",
+    "/readyz",
+    "/.well-known/jwks.json?tenant=acme",
+    "/sign-in",
+    "/openapi.json",
+    "/static/x/app.css",
+    "/nowhere",
+]
 FREQUENT = ["/metrics", "/v1/status", "/", "/endpoints", "/deliveries", "/system"]
 FEW, MANY = 100, 400
 

@@ -15,7 +15,7 @@ from homing.web.routes import OPERATIONS
 from web.asgi import KEY
 from web.house import House, live
 
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/healthz", "/readyz", "/.well-known/jwks.json"}
 PATHS = sorted({(one.method, one.path.replace("{id}", "x")) for one in OPERATIONS})
 
 

@@ -83,7 +83,7 @@ def test_only_the_two_health_checks_need_no_key() -> None:
         for entry in item.values()
         if entry.get("security") == []
     }
-    assert free == {"/healthz", "/readyz"}
+    assert free == {"/healthz", "/readyz", "/.well-known/jwks.json"}
     assert DOCUMENT["security"] == [{"key": []}]
 
 

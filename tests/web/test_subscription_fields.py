@@ -9,7 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from homing.cli.main import app
-from homing.model import SPEC, Connector, Field, Format, Subscription
+from homing.model import SPEC, Connector, Field, Format, Signature, Subscription
 from homing.policy.admission import check_subscription, draft_of, patched
 from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
 from homing.web.openapi import openapi
@@ -25,6 +25,7 @@ SET: dict[str, Any] = {
     "filters": '[{"field":"data.n","op":"gt","value":0}]',
     "filter_connector": Connector.OR,
     "format": Format.RAW,
+    "signature": Signature.BOTH,
     "policy": "workfront",
     "token": "a-long-token",
     "deadline_ms": 2_000,

@@ -20,6 +20,7 @@ from homing.app.quotas import Quotas
 from homing.app.replays import Replays
 from homing.app.search import Search
 from homing.app.sessions import Sessions
+from homing.app.signing_keys import SigningKeys
 from homing.app.simulation import Simulations
 from homing.app.status import Status
 from homing.app.subscriptions import Subscriptions
@@ -51,6 +52,7 @@ class App:
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.subscriptions = Subscriptions(engine, views, quotas, options)
+        self.signing_keys = SigningKeys(engine)
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)

@@ -126,9 +126,7 @@ class Subscriptions:
         overlap_ms: int = OVERLAP_MS,
     ) -> Subscription:
         """Replaces the secret with this one or a new one; old ones also sign during the overlap."""
-        if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
-            reason = f"must be 0 to {OVERLAP_MS_MAX}"
-            raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
+        check_overlap(overlap_ms)
         if secret is not None:
             read_secret(secret)
         await self._visible(caller, subscription_id)
@@ -169,6 +167,13 @@ class Subscriptions:
         if problems:
             raise Invalid(problems=problems)
         return draft
+
+
+def check_overlap(overlap_ms: int) -> None:
+    """Raises Invalid if old secrets or keys cannot sign for so long."""
+    if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
+        reason = f"must be 0 to {OVERLAP_MS_MAX}"
+        raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
 
 
 def _note_hidden(before: Subscription, draft: SubscriptionDraft) -> None:

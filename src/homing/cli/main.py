@@ -29,6 +29,7 @@ from homing.cli import (
     pull,
     replay,
     serve,
+    signing_keys,
     simulate,
     subscriptions,
     tail,
@@ -70,6 +71,7 @@ app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
 app.command(short_help="List the readers of a subscription.")(pull.readers)
 app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
+app.add_typer(signing_keys.app, short_help="Show or rotate Ed25519 keys.")
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.command(short_help="List why URLs fail, and since when.")(causes.causes)
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")

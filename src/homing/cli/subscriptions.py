@@ -57,6 +57,15 @@ def subscribe(
     remote.show(lambda client: client.subscribe(url, types or ["*"], **options), _view_created)
 
 
+_SIGNED = {
+    "hmac": "Every request is signed with the secret. Keep it: it is not shown again.",
+    "ed25519": "Every request is signed with the signing key of the tenant: give receivers the "
+    "public key. The secret is for a change to hmac or both; it is not shown again.",
+    "both": "Every request is signed with the secret and with the signing key of the tenant. Keep "
+    "the secret: it is not shown again.",
+}
+
+
 def _view_created(out: Console, made: NewSubscription) -> None:
     out.print(f"Subscribed: {plain(made.id)}")
     out.print(
@@ -64,6 +73,7 @@ def _view_created(out: Console, made: NewSubscription) -> None:
             (
                 *field_facts(made),
                 *((("endpoint", made.endpoint), ("secret", made.secret)) if made.url else ()),
+                *(("public key", one.value) for one in made.public_keys),
             )
         )
     )
@@ -71,9 +81,7 @@ def _view_created(out: Console, made: NewSubscription) -> None:
         path = f"GET /v1/subscriptions/{plain(made.id)}/events"
         out.print(f"Its events are not sent: read them with {path}.", style="dim")
         return
-    out.print(
-        "Every request is signed with the secret. Keep it: it is not shown again.", style="dim"
-    )
+    out.print(_SIGNED[made.signature], style="dim")
 
 
 @remote_command

@@ -14,11 +14,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing import __version__
-from homing.model import Endpoint, Event, Format, Lane, Outcome, Subscription, Target, Work, show_id
+from homing.model import (
+    Endpoint,
+    Event,
+    Format,
+    Lane,
+    Outcome,
+    Signature,
+    Subscription,
+    Target,
+    Work,
+    show_id,
+)
 from homing.policy.formats import body_writer
 from homing.policy.reach import REFUSED_SINCE, settings_changed
 from homing.policy.sent_headers import prepared, short_form, signatures
-from homing.policy.signature import Signer
+from homing.policy.signature import Signer, TenantSigner
 from homing.policy.trace import header_line
 from homing.policy.url import parse_url
 from homing.policy.workfront import frame_of
@@ -101,6 +112,7 @@ class RequestTemplate:
         subscription: Subscription,
         *,
         deadline_ms: int,
+        signer_of: Callable[[str], TenantSigner | None] = lambda _tenant: None,
         trace_share: float | None = None,
         last_body: LastBody | None = None,
     ) -> None:
@@ -113,8 +125,13 @@ class RequestTemplate:
         self._write_body, content_type = body_writer(subscription.format, frame)
         self._form, self._lines = prepared(content_type)
         self._last_body = last_body or LastBody()
-        self._signers = [(Signer(secret.value), secret.until) for secret in subscription.secrets]
-        only = self._signers[0] if len(self._signers) == 1 else (None, None)
+        kind, self._signer_of = subscription.signature, signer_of
+        secrets = subscription.secrets if kind is not Signature.ED25519 else ()
+        self._signers = [(Signer(secret.value), secret.until) for secret in secrets]
+        self._tenant_signs = kind is not Signature.HMAC
+        only: tuple[Signer | None, int | None] = (None, None)
+        if len(self._signers) == 1 and not self._tenant_signs:
+            only = self._signers[0]
         self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
         own, masked = [], []
         if subscription.token is not None:
@@ -142,14 +159,11 @@ class RequestTemplate:
         timestamp = b"%d" % seconds
         if self._signer is not None:
             digests = self._signer.digest(webhook_id, timestamp, content)
+            asymmetric = b""
             signed = b"v1," + b2a_base64(digests, newline=False)
         else:
-            digests = b"".join(
-                signer.digest(webhook_id, timestamp, content)
-                for signer, until in self._signers
-                if until is None or now < until
-            )
-            signed = signatures(digests)
+            digests, asymmetric = self._digests(webhook_id, timestamp, content, now)
+            signed = signatures(digests, asymmetric)
         kind = event.type
         block = self._lines % (webhook_id, timestamp, signed, kind.encode(), delivery_id, number)
         others = self._masked
@@ -158,7 +172,25 @@ class RequestTemplate:
             block, others = block + trace, trace + others
         request = Request(self._tenant, self._target, block + self._own, content, self._deadline_ms)
         logged = (self._form, __version__, seconds, digests, kind, others, root_id)
+        if asymmetric:
+            return request, short_form((*logged, asymmetric))
         return request, short_form(logged if others or root_id else logged[:5])
+
+    def _digests(
+        self, webhook_id: bytes, timestamp: bytes, content: bytes, now: int
+    ) -> tuple[bytes, bytes]:
+        """The signatures of the secrets, and of the tenant's keys, that sign at this time."""
+        digests = b"".join(
+            signer.digest(webhook_id, timestamp, content)
+            for signer, until in self._signers
+            if until is None or now < until
+        )
+        if not self._tenant_signs:
+            return digests, b""
+        # Asked each time: a rotation of the tenant's keys does not change its subscriptions.
+        signer = self._signer_of(self._tenant)
+        assert signer is not None, "a tenant with such a subscription has a signing key"
+        return digests, b"".join(signer.digests(webhook_id, timestamp, content, now=now))
 
 
 class RequestTemplates:
@@ -168,12 +200,14 @@ class RequestTemplates:
         self,
         *,
         deadline_of: Callable[[Subscription], int],
+        signer_of: Callable[[str], TenantSigner | None],
         trace_share: float | None = None,
         count_max: int = 10_000,
     ) -> None:
         self._templates: dict[int, RequestTemplate] = {}
         self._last_body = LastBody()
         self._deadline_of, self._count_max = deadline_of, count_max
+        self._signer_of = signer_of
         self._trace_share = trace_share
 
     def of(self, subscription: Subscription) -> RequestTemplate:
@@ -184,6 +218,7 @@ class RequestTemplates:
             template = RequestTemplate(
                 subscription,
                 deadline_ms=self._deadline_of(subscription),
+                signer_of=self._signer_of,
                 trace_share=self._trace_share,
                 last_body=self._last_body,
             )

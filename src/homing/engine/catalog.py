@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from homing.model import Subscription
+from homing.model import SigningKeys, Subscription
 from homing.policy.admission import EventDraft
 from homing.policy.match import Index
+from homing.policy.signature import TenantSigner
 from homing.policy.wants import (
     AT_ONCE_STEPS,
     BYTES_A_STEP,
@@ -40,6 +41,9 @@ class Catalog:
         self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
+        self._signing_keys: dict[str, SigningKeys] = {}
+        self._signers: dict[str, TenantSigner] = {}
+        self.signer_of = self._signers.get  # by tenant; None if it has no signing keys
         self.version = 0
         self.has_notice_targets = False  # whether people get notices
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
@@ -59,6 +63,10 @@ class Catalog:
     def is_alone_at(self, endpoint_id: int) -> bool:
         """Whether at most one subscription has this endpoint."""
         return self._at_endpoint[endpoint_id] <= 1
+
+    def signing_keys(self, tenant: str) -> SigningKeys:
+        """The signing keys of a tenant; of version 0 if it has none."""
+        return self._signing_keys.get(tenant) or SigningKeys(tenant, ())
 
     def match(
         self,
@@ -132,6 +140,10 @@ class Catalog:
             version = max(version, subscription.version)
         if erased is not None:
             self._forget_erased(erased)
+        if version != self.version:  # After the subscriptions: each has the keys that it needs.
+            for keys in await self._admin.signing_keys_since(self.version):
+                self._signing_keys[keys.tenant] = keys
+                self._signers[keys.tenant] = TenantSigner(keys.keys)
         self.version = version
 
     def _put(self, subscription: Subscription) -> None:
@@ -161,6 +173,9 @@ class Catalog:
             for subscription in list(self._by_id.values()):
                 if subscription.id <= erased.everything.get(subscription.tenant, 0):
                     self._put(replace(subscription, deleted_at=subscription.updated_at))
+            for tenant in erased.everything:
+                self._signing_keys.pop(tenant, None)
+                self._signers.pop(tenant, None)
         for tenant, version in erased.since.items():
             self._erased[tenant] = version
             self.on_erased(tenant)

@@ -87,6 +87,7 @@ class Dispatcher:
         self.reload_endpoint = self._loader.endpoint  # reads the row, for the first time or again
         self._templates = RequestTemplates(
             deadline_of=core.options.deadline_of,
+            signer_of=core.catalog.signer_of,
             trace_share=None if core.tracing is None else core.tracing.share,
         )
         self.paused = False  # the store cannot settle: nothing new starts

@@ -39,11 +39,12 @@ from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
 from homing.engine.tracing import Tracing
-from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, Subscription
+from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.health import HealthRules
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.retry import Schedule
+from homing.policy.signature import PublicKey
 from homing.ports import (
     AdminStore,
     Clock,
@@ -379,6 +380,10 @@ class Engine:
         """Sign with this secret, or a new one; until the overlap ends the older ones sign, too."""
         return await self._operator.rotate(subscription_id, secret, overlap_ms=overlap_ms)
 
+    async def rotate_signing_keys(self, tenant: str, *, overlap_ms: int) -> SigningKeys:
+        """Sign with a new key of the tenant; until the overlap ends the older ones sign, too."""
+        return await self._operator.rotate_signing_keys(tenant, overlap_ms=overlap_ms)
+
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
         """Send another version from now on, and for five minutes the old version as well."""
         return await self._operator.change_version(subscription_id, version)
@@ -426,6 +431,12 @@ class Engine:
     def recent(self, after: int | None, *, limit: int) -> Seen:
         """The latest attempts of this process, in the order they were settled."""
         return self._settler.recent.after(after, limit=limit)
+
+    def public_keys(self, tenant: str) -> tuple[PublicKey, ...]:
+        """The public keys with which requests of the tenant are verified now, newest first."""
+        signer, now = self._core.catalog.signer_of(tenant), self._clock.now()
+        keys = () if signer is None else signer.public_keys
+        return tuple(it for it in keys if it.until is None or now < it.until)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -26,6 +26,8 @@ from homing.model import (
     Lane,
     Outcome,
     Secret,
+    Signature,
+    SigningKeys,
     State,
     Subscription,
     Transition,
@@ -40,7 +42,7 @@ from homing.policy.notices import Notice
 from homing.policy.outcome import judge
 from homing.policy.reach import names_address
 from homing.policy.rotation import rotated
-from homing.policy.signature import new_secret
+from homing.policy.signature import SEED_BYTES, new_private_key, new_secret
 from homing.policy.url import parse_url
 from homing.policy.workfront import twin_after, twin_of
 from homing.ports import NewEvent, Response
@@ -60,6 +62,10 @@ def _refuse_twin(subscription: Subscription) -> None:
         )
 
 
+def _new_private_key() -> str:
+    return new_private_key(secrets.token_bytes(SEED_BYTES))
+
+
 class Operator:
     """Commands. Endpoints change under the settler's lock, so no outcome is overwritten."""
 
@@ -72,7 +78,9 @@ class Operator:
         self.on_people_notices: Callable[[], None] = lambda: None  # records were written
         self._dispatcher = dispatcher
         self._settler, self._maintenance, self._ownership = settler, maintenance, core.ownership
-        self._templates = RequestTemplates(deadline_of=core.options.deadline_of)
+        self._templates = RequestTemplates(
+            deadline_of=core.options.deadline_of, signer_of=core.catalog.signer_of
+        )
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -90,6 +98,8 @@ class Operator:
             workfront=draft.workfront,
             **draft.spec(),
         )
+        if draft.signature is not Signature.HMAC:
+            await self._ensure_signing_keys(draft.tenant)
         with self._recheck_on_failure():
             made = await self._admin.create_subscription(
                 subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
@@ -123,6 +133,31 @@ class Operator:
 
         return await self._replace(subscription_id, changed)
 
+    async def rotate_signing_keys(self, tenant: str, *, overlap_ms: int) -> SigningKeys:
+        """Sign with a new key of the tenant; until the overlap ends the older ones sign, too."""
+        for _ in range(CHANGES_MAX):
+            await self._catalog.refresh()
+            old, now = self._catalog.signing_keys(tenant), self._clock.now()
+            keys = rotated(old.keys, _new_private_key(), now=now, overlap_ms=overlap_ms)
+            try:
+                new = await self._admin.set_signing_keys(msgspec.structs.replace(old, keys=keys))
+            except StaleCatalog:
+                continue
+            await self._catalog.refresh()
+            self._ownership.notify_peers("catalog")
+            await self._ownership.wait_for_peers(new.version)
+            return new
+        raise Unavailable("Other changes of these signing keys came first each time; try again.")
+
+    async def _ensure_signing_keys(self, tenant: str) -> None:
+        """Make the first signing key of a tenant, if it has none."""
+        if self._catalog.signing_keys(tenant).version:
+            return
+        first = SigningKeys(tenant, (Secret(_new_private_key()),))
+        with suppress(StaleCatalog):  # Another process has just made it.
+            await self._admin.set_signing_keys(first)
+        await self._catalog.refresh()
+
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
         """Send another version from now on, and for five minutes the old version as well."""
 
@@ -149,6 +184,8 @@ class Operator:
             wanted = changed(old)
             if wanted is None:
                 return old
+            if wanted.signature is not Signature.HMAC:
+                await self._ensure_signing_keys(wanted.tenant)
             try:
                 new = await self._replace_once(wanted, twin=self._twin(old, wanted))
             except StaleCatalog:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from homing.model import SPEC, Endpoint, Kind, Subscription, show_id
+from homing.model import SPEC, Endpoint, Kind, SigningKeys, Subscription, show_id
 from homing.policy.keys import ApiKey
 from homing.policy.moments import rfc3339
 from homing.policy.notices import NoticeTarget
@@ -106,6 +106,8 @@ def shown(value: object) -> Values:
             return _subscription(value)
         case Endpoint():
             return _endpoint(value)
+        case SigningKeys():
+            return {"tenant": value.tenant, "keys": len(value.keys)}
         case ApiKey():
             return {
                 "name": value.name,

@@ -25,7 +25,7 @@ _LINES = (
     b"homing-event-type: %b\r\nhoming-delivery: %b\r\nhoming-attempt: %d\r\n"
 )
 _CONTENT_TYPES = {0: JSON, 1: CLOUDEVENTS_JSON}  # by form
-_DIGEST_BYTES = 32
+_DIGEST_BYTES, _ASYMMETRIC_BYTES = 32, 64
 _SHORT = 0x90  # The first byte of a short form is an array's; a header line has no such byte.
 
 
@@ -33,10 +33,11 @@ class _ShortForm(Struct, array_like=True, gc=False):
     form: int
     version: str
     timestamp: int
-    digests: bytes  # the signatures, one after the other
+    digests: bytes  # the signatures of secrets (v1), one after the other
     event_type: str
     others: bytes = b""  # all other header lines, masked
     root_id: int = 0  # of a replay
+    asymmetric: bytes = b""  # the signatures of the tenant's keys (v1a), one after the other
 
 
 short_form: Callable[[tuple[object, ...]], bytes] = Encoder().encode
@@ -50,10 +51,15 @@ def prepared(content_type: bytes) -> tuple[int, bytes]:
     return form, lines
 
 
-def signatures(digests: bytes) -> bytes:
+def signatures(digests: bytes, asymmetric: bytes = b"") -> bytes:
     """The value of ``webhook-signature``."""
-    entries = [digests[at : at + _DIGEST_BYTES] for at in range(0, len(digests), _DIGEST_BYTES)]
-    return b" ".join([b"v1," + b2a_base64(entry, newline=False) for entry in entries])
+    v1 = _entries(b"v1,", digests, _DIGEST_BYTES)
+    return b" ".join([*v1, *_entries(b"v1a,", asymmetric, _ASYMMETRIC_BYTES)])
+
+
+def _entries(version: bytes, joined: bytes, size: int) -> list[bytes]:
+    parts = [joined[at : at + size] for at in range(0, len(joined), size)]
+    return [version + b2a_base64(part, newline=False) for part in parts]
 
 
 def logged_lines(attempt: Attempt) -> bytes:
@@ -68,7 +74,7 @@ def logged_lines(attempt: Attempt) -> bytes:
         it.version.encode(),
         show_id("dlv", it.root_id).encode() if it.root_id else delivery_id,
         b"%d" % it.timestamp,
-        signatures(it.digests),
+        signatures(it.digests, it.asymmetric),
         it.event_type.encode(),
         delivery_id,
         attempt.number,

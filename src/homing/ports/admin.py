@@ -12,6 +12,7 @@ from homing.model import (
     Delivery,
     Endpoint,
     Finished,
+    SigningKeys,
     Subscription,
     Transition,
 )
@@ -114,6 +115,16 @@ class AdminStore(Protocol):
         self, subscription_id: int, *, now: int, cleanup_job_id: int
     ) -> Subscription:
         """Mark it deleted and leave a "cancel" cleanup job. NotFound if it is not there."""
+
+    async def signing_keys_since(self, version: int) -> list[SigningKeys]:
+        """The signing keys of tenants that changed after this version."""
+
+    async def set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
+        """Replace the signing keys of a tenant, and raise the version of the catalog.
+
+        StaleCatalog if they are not of the version that was read (0: there are none); Conflict
+        while the tenant is being erased.
+        """
 
     async def cleanup_jobs(self) -> list[CleanupJob]: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from homing.model import Subscription
+from homing.model import SigningKeys, Subscription
 from homing.policy.notices import NoticeTarget
 
 
@@ -46,6 +46,12 @@ class EncryptionStore(Protocol):
     async def reencrypt_targets(self, targets: Sequence[tuple[NoticeTarget, NoticeTarget]]) -> None:
         """Each as it was read and as it is to be stored; one that was changed since is left."""
         """Write the addresses and secrets of targets."""
+
+    async def signing_keys_page(self, after: str, *, limit: int) -> list[SigningKeys]:
+        """Signing keys in the order of their tenants, as they are stored."""
+
+    async def reencrypt_signing_keys(self, keys: Sequence[SigningKeys]) -> None:
+        """Write those that have not changed since they were read."""
 
     async def all_encrypted(self, name: str) -> None:
         """No field is encrypted with any other key now."""

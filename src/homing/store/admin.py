@@ -15,6 +15,7 @@ from homing.model import (
     Endpoint,
     Finished,
     Reason,
+    SigningKeys,
     Status,
     Subscription,
     Transition,
@@ -162,6 +163,29 @@ class Admin:
         before = await _living(tx, subscription_id)
         await _log(tx, audit, before, None)
         return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
+
+    @transaction(read_only=True)
+    async def signing_keys_since(self, tx: Tx, version: int) -> list[SigningKeys]:
+        found = await tx.all("signing_keys_since", version=version)
+        return [rows.signing_keys(row) for row in found]
+
+    @transaction()
+    async def set_signing_keys(
+        self, tx: Tx, keys: SigningKeys, *, audit: AuditDraft | None = None
+    ) -> SigningKeys:
+        version = await _raise_catalog(tx)
+        await erasures.refuse_while_erased(tx, keys.tenant)
+        row = await tx.one("signing_keys_of", tenant=keys.tenant)
+        before = None if row is None else rows.signing_keys(row)
+        if keys.version != (0 if before is None else before.version):
+            raise StaleCatalog
+        stored = replace(keys, version=version)
+        values = zip(rows.COLUMNS["signing_keys"], rows.signing_keys_row(stored), strict=True)
+        await tx.all("signing_keys_set", **dict(values))
+        await audit_log.write(
+            tx, audit, tenant=keys.tenant, object_id="signing_keys", before=before, after=stored
+        )
+        return stored
 
     @transaction(read_only=True)
     async def cleanup_jobs(self, tx: Tx) -> list[CleanupJob]:
@@ -358,6 +382,7 @@ class Admin:
             new = replace(new, upto_id=max(new.upto_id, last[0]))
         if new.kind is ErasureKind.TENANT:
             new = replace(new, version=version)
+            await tx.all("signing_keys_remove", tenant=new.tenant)
         await tx.insert("erasure", [rows.erasure_row(new)])
         await audit_log.write(  # It never says which id or value was erased.
             tx,

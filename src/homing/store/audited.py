@@ -22,6 +22,7 @@ AUDITED = frozenset(
         "change_pair",
         "delete_pair",
         "delete_subscription",
+        "set_signing_keys",
         "set_endpoint",
         "cancel_delivery",
         "replay",

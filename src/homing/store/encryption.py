@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.model import SPEC, Endpoint, Kind, Secret, Subscription, show_id
+from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
 from homing.policy.audit import KEY_BYTES
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.notices import NoticeTarget
@@ -49,6 +49,25 @@ class FieldCipher:
 
     def has_plaintext(self, sub: Subscription) -> bool:
         return not all(self._keys.is_encrypted(text) for text in _texts(sub))
+
+    # --- signing keys of tenants -------------------------------------------------------------
+
+    def encrypt_keys(self, it: SigningKeys) -> SigningKeys:
+        def encrypt(key: Secret) -> Secret:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            return replace(key, value=self._keys.encrypt(key.value, _context_of(it), nonce))
+
+        return replace(it, keys=tuple(map(encrypt, it.keys)))
+
+    def decrypt_keys(self, it: SigningKeys) -> SigningKeys:
+        def decrypt(key: Secret) -> Secret:
+            return replace(key, value=self._keys.decrypt(key.value, _context_of(it)))
+
+        return replace(it, keys=tuple(map(decrypt, it.keys)))
+
+    def are_current_keys(self, it: SigningKeys) -> bool:
+        """Whether every key is encrypted with the first key."""
+        return all(self._keys.is_current(key.value) for key in it.keys)
 
     # --- targets of notices ------------------------------------------------------------------
 
@@ -104,6 +123,10 @@ def _each(sub: Subscription, change: Callable[[str, str], str]) -> Subscription:
 def _context(sub: Subscription, field: str) -> str:
     """The context of a text, bound into its ciphertext, which fits no other row or field."""
     return f"{show_id('sub', sub.id)} {field}"
+
+
+def _context_of(it: SigningKeys) -> str:
+    return f"a signing key of {it.tenant}"
 
 
 # --- wrappers of the ports -------------------------------------------------------------------
@@ -178,6 +201,15 @@ class EncryptedAdmin(_Wrapper):
             subscription_id, now=now, cleanup_job_id=cleanup_job_id
         )
         return self._fields.decrypt(stored)
+
+    async def signing_keys_since(self, version: int) -> list[SigningKeys]:
+        return [
+            self._fields.decrypt_keys(it) for it in await self._store.signing_keys_since(version)
+        ]
+
+    async def set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
+        stored = await self._store.set_signing_keys(self._fields.encrypt_keys(keys))
+        return self._fields.decrypt_keys(stored)
 
 
 class EncryptedViews(_Wrapper):
@@ -272,6 +304,16 @@ async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
             [(it, fields.encrypt_target(fields.decrypt_target(it))) for it in outdated]
         )
         after_id = targets[-1].id
+    after = ""
+    while found := await store.signing_keys_page(after, limit=PAGE):
+        await store.reencrypt_signing_keys(
+            [
+                fields.encrypt_keys(fields.decrypt_keys(it))
+                for it in found
+                if not fields.are_current_keys(it)
+            ]
+        )
+        after = found[-1].tenant
     await store.all_encrypted(keys.ids[0])
     return done
 
@@ -326,6 +368,17 @@ class EncryptionKeys:
                 secret=new.secret,
                 old_secret=old.secret,
             )
+
+    @transaction(read_only=True)
+    async def signing_keys_page(self, tx: Tx, after: str, *, limit: int) -> list[SigningKeys]:
+        found = await tx.all("signing_keys_page", after=after, limit=limit)
+        return [rows.signing_keys(row) for row in found]
+
+    @transaction()
+    async def reencrypt_signing_keys(self, tx: Tx, keys: Sequence[SigningKeys]) -> None:
+        for it in keys:
+            values = zip(rows.COLUMNS["signing_keys"], rows.signing_keys_row(it), strict=True)
+            await tx.all("signing_keys_reencrypt", **dict(values))
 
     @transaction()
     async def all_encrypted(self, tx: Tx, name: str) -> None:

@@ -32,6 +32,7 @@ from homing.model import (
     Phases,
     Reason,
     Secret,
+    SigningKeys,
     State,
     Status,
     Subscription,
@@ -63,6 +64,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " description created_at updated_at deleted_at version filters filter_connector workfront"
         " rate_per_second settings"
     ),
+    "signing_keys": _columns("tenant keys version"),
     "endpoint": _columns(
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
         " consecutive_failures first_attempt_at last_success_at manual_enable_at warned"
@@ -170,13 +172,23 @@ def _reader(kind: Any) -> Callable[[str], Any]:
 
 
 _workfront = _reader(Workfront)
+_secrets = _reader(tuple[Secret, ...])
 _READ: list[tuple[str, Callable[[Any], Any]]] = [
-    ("secrets", _reader(tuple[Secret, ...])),
+    ("secrets", _secrets),
     ("workfront", lambda text: text and _workfront(text)),
     *((name, _reader(SPEC[name].type)) for name in _OWN if SPEC[name].kind in _AS_JSON),
     *((name, bool) for name in _OWN if SPEC[name].kind is Kind.FLAG),
     *((name, SPEC[name].type) for name in _OWN if isinstance(SPEC[name].type, EnumType)),
 ]
+
+
+def signing_keys_row(it: SigningKeys) -> Row:
+    return it.tenant, _json(it.keys), it.version
+
+
+def signing_keys(row: Row) -> SigningKeys:
+    tenant, keys, version = row
+    return SigningKeys(tenant, _secrets(keys), version)
 
 
 def endpoint_row(endpoint: Endpoint) -> Row:

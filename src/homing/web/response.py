@@ -63,7 +63,9 @@ def response_bytes(response: Response) -> bytes:
 
 
 def _lines(response: Response, security_headers: Headers) -> list[tuple[bytes, bytes]]:
-    lines = [(b"cache-control", b"no-store"), *security_headers, *response.headers]
+    lines = [*security_headers, *response.headers]
+    if not any(name == b"cache-control" for name, _ in response.headers):
+        lines.insert(0, (b"cache-control", b"no-store"))
     if response.status != 204:
         lines.append((b"content-type", response.content_type))
         if response.stream is None:

@@ -18,6 +18,7 @@ from homing.web.api import (
     replays,
     search,
     secrets,
+    signing_keys,
     status,
     subscriptions,
 )
@@ -29,6 +30,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *pull.OPERATIONS,
     *filters.OPERATIONS,
     *secrets.OPERATIONS,
+    *signing_keys.OPERATIONS,
     *endpoints.OPERATIONS,
     *causes.OPERATIONS,
     *deliveries.OPERATIONS,

@@ -200,6 +200,14 @@ class SecretView(Struct, frozen=True):
     until: Time | None
 
 
+class PublicKeyView(Struct, frozen=True):
+    """A public key of a tenant; ``until`` is set while it is being rotated out."""
+
+    value: Annotated[str, Meta(description="whpk_ and base64.")]
+    kid: Annotated[str, Meta(description="Its name in the JWK set.")]
+    until: Time | None
+
+
 class WorkfrontView(Struct, frozen=True):
     """The fields of a subscription that was created through the Workfront-compatible API."""
 
@@ -216,6 +224,10 @@ class SubscriptionView(_SpecView, frozen=True, kw_only=True):
     """A subscription; token, secrets and header values are masked."""
 
     secrets: list[SecretView]
+    public_keys: Annotated[
+        list[PublicKeyView],
+        Meta(description="The keys of its tenant; empty if its requests are signed with hmac."),
+    ]
     workfront: WorkfrontView | None
     created_at: Time
     updated_at: Time

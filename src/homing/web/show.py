@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -16,6 +16,7 @@ from homing.model import (
     Event,
     Field,
     Kind,
+    Signature,
     State,
     Status,
     Subscription,
@@ -30,6 +31,7 @@ from homing.policy.health import HealthRules
 from homing.policy.moments import rfc3339
 from homing.policy.sent_headers import logged_lines
 from homing.policy.sentences import At, Sentence
+from homing.policy.signature import PublicKey
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
 from homing.ports.erasures import Erasure
 from homing.ports.views import LastFailure
@@ -45,6 +47,7 @@ from homing.web.schemas import (
     FailureView,
     LedgerView,
     PhasesView,
+    PublicKeyView,
     ReplayFilterView,
     ReplayJobView,
     SecretView,
@@ -121,7 +124,15 @@ def event_detail(
     )
 
 
-def subscription_view(subscription: Subscription) -> SubscriptionView:
+def public_key_views(keys: Sequence[PublicKey]) -> list[PublicKeyView]:
+    return [PublicKeyView(it.value, it.kid, time_or_none(it.until)) for it in keys]
+
+
+def subscription_view(
+    subscription: Subscription, keys_of: Callable[[str], Sequence[PublicKey]]
+) -> SubscriptionView:
+    """A subscription; ``keys_of`` gives the public keys of a tenant."""
+    uses_keys = subscription.signature is not Signature.HMAC
     return SubscriptionView(
         id=show_id(SUBSCRIPTION, subscription.id),
         tenant=subscription.tenant,
@@ -130,6 +141,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
             SecretView(mask(secret.value), time_or_none(secret.until))
             for secret in subscription.secrets
         ],
+        public_keys=public_key_views(keys_of(subscription.tenant)) if uses_keys else [],
         workfront=_workfront_view(subscription),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),

@@ -31,6 +31,19 @@ SELECT {subscription} FROM subscription WHERE id = :id;
 -- name: subscription_replace
 UPDATE subscription SET {subscription=} WHERE id = :id;
 
+-- name: signing_keys_since
+SELECT {signing_keys} FROM signing_keys WHERE version > :version;
+
+-- name: signing_keys_of
+SELECT {signing_keys} FROM signing_keys WHERE tenant = :tenant;
+
+-- name: signing_keys_set
+INSERT INTO signing_keys ({signing_keys}) VALUES (:tenant, :keys, :version)
+ON CONFLICT (tenant) DO UPDATE SET keys = excluded.keys, version = excluded.version;
+
+-- name: signing_keys_remove
+DELETE FROM signing_keys WHERE tenant = :tenant;
+
 -- name: endpoint_of_url
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
 

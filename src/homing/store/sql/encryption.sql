@@ -21,6 +21,13 @@ UPDATE subscription SET
     secrets = :secrets, token = :token, headers = :headers, settings = :settings
 WHERE id = :id AND version = :version;
 
+-- name: signing_keys_page
+SELECT {signing_keys} FROM signing_keys WHERE tenant > :after ORDER BY tenant LIMIT :limit;
+
+-- name: signing_keys_reencrypt
+-- As with subscriptions, the version stays the same.
+UPDATE signing_keys SET keys = :keys WHERE tenant = :tenant AND version = :version;
+
 -- name: plaintext_removal
 SELECT id FROM plaintext_removal;
 

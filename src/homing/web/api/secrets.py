@@ -40,7 +40,7 @@ async def rotate(call: Call) -> Response:
     after = await call.app.subscriptions.rotate(
         call.caller, call.number(SUBSCRIPTION), given.secret, overlap_ms=given.overlap_ms
     )
-    view = subscription_view(after)
+    view = subscription_view(after, call.app.signing_keys.published)
     return json_response(SecretRotated(**asdict(view), secret=after.secrets[0].value))
 
 

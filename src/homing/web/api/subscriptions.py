@@ -28,7 +28,7 @@ async def create(call: Call) -> Response:
     tenant = call.caller.tenant_or_default(None if given.tenant is UNSET else given.tenant)
     draft = SubscriptionDraft(tenant=tenant, secret=given.secret, **read_spec(given))
     subscription = await call.app.subscriptions.create(call.caller, Drafted(draft))
-    view = subscription_view(subscription)
+    view = subscription_view(subscription, call.app.signing_keys.published)
     created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
     location = f"/v1/subscriptions/{view.id}".encode()
     return json_response(created, status=201, headers=((b"location", location),))
@@ -39,14 +39,15 @@ async def list_subscriptions(call: Call) -> Response:
     rows, after = await call.app.subscriptions.page(
         call.caller, tenant=query.tenant(), before_id=query.cursor(), limit=query.limit()
     )
+    keys_of = call.app.signing_keys.published
     return json_response(
-        SubscriptionPage([subscription_view(row) for row in rows], show_cursor(after))
+        SubscriptionPage([subscription_view(row, keys_of) for row in rows], show_cursor(after))
     )
 
 
 async def get(call: Call) -> Response:
     found = await call.app.subscriptions.get(call.caller, call.number(SUBSCRIPTION))
-    return json_response(subscription_view(found))
+    return json_response(subscription_view(found, call.app.signing_keys.published))
 
 
 async def change(call: Call) -> Response:
@@ -57,7 +58,7 @@ async def change(call: Call) -> Response:
         call.number(SUBSCRIPTION),
         lambda before: Drafted(patched(before, changes, secret=secret)),
     )
-    return json_response(subscription_view(after))
+    return json_response(subscription_view(after, call.app.signing_keys.published))
 
 
 async def delete(call: Call) -> Response:

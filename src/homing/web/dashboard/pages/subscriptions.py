@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from homing.app.events import Events
 from homing.app.pull import Pull
+from homing.app.signing_keys import SigningKeys
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, HomingError, Invalid
-from homing.model import SPEC, Connector, Subscription, show_id
+from homing.model import SPEC, Connector, Signature, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.filters_run import Verdict
+from homing.web.api.signing_keys import jwks_path
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
     form_choices,
@@ -61,6 +63,8 @@ async def subscription(request: PageRequest) -> Shown:
         else None,
         readers=[] if found.url else await request.app.pull.readers(request.caller, found.id),
         secret=secret if found.url else None,  # Nothing is signed that is read.
+        public_keys=request.app.signing_keys.published(found.tenant),
+        jwks=jwks_path(found.tenant),
     )
 
 
@@ -110,7 +114,8 @@ async def create(request: PageRequest) -> Shown | Response:
         made = await request.app.subscriptions.create(request.caller, _drafted(request, None))
     except Invalid as error:
         return _form_with_problems(request, error.problems, None)
-    return request.done("Subscription created.", to=_at(made.id), secret=made.secrets[0].value)
+    secret = "" if made.signature is Signature.ED25519 else made.secrets[0].value
+    return request.done("Subscription created.", to=_at(made.id), secret=secret)
 
 
 async def change(request: PageRequest) -> Shown | Response:
@@ -163,6 +168,12 @@ async def delete(request: PageRequest) -> Response:
 async def rotate(request: PageRequest) -> Response:
     after = await request.app.subscriptions.rotate(request.caller, request.number(SUBSCRIPTION))
     return request.done("Secret rotated.", to=_at(after.id), secret=after.secrets[0].value)
+
+
+async def rotate_signing_keys(request: PageRequest) -> Response:
+    found = await _subscription(request)
+    await request.app.signing_keys.rotate(request.caller, tenant=found.tenant)
+    return request.done("Signing key rotated.", to=_at(found.id))
 
 
 async def test(request: PageRequest) -> Response:
@@ -234,6 +245,12 @@ PAGES = (
         handler=remove_reader,
         method="POST",
         use_case=Pull.remove_reader,
+    ),
+    Page(
+        path=_ONE + "/signing-keys/rotate",
+        handler=rotate_signing_keys,
+        method="POST",
+        use_case=SigningKeys.rotate,
     ),
     Page(path=_ONE + "/test", handler=test, method="POST", use_case=Subscriptions.test),
 )
