@@ -1,7 +1,12 @@
-"""Signatures as foreign libraries judge them: `standardwebhooks` and `svix`, at any time."""
+"""Signatures as others judge them: `standardwebhooks` and `svix` at any time, and RFC 8032.
+
+Neither library verifies v1a (nor do their versions in other languages): both skip it. So v1a is
+judged by an implementation of RFC 8032 that shares no code with the one that signs.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
@@ -10,6 +15,8 @@ from unittest.mock import patch
 
 import standardwebhooks.webhooks
 import svix.webhooks
+
+from ed25519_reference import verifies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +51,19 @@ def accepted_by_both(
     verdicts = {_accepts(kind(secret), body, lower) for kind in LIBRARIES}
     assert len(verdicts) == 1, "the libraries disagree"
     return verdicts.pop()
+
+
+def accepted_v1a(headers: Mapping[str, str], body: bytes, public_key: str) -> bool:
+    """Whether one of the v1a signatures was made with the pair of this public key (``whpk_…``)."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    signed = f"{lower['webhook-id']}.{lower['webhook-timestamp']}.".encode() + body
+    key = base64.b64decode(public_key.removeprefix("whpk_"), validate=True)
+    given = (it.partition(",") for it in lower["webhook-signature"].split(" "))
+    return any(
+        verifies(key, signed, base64.b64decode(coded, validate=True))
+        for version, _, coded in given
+        if version == "v1a"
+    )
 
 
 LIBRARIES: tuple[Any, ...] = (standardwebhooks.webhooks.Webhook, svix.webhooks.Webhook)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ssl
 import threading
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -51,11 +51,12 @@ class Jwks:
         stale_s: float = 86_400.0,
         timeout_s: float = 5.0,
         ssl_context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._server, self._path = _read_url(url)
         self._context = (ssl_context or ssl.create_default_context()) if self._server.tls else None
         self._max_age_s, self._refetch_s, self._stale_s = max_age_s, refetch_s, stale_s
-        self._timeout_s = timeout_s
+        self._timeout_s, self._clock = timeout_s, clock
         self._fetching = threading.Lock()
         self._now = Fetched(0, ())
         self._fetched_at: float | None = None  # None: never
@@ -83,14 +84,14 @@ class Jwks:
     def _fetch(self) -> None:
         if self._is_younger(self._tried_at, self._refetch_s):
             return
-        self._tried_at = monotonic()
+        self._tried_at = self._clock()
         try:
             keys = read_jwks(self._document())
         except HomingClientError as error:
             self._trouble = error
             return
         self._now = Fetched(self._now.number + 1, keys)
-        self._fetched_at = monotonic()
+        self._fetched_at = self._clock()
 
     def _document(self) -> dict[str, Any]:
         deadline = monotonic() + self._timeout_s
@@ -108,7 +109,7 @@ class Jwks:
             raise BadResponse("It is no JWK set.") from None
 
     def _is_younger(self, at: float | None, seconds: float) -> bool:
-        return at is not None and monotonic() - at < seconds
+        return at is not None and self._clock() - at < seconds
 
     def __repr__(self) -> str:
         return f"Jwks({self._server.host}:{self._server.port}{self._path})"

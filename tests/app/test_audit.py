@@ -50,6 +50,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     f"PATCH {SUB}/{{id}}": {"json": {"token": CANARY, "description": "new"}},
     "POST /subscriptions/{id}": {"form": {**NEW_FORM, "token": CANARY, "description": "new"}},
     f"POST {SUB}/{{id}}/secret/rotate": {"json": {"secret": SECRET}},
+    "POST /v1/signing-keys/rotate": {"json": {"tenant": "acme"}},
     f"POST {BASE}": {"json": {**NEW_WORKFRONT, "authToken": CANARY}, "query": "?customerId=acme"},
     f"PUT {BASE}/{{id}}/version": {"json": {"version": "v1"}},
     f"PUT {BASE}/version": {
@@ -75,6 +76,7 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Subscriptions.change": ({"description": ""}, {"description": "new", "token": CHANGED}),
     "Subscriptions.delete": ({"url": "https://receiver.example/hook"}, None),
     "Subscriptions.rotate": ({"secrets": 1}, {"secrets": CHANGED}),
+    "SigningKeys.rotate": (None, {"tenant": "acme", "keys": 1}),
     "Subscriptions.test": (None, {"outcome": "delivered", "code": 200}),
     "WorkfrontSubscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
     "WorkfrontSubscriptions.delete": ({"url": "https://wf.example/"}, None),
@@ -103,7 +105,12 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
 WRITING = [(name, route) for name, route in ROUTES if not route.startswith("GET")]
 CHANGING_ROUTES = [(name, route) for name, route in WRITING if name in CHANGING]
 # The id in the path is that of another object.
-OF_OTHERS = {"Endpoints.test", "Replays.start", "WorkfrontSubscriptions.enable"}
+OF_OTHERS = {
+    "Endpoints.test",
+    "Replays.start",
+    "SigningKeys.rotate",
+    "WorkfrontSubscriptions.enable",
+}
 
 
 def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() -> None:

@@ -20,6 +20,7 @@ from homing_client import (
     Event,
     Homing,
     Invalid,
+    Jwks,
     NotAuthorized,
     NotFound,
     Receipt,
@@ -27,7 +28,7 @@ from homing_client import (
     Unreachable,
     verify,
 )
-from referee import accepted_by_both
+from referee import accepted_by_both, accepted_v1a
 
 PATIENCE_S = 20.0
 
@@ -201,6 +202,32 @@ async def test_a_secret_is_rotated_and_both_verify(server: Server, tenant: str, 
     assert first == [True, True, False]
     assert second == [False, False, True]
     assert verify(*receiver.came[0], rotated.secret).event_type == "a.b"
+
+
+@both
+async def test_a_signing_key_is_rotated_and_both_verify(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    with hook() as receiver:
+        made = await homing.subscribe(receiver.url, ["*"], tenant=tenant, signature="ed25519")
+        rotated = await homing.rotate_signing_keys(tenant=tenant)
+        await homing.publish("a.b", {"n": 1}, tenant=tenant)
+        await finished(homing, tenant)
+        final = await homing.rotate_signing_keys(tenant=tenant, overlap_ms=0)
+        await homing.publish("a.b", {"n": 2}, tenant=tenant)
+        await finished(homing, tenant, 2)
+    keys = [it.keys[0].value for it in (rotated, final)]
+    (first, second) = [
+        [accepted_v1a(headers, body, key) for key in (made.public_keys[0].value, *keys)]
+        for headers, body in receiver.came
+    ]
+    assert first == [True, True, False]
+    assert second == [False, False, True]
+    assert await homing.signing_keys(tenant=tenant) == final
+    address = f"http://127.0.0.1:{server.port}{final.jwks}"
+    for key_set in (await homing.jwks(tenant=tenant), Jwks(address), keys):
+        assert verify(*receiver.came[1], key_set).event_type == "a.b"
 
 
 @both

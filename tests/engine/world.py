@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,7 +14,16 @@ from homing.engine.engine import Engine, NoticeParts
 from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
 from homing.engine.settle import SOON_MS
-from homing.model import Endpoint, Failure, Format, Ids, Phases, Subscription, Transition
+from homing.model import (
+    Endpoint,
+    Failure,
+    Format,
+    Ids,
+    Phases,
+    SigningKeys,
+    Subscription,
+    Transition,
+)
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
 from homing.policy.audit import AuditDraft
 from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
@@ -29,7 +39,7 @@ from homing.store.pull import Pulls
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Db
 from homing.store.views import Views
-from referee import accepted_by_both, clock_at
+from referee import accepted_by_both, accepted_v1a, clock_at
 
 HITS_CHECKED = 20
 LOG_KEY = b"k" * 32  # of the audit log
@@ -129,7 +139,7 @@ class ScriptedMailer:
 
 
 class Witness(Admin):
-    """The admin store; it remembers every secret that was ever used to sign."""
+    """The admin store; it remembers every secret and key that was ever used to sign."""
 
     def __init__(self, db: Db, secrets: set[str]) -> None:
         super().__init__(db)
@@ -167,6 +177,10 @@ class Witness(Admin):
         return await super().change_pair(
             subscription, twin, endpoint=endpoint, cleanup_job_ids=cleanup_job_ids, **audit
         )
+
+    async def set_signing_keys(self, keys: SigningKeys, **audit: Any) -> SigningKeys:
+        self._seen.update(one.value for one in keys.keys)
+        return await super().set_signing_keys(keys, **audit)
 
 
 class LaxAuditor(Auditor):
@@ -339,9 +353,24 @@ def check_signatures(world: World) -> None:
     """Check sent requests with other libraries; of very many, only the first and the last."""
     hits = [hit for hit in world.sender.hits if "homing-delivery" in hit.headers]
     for hit in (*hits[:HITS_CHECKED], *hits[HITS_CHECKED:][-HITS_CHECKED:]):
-        with clock_at(hit.wall):
-            signed = any(accepted_by_both(hit.headers, hit.body, one) for one in world.secrets)
-        assert signed, f"{hit.delivery} is signed by none of {len(world.secrets)} secrets"
+        versions = {it.partition(",")[0] for it in hit.headers["webhook-signature"].split(" ")}
+        accepts = {"v1": _accepted_v1, "v1a": _accepted_v1a}
+        for version in versions:
+            signed = any(accepts[version](hit, one) for one in world.secrets)
+            assert signed, f"{version} of {hit.delivery} is by none of {len(world.secrets)} secrets"
+
+
+def _accepted_v1(hit: Hit, secret: str) -> bool:
+    with clock_at(hit.wall):
+        return secret.startswith("whsec_") and accepted_by_both(hit.headers, hit.body, secret)
+
+
+def _accepted_v1a(hit: Hit, key: str) -> bool:
+    """The second half of a private key is the public key."""
+    if not key.startswith("whsk_"):
+        return False
+    public = b64encode(b64decode(key.removeprefix("whsk_"))[32:]).decode()
+    return accepted_v1a(hit.headers, hit.body, f"whpk_{public}")
 
 
 def always(code: int, **more: Any) -> Script:
