@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, filter_cost, letter, match_cost
+from bench import backlog, filter_cost, letter, match_cost, signature_cost
 from bench.measure import Measured, Sizes, percentile
 from bench.pages import incident_pages, list_pages, searches
 from bench.postgres import Postgres
@@ -423,7 +423,7 @@ def part_h(hall: Hall) -> Measured:
 
 
 def part_i(_hall: Hall) -> Measured:
-    found = {**match_cost.measure(), **filter_cost.measure()}
+    found = {**match_cost.measure(), **filter_cost.measure(), **signature_cost.measure()}
     return Measured("i", found["10000 subscriptions, 1 matches"], "µs", found)
 
 

@@ -234,7 +234,9 @@ def test_the_pages_of_the_flow_stand_wide_and_narrow_without_barriers(
     for path in ("deliveries", "events", "subscriptions"):
         person.open(f"/{path}")
         person.keeps(f"{path}-empty")
-    made = client.subscribe(f"{receiver.url}/billing", ["invoice.*"], description="Billing")
+    made = client.subscribe(
+        f"{receiver.url}/billing", ["invoice.*"], description="Billing", signature="both"
+    )
     with hook(503) as bad:
         client.subscribe(f"{bad.url}/payroll", ["payroll.*", "invoice.paid"])
         for number in range(12):

@@ -162,6 +162,25 @@ def test_a_key_is_made_listed_and_revoked(terminal: Terminal) -> None:
     assert terminal.run("keys", "revoke", made["id"]).code == 1
 
 
+def test_a_signing_key_is_shown_and_rotated(terminal: Terminal) -> None:
+    none = terminal.well("signing-keys", "--tenant", "signed").out
+    assert "no signing keys yet" in none
+    made = terminal.well(
+        "subscribe", f"{NOWHERE}signed", "--tenant", "signed", "--signature", "ed25519"
+    ).out
+    assert "give receivers the public key" in made
+    (key,) = terminal.well("signing-keys", "--tenant", "signed", "--json").document["keys"]
+    assert key["value"] in made
+    rotated = terminal.well("signing-keys", "rotate", "--tenant", "signed", "--overlap", "1h").out
+    assert f"{key['value']}  signs until" in rotated
+    assert "/.well-known/jwks.json?tenant=signed" in rotated
+    shown = terminal.well("signing-keys", "--tenant", "signed", "--json").document
+    assert [it["until"] is None for it in shown["keys"]] == [True, False]
+    refused = terminal.run("subscribe", f"{NOWHERE}signed", "--signature", "rsa")
+    assert refused.code != 0
+    assert "signature is invalid" in refused.err
+
+
 def test_a_notice_target_is_added_listed_changed_tested_and_removed(terminal: Terminal) -> None:
     url = "https://hooks.invalid/services/secret-part"
     wanted = ("--tenant", "told", "--name", "On call", "--only", "frozen", "--json")

@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from homing.policy.signature import Signer
+from homing.model import Secret
+from homing.policy.signature import Signer, TenantSigner, new_private_key
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "verify-a-webhook-signature.md"
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -25,14 +27,60 @@ HOW = {  # language → file name, what builds it, what runs it
 }
 
 
-def program(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    return found.group(1)
+HMAC, ED25519 = PAGE.read_text().split("\n## Ed25519 (v1a)\n")
+HOW_ED25519 = {  # the python that runs the tests has cryptography
+    "python": ("verify.py", "", f"{sys.executable} verify.py"),
+    "javascript": HOW["javascript"],
+    "go": HOW["go"],
+}
+
+
+def program(language: str, part: str) -> str:
+    """The last program of a part of the page in this language."""
+    found = re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
+    return str(found[-1])
 
 
 def test_the_page_shows_just_these_languages() -> None:
-    assert set(re.findall(r"```(\w+)", PAGE.read_text())) == set(HOW)
+    assert set(re.findall(r"```(\w+)", HMAC)) == set(HOW)
+    assert set(re.findall(r"```(\w+)", ED25519)) == {*HOW_ED25519, "sh"}
+
+
+@pytest.mark.parametrize("language", HOW_ED25519)
+def test_a_program_for_ed25519_takes_the_right_signature_and_refuses_others(
+    language: str, tmp_path: Path
+) -> None:
+    name, build, run = HOW_ED25519[language]
+    tool = (build or run).split()[0]
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed here")
+    (tmp_path / name).write_text(program(language, ED25519))
+    if build:
+        subprocess.run(build.split(), cwd=tmp_path, check=True)
+    signer, stranger = (TenantSigner([Secret(new_private_key(bytes([n]) * 32))]) for n in (1, 2))
+
+    def signed(by: TenantSigner, webhook_id: bytes = b"dlv_1") -> str:
+        return by.sign(webhook_id, b"1700000000", BODY, now=0)[0].decode()
+
+    def ends_with(signature: str, body: bytes = BODY) -> int:
+        environ = {
+            **os.environ,
+            "PUBLIC_KEY": signer.public_keys[0].value,
+            "ID": "dlv_1",
+            "TIMESTAMP": "1700000000",
+            "SIGNATURE": signature,
+        }
+        ran = subprocess.run(run.split(), cwd=tmp_path, env=environ, input=body, check=False)
+        return ran.returncode
+
+    right = signed(signer)
+    hmac = Signer(SECRET).sign(b"dlv_1", b"1700000000", BODY).decode()
+    assert ends_with(right) == 0
+    assert ends_with(f"{hmac} {signed(stranger)} {right}") == 0
+    assert ends_with(signed(stranger)) == 1
+    assert ends_with(signed(signer, b"dlv_2")) == 1
+    assert ends_with(right, BODY + b" ") == 1
+    assert ends_with(hmac) == 1
 
 
 @pytest.mark.parametrize("language", HOW)
@@ -44,7 +92,7 @@ def test_a_program_takes_the_right_signature_and_refuses_others(
     missing = [tool for tool in needed if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"{missing[0]} is not installed here")
-    (tmp_path / name).write_text(program(language))
+    (tmp_path / name).write_text(program(language, HMAC))
     if build:
         subprocess.run(build.split(), cwd=tmp_path, check=True)
     right = Signer(SECRET).sign(b"dlv_1", b"1700000000", BODY).decode()

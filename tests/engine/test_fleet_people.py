@@ -11,7 +11,9 @@ import msgspec
 from engine.fleet_world import LEASE_MS, URL, FleetWorld, Machine, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced, changed
 from homing.errors import StoreUnavailable
+from homing.model import Signature
 from homing.policy.notices import TargetDraft, TargetKind
+from referee import accepted_v1a
 
 OTHER = "https://other.example/"
 
@@ -171,6 +173,25 @@ def test_a_process_that_comes_back_after_its_lease_knows_what_was_deleted_meanwh
         await world.wait(MINUTE)
         assert len(owner.hits(URL)) == 10
         await balanced(world)
+
+    fleet(story)
+
+
+def test_a_rotation_of_signing_keys_is_answered_when_every_process_signs_with_the_new_key() -> None:
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        await world.subscribe(URL, signature=Signature.ED25519)
+        await world.wait(2 * SECOND)
+        owner = world.owner_of((await world.endpoint(URL)).bucket)
+        world.engine = world.other_than(owner).engine
+        world.air.cut = True
+        await world.engine.rotate_signing_keys("default", overlap_ms=0)
+        (key,) = world.engine.public_keys("default")
+        assert owner.engine.public_keys("default") == (key,)
+        await world.publish()
+        await world.wait(5 * SECOND)
+        hit = owner.sender.hits[-1]
+        assert accepted_v1a(hit.headers, hit.body, key.value)
 
     fleet(story)
 

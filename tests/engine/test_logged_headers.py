@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from homing.engine.attempt import RequestTemplate
-from homing.model import Attempt, Decided, Format, Lane, Outcome, Phases, Secret, Work
+from homing.model import Attempt, Decided, Format, Lane, Outcome, Phases, Secret, Signature, Work
 from homing.policy.sent_headers import logged_lines
-from homing.policy.signature import new_secret
+from homing.policy.signature import TenantSigner, new_private_key, new_secret
 from policy.build import NOW, a_delivery, a_subscription, an_event
 
 ONE = Secret(new_secret(b"1" * 24))
@@ -48,6 +48,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("a replay", {}, {"root_id": 5}, {}, 1),
     ("a rotation", {"secrets": (ONE, OTHER)}, {}, {}, 1),
     ("after a rotation", {"secrets": (ONE, PAST)}, {}, {}, 1),
+    ("Ed25519", {"signature": Signature.ED25519}, {}, {}, 1),
+    ("both signatures", {"signature": Signature.BOTH, "token": "sesame"}, {"root_id": 5}, {}, 1),
     ("a token", {"token": "sesame"}, {}, {}, 1),
     ("own headers", {"headers": (("x-key", "sesame"), ("x-two", "sesame"))}, {}, {}, 1),
     ("a trace", {"token": "sesame"}, {}, {"trace": TRACE}, 1),
@@ -65,7 +67,8 @@ def test_logged_lines_are_the_sent_lines_with_masked_secrets(
 ) -> None:
     given = a_subscription(**{"secrets": (ONE,), **subscription})
     work = Work(a_delivery(**delivery), an_event(**event))
-    template = RequestTemplate(given, deadline_ms=5_000)
+    signer = TenantSigner([Secret(new_private_key(bytes([it]) * 32)) for it in (1, 2)])
+    template = RequestTemplate(given, deadline_ms=5_000, signer_of=lambda _tenant: signer)
     request, logged = template.write(work, number=number, now=NOW, wall=NOW + 86_400_500)
     attempt = an_attempt(logged, delivery_id=work.delivery.id, number=number)
     sent = request.header_block

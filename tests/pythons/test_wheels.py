@@ -70,7 +70,7 @@ def test_a_release_has_every_file_of_the_source_with_metadata_checksums_and_an_s
         with tarfile.open(release[f"{kind}.tar.gz"]) as sdist:
             assert all(it.isfile() or it.isdir() for it in sdist.getmembers())
     needs = metadata(release["client.whl"]).get_all("Requires-Dist")
-    assert needs == ["msgspec>=0.19"]
+    assert needs == ["msgspec>=0.19", 'cryptography>=44; extra == "ed25519"']
     assert f"homing-client=={homing.__version__}" in (
         metadata(release["server.whl"]).get_all("Requires-Dist") or ()
     )

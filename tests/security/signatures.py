@@ -1,9 +1,10 @@
 """Scoreboard 25: signatures as foreign libraries judge them, many of them, and under rotation.
 
 Requests are written by the engine's own ``RequestTemplate``, in several formats, with one to three
-secrets. ``standardwebhooks`` and ``svix`` must accept each with every secret, and refuse it with a
-byte changed, another id, another time or another secret. Then a real server rotates a secret again
-and again while events flow.
+secrets, and half of them with signing keys. ``standardwebhooks`` and ``svix`` must accept each with
+every secret, and refuse it with a byte changed, another id, another time or another secret. Some of
+the Ed25519 signatures are judged by an implementation of RFC 8032 in plain integers, which is slow.
+Then a real server rotates a secret again and again while events flow.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.engine.attempt import RequestTemplate
-from homing.model import Delivery, Event, Format, Secret, Subscription, Work
+from homing.model import Delivery, Event, Format, Secret, Signature, Subscription, Work
+from homing.policy.signature import TenantSigner, new_private_key
 from net.receiver import OK, Call
-from referee import accepted_by_both
+from referee import accepted_by_both, accepted_v1a
 from security.part import Part, Toll
 from security.receivers import House, house, listening, until
 
 FORMATS = (Format.STANDARD, Format.RAW, Format.CLOUDEVENTS)
 AT_ONCE = 2_000  # judged in one call of a worker
 CHANGES = 4  # ways to forge
+SLOW_EVERY = 100  # one of so many requests has its Ed25519 signatures judged
 
 
 def signature_parts(*, quick: bool, seed: int) -> list[Part]:
@@ -65,6 +68,7 @@ def _subscription(rng: random.Random, secrets: int) -> Subscription:
         url="https://receiver.example/hook",
         types=("*",),
         format=rng.choice(FORMATS),
+        signature=rng.choice((Signature.HMAC, Signature.BOTH)),
         secrets=tuple(Secret(_secret(rng)) for _ in range(secrets)),
         created_at=0,
         updated_at=0,
@@ -120,7 +124,12 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
     for n in range(count):
         if n % 50 == 0:
             subscription = _subscription(rng, rng.choice((1, 1, 2, 3)))
-            template = RequestTemplate(subscription, deadline_ms=5_000)
+            signer = TenantSigner(
+                [Secret(new_private_key(rng.randbytes(32))) for _ in range(rng.choice((1, 2)))]
+            )
+            template = RequestTemplate(
+                subscription, deadline_ms=5_000, signer_of=lambda _, signer=signer: signer
+            )
         work = _work(rng, (seed << 20) + 10 * n)
         request, _ = write(template, work, number=1, now=now, wall=now)
         head = request.header_block.decode().split("\r\n")
@@ -129,9 +138,25 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
             found["signed"] += 1
             if not accepted_by_both(headers, request.body, secret.value):
                 found["unverifiable"] += 1
+        if n % SLOW_EVERY == 0 and subscription.signature is Signature.BOTH:
+            found += _judge_v1a(rng, headers, request.body, signer)
         forged = _forged(rng, headers, request.body, subscription.secrets[0].value)
         found["forged"] += 1
         found["forgeries accepted"] += accepted_by_both(*forged)
+    return found
+
+
+def _judge_v1a(
+    rng: random.Random, headers: dict[str, str], body: bytes, signer: TenantSigner
+) -> Counter[str]:
+    """Every key of the tenant verifies the request, and none of them a forgery."""
+    found = Counter[str]()
+    for key in signer.public_keys:
+        found["signed"] += 1
+        found["unverifiable"] += not accepted_v1a(headers, body, key.value)
+        others, content, _ = _forged(rng, headers, body + b"]", "")
+        found["forged"] += 1
+        found["forgeries accepted"] += accepted_v1a(others, content, key.value)
     return found
 
 

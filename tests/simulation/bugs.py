@@ -37,6 +37,7 @@ REPLAY = "homing.engine.replay"
 RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
+SIGNATURE = "homing.policy.signature"
 WRITES = "homing.store.writes"
 
 
@@ -698,6 +699,41 @@ BUGS = [
             "RequestTemplate.write",
             "show_id('dlv', delivery.root_id)",
             "show_id('dlv', delivery.id)",
+        ),
+    ),
+    # --- signatures
+    bug(
+        "a secret that was rotated out signs for ever",
+        replace(ATTEMPT, "RequestTemplate._digests", "until is None or now < until", "True"),
+    ),
+    bug(
+        "a signing key that was rotated out signs for ever",
+        replace(SIGNATURE, "TenantSigner.digests", "until is None or now < until", "True"),
+    ),
+    bug(
+        "Ed25519 signs other bytes than those that are sent",
+        replace(
+            SIGNATURE,
+            "TenantSigner.digests",
+            "b'%b.%b.%b' % (webhook_id, timestamp, body)",
+            "b'%b.%b.%b' % (timestamp, webhook_id, body)",
+        ),
+    ),
+    bug(
+        "with both kinds of signature only the secret signs",
+        replace(
+            ATTEMPT,
+            "RequestTemplate.__init__",
+            "kind is not Signature.HMAC",
+            "kind is Signature.ED25519",
+        ),
+    ),
+    fleet_bug(
+        "a rotation of signing keys is answered while others do not act on it",
+        remove(
+            OPERATE,
+            "Operator.rotate_signing_keys",
+            "await self._ownership.wait_for_peers(new.version)",
         ),
     ),
     # --- settling

@@ -1,7 +1,8 @@
 """Checks every request that starts: who sends it, what it says, and whether it may go now.
 
 The body is put together here from what the publisher offered, and the signature is computed from
-the subscription's secret, so neither shares code with what made them.
+the subscription's secret, so neither shares code with what made them. Ed25519 is left to the same
+library that signs: which bytes, which keys and when is what is checked here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import hashlib
 import hmac
 import json
 
-from homing.model import Subscription, read_id
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from homing.model import Secret, Subscription, read_id
 from homing.ports import Response
 from homing.sim.world import Hit
 from simulation.check_outages import host_of
@@ -37,6 +41,23 @@ def body_of(fact: Fact, sub: Subscription) -> bytes | None:
             return f'{head},"timestamp":{json.dumps(fact.time)},"data":'.encode() + fact.data + b"}"
         case _:
             return None
+
+
+def is_live(secret: Secret, *, at: int) -> bool:
+    """It is not rotated out, or its overlap has not ended."""
+    return secret.until is None or at < secret.until
+
+
+def is_signed_with(private: str, hit: Hit, signature: str) -> bool:
+    """As v1a of Standard Webhooks says; the second half of a private key is the public key."""
+    key = base64.b64decode(private.removeprefix("whsk_"))[32:]
+    head = f"{hit.headers['webhook-id']}.{hit.headers['webhook-timestamp']}.".encode()
+    version, _, coded = signature.partition(",")
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(base64.b64decode(coded), head + hit.body)
+    except InvalidSignature:
+        return False
+    return version == "v1a"
 
 
 def signature_of(secret: str, hit: Hit) -> str:
@@ -72,6 +93,7 @@ class RequestChecks:
             reference.violated("S2", f"{hit.delivery} goes to {hit.url}; its process knew {known}")
             return
         self._content(hit, delivery, known)
+        self._signatures(memory, hit, known)
         self._subscribed(memory, hit, sub, known)
         endpoint = reference.endpoints[reference.endpoint_ids[sub.tenant, hit.url]]
         probe = self._is_probe(memory, hit, delivery, endpoint)
@@ -162,12 +184,6 @@ class RequestChecks:
             "S2",
             lambda: f"webhook-timestamp is {headers['webhook-timestamp']}, and the time {stamp}",
         )
-        signed = signature_of(sub.secrets[0].value, hit)
-        must(
-            headers["webhook-signature"] == signed,
-            "S2",
-            lambda: f"{hit.delivery} is not signed with its subscription's secret",
-        )
         table = self._reference.mix.table_of(sub.policy, sub.tenant)
         deadline_ms = sub.deadline_ms or table.deadline_ms
         must(
@@ -177,6 +193,36 @@ class RequestChecks:
         )
         token = f"Bearer {sub.token}" if sub.token else None
         must(headers.get("authorization") == token, "S2", lambda: f"{hit.delivery}: another token")
+
+    def _signatures(self, memory: Memory, hit: Hit, sub: Subscription) -> None:
+        """Each secret and each signing key that is live signs once, and no other."""
+        must, given = self._reference.must, hit.headers["webhook-signature"].split(" ")
+        kind, tenant = sub.signature.value, sub.tenant
+        secrets = [it for it in sub.secrets if kind != "ed25519" and is_live(it, at=hit.at)]
+        signed = [signature_of(it.value, hit) for it in secrets]
+        must(
+            given[: len(signed)] == signed,
+            "S2",
+            lambda: f"{hit.delivery} is not signed with its subscription's {len(signed)} secrets",
+        )
+        rest, keys = given[len(signed) :], []
+        if kind != "hmac":
+            stored, known = self._reference.signing[tenant], memory.signing[tenant]
+            keys = [it.value for it in known.keys if is_live(it, at=hit.at)]
+            must(
+                known == stored.now
+                or (not stored.responded and memory.may_not_know(stored.changed, at=hit.at)),
+                "S9",
+                lambda: f"{hit.delivery} is signed with keys that {tenant} has no longer",
+            )
+        must(
+            len(rest) == len(keys)
+            and all(is_signed_with(key, hit, one) for key, one in zip(keys, rest, strict=True)),
+            "S2",
+            lambda: (
+                f"{hit.delivery} has {len(rest)} more signatures, and {tenant} {len(keys)} keys"
+            ),
+        )
 
     def _standing(self, memory: Memory, hit: Hit, delivery: DeliveryModel) -> None:
         reference = self._reference

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from homing.model import Delivery, Endpoint, Subscription, Work
+from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work
 from homing.policy.admission import EventDraft
 from homing.ports import (
     CleanupJob,
@@ -36,6 +36,7 @@ from simulation.reference import (
     Fact,
     Memory,
     Reference,
+    Signing,
     Slots,
     Sub,
     name,
@@ -457,6 +458,15 @@ class Checker(Watch):
         self, memory: Memory, _: int, *, result: list[Subscription]
     ) -> None:
         memory.catalog.update((it.id, it) for it in result)
+
+    def _done_set_signing_keys(self, memory: Memory, _: Any, *, result: SigningKeys) -> None:
+        self.reference.signing[result.tenant] = Signing(result, self._change(memory))
+        self.reference.say(f"{result.tenant} has {len(result.keys)} signing keys")
+
+    def _told_signing_keys_since(
+        self, memory: Memory, _: int, *, result: list[SigningKeys]
+    ) -> None:
+        memory.signing.update((it.tenant, it) for it in result)
 
     def _done_run_cleanup_job(
         self,

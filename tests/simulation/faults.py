@@ -34,6 +34,7 @@ RARE = frozenset(
         "replay_step",
         "save_replay_job",
         "set_endpoint",
+        "set_signing_keys",
         "take_probe",
     }
 )

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 FOUND = {
+    "a secret that was rotated out signs for ever": 2,
+    "a signing key that was rotated out signs for ever": 2,
+    "Ed25519 signs other bytes than those that are sent": 2,
+    "with both kinds of signature only the secret signs": 2,
+    "a rotation of signing keys is answered while others do not act on it": 18,
     "a policy without retries gets one": 14,
     "a delivery without retries is dropped as expired": 14,
     "Retry-After does not move the retry": 0,

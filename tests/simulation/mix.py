@@ -12,6 +12,7 @@ from random import Random
 import msgspec
 
 from homing.engine.options import EngineOptions
+from homing.model import Signature
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
@@ -112,6 +113,7 @@ class Mix:
     own_hosts: bool = False  # every URL has a host of its own
     deadlines_ms: tuple[int | None, ...] = (None, None, 1_000, 30_000)  # of subscriptions
     patterns: tuple[tuple[str, ...], ...] = PATTERNS  # of subscriptions
+    signatures: tuple[Signature, ...] = (Signature.HMAC,)  # of subscriptions
     response_within_ms: int = 15 * MINUTE  # to people and publishers, by an engine that lives
     slack_ms: int = 5 * MINUTE  # for what is due to be done, once nothing stands in its way
     hears_within_ms: int = HOUR  # of a change that its engine was not told of
@@ -164,6 +166,8 @@ ACTIONS = (
     "deactivate",
     "test_send",
 )
+
+ROTATIONS = ("rotate_secret", "rotate_keys", "change_signature")  # of some seeds
 
 FLEET_ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
 FLEET_TIMES = 3  # as many deliveries: most of them are notices of what people do
@@ -232,6 +236,8 @@ def _draw(seed: int, deliveries: int) -> Mix:
         cut_kinds=(),
     )
     mix = _with_fields(mix, Random(f"fields {seed}"), most=4)
+    if seed % 4 == 2:
+        mix = _with_signatures(mix)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
     if seed % 24 in {12, 21}:
@@ -261,6 +267,15 @@ def _with_fields(mix: Mix, rng: Random, *, most: int) -> Mix:
     paths = tuple(rng.sample(PATHS, rng.randint(1, most))) if rng.random() < 0.75 else ()
     fields = PayloadFields(paths, (PATHS_KEY,))
     return replace(mix, options=msgspec.structs.replace(mix.options, payload_fields=fields))
+
+
+def _with_signatures(mix: Mix) -> Mix:
+    """Every kind of signature, and people who rotate secrets and signing keys."""
+    return replace(
+        mix,
+        signatures=(Signature.HMAC, Signature.ED25519, Signature.BOTH),
+        actions=(*mix.actions, *ROTATIONS),
+    )
 
 
 def draw_fleet(seed: int, deliveries: int) -> Mix:
@@ -334,7 +349,9 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         hears_within_ms=5 * SECOND,  # It looks each second, with faults.
     )
     mix = _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
-    return _with_erasures(mix, Random(f"erasures of fleet {seed}")) if seed % 4 == 1 else mix
+    if seed % 4 == 1:
+        mix = _with_erasures(mix, Random(f"erasures of fleet {seed}"))
+    return _with_signatures(mix) if seed % 3 == 0 else mix
 
 
 def _with_guard_changes(mix: Mix, rng: Random) -> Mix:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 MANY_MAX = 3  # bulk replays in one run
 MANY_DELIVERIES_MAX = 500  # in one of them
+OVERLAPS_MS = (0, 20_000, 600_000, 3_600_000)  # of rotations
 AGED_MS = 1_000  # of a fleet, what was published so long ago is known to the process that did it
 
 
@@ -54,6 +55,7 @@ class People:
     ) -> None:
         self._machines, self._mix, self._rng = machines, mix, rng
         self._checker, self._reference, self._fire = checker, checker.reference, fire
+        self._signing = Random(f"signatures {mix.seed}")
         self._many = 0
         self._asked = 0
         self.jobs: list[Job] = []
@@ -97,6 +99,7 @@ class People:
             secret="whsec_" + base64.b64encode(rng.randbytes(24)).decode(),
             policy=rng.choice((None, None, None, *sorted(self._mix.tables))),
             deadline_ms=rng.choice(self._mix.deadlines_ms),
+            signature=self._signing.choice(self._mix.signatures),
             filters=FILTERS if not types and rng.random() < 0.2 else "[]",
         )
         await self._ask(lambda engine: engine.subscribe(draft))
@@ -252,6 +255,32 @@ class People:
         if sub is None:
             return False
         await self._change(sub.now, active=not sub.now.active)
+        return True
+
+    async def _rotate_secret(self) -> bool:
+        sub, overlap_ms = self._living(), self._rng.choice(OVERLAPS_MS)
+        if sub is None:
+            return False
+        await self._ask(lambda engine: engine.rotate(sub.id, None, overlap_ms=overlap_ms))
+        self._known(sub.id)
+        return True
+
+    async def _rotate_keys(self) -> bool:
+        tenant, overlap_ms = self._rng.choice(self._mix.tenants), self._rng.choice(OVERLAPS_MS)
+        await self._ask(lambda engine: engine.rotate_signing_keys(tenant, overlap_ms=overlap_ms))
+        signing = self._reference.signing[tenant]
+        signing.responded = True
+        told = self._reference.lives[self._asked].signing[tenant]
+        self._reference.must(
+            told == signing.now, "S9", lambda: "a rotation was answered, and is not known"
+        )
+        return True
+
+    async def _change_signature(self) -> bool:
+        sub = self._living()
+        if sub is None:
+            return False
+        await self._change(sub.now, signature=self._signing.choice(self._mix.signatures))
         return True
 
     async def _delete(self) -> bool:

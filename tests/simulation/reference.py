@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from homing.model import Event, Subscription, show_id
+from homing.model import Event, SigningKeys, Subscription, show_id
 from homing.sim.world import Hit
 from simulation.causes_model import CausesModel
 from simulation.findings import Findings
@@ -38,6 +38,15 @@ class Change:
     by_person: bool
     told: bool = False  # the process knows that it was written
     answered: bool = False  # an erasure: all processes know of it
+
+
+@dataclass
+class Signing:
+    """The signing keys of a tenant as they are stored."""
+
+    now: SigningKeys
+    changed: Change
+    responded: bool = False  # a person was told of the last change: all processes act on it
 
 
 @dataclass
@@ -191,6 +200,7 @@ class Memory:
     maybe_paused_at: int = 0  # there may have been a confirmed outage at this time
     known: dict[int, Known] = field(default_factory=dict)  # endpoints
     catalog: dict[int, Subscription] = field(default_factory=dict)
+    signing: dict[str, SigningKeys] = field(default_factory=dict)  # by tenant
     slots: dict[int, Slots] = field(default_factory=dict)  # by endpoint
     flights: dict[int, Flight] = field(default_factory=dict)  # by delivery id
     taken: dict[int, tuple[int, int]] = field(default_factory=dict)  # to probe: endpoint, when told
@@ -227,6 +237,7 @@ class Reference(Findings):
     owners: dict[int, tuple[int | None, int]] = field(default_factory=dict)  # by bucket: epoch
     expires: dict[int, int] = field(default_factory=dict)  # by member of the fleet
     subs: dict[int, Sub] = field(default_factory=dict)
+    signing: dict[str, Signing] = field(default_factory=dict)  # by tenant
     endpoints: dict[int, EndpointModel] = field(default_factory=dict)
     endpoint_ids: dict[tuple[str, str], int] = field(default_factory=dict)
     buckets: dict[int, int] = field(default_factory=dict)  # by endpoint

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from homing.net.clock import monotonic
-from simulation.mix import ACTIONS, CUTS, FLEET_ACTIONS, TROUBLES
+from simulation.mix import ACTIONS, CUTS, FLEET_ACTIONS, ROTATIONS, TROUBLES
 from simulation.seed import Verdict, run_seed
 
 KINDS = frozenset(
     {
         *(f"receiver_{trouble}" for trouble in TROUBLES),
-        *(f"person_{action}" for action in ACTIONS),
+        *(f"person_{action}" for action in (*ACTIONS, *ROTATIONS)),
         *(f"cut_{kind}" for kind in CUTS),
         "person_erase_event",
         "person_erase_field",
@@ -60,7 +60,7 @@ KINDS = frozenset(
 )
 FLEET_KINDS = frozenset(
     {
-        *(f"person_{action}" for action in FLEET_ACTIONS),
+        *(f"person_{action}" for action in (*FLEET_ACTIONS, *ROTATIONS)),
         "person_erase_event",
         "person_erase_field",
         "kill",

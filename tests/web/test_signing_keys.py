@@ -10,6 +10,7 @@ import pytest
 from engine.world import HOUR, Hit
 from homing.policy.rotation import LIVE_MAX, OVERLAP_MS_MAX
 from homing.ports.audit import AuditFilter
+from homing.web.response import Response, response_bytes
 from referee import accepted_by_both, accepted_v1a
 from web.asgi import Client, Got
 from web.browse import Browser, text
@@ -260,6 +261,12 @@ def test_the_jwk_set_has_the_public_keys_and_nothing_private() -> None:
         assert [it["kid"] for it in shown["keys"]] == [key["kid"]]
 
     live(story)
+
+
+def test_a_response_says_once_how_long_it_may_be_kept() -> None:
+    kept = ((b"cache-control", b"public, max-age=300"),)
+    assert response_bytes(Response(200, b"{}", headers=kept)).count(b"cache-control") == 1
+    assert b"cache-control: no-store" in response_bytes(Response(200, b"{}"))
 
 
 def test_an_unknown_tenant_looks_like_one_without_keys() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import msgspec
 
@@ -140,10 +140,9 @@ class Operator:
             old, now = self._catalog.signing_keys(tenant), self._clock.now()
             keys = rotated(old.keys, _new_private_key(), now=now, overlap_ms=overlap_ms)
             try:
-                new = await self._admin.set_signing_keys(msgspec.structs.replace(old, keys=keys))
+                new = await self._set_signing_keys(msgspec.structs.replace(old, keys=keys))
             except StaleCatalog:
                 continue
-            await self._catalog.refresh()
             self._ownership.notify_peers("catalog")
             await self._ownership.wait_for_peers(new.version)
             return new
@@ -154,9 +153,16 @@ class Operator:
         if self._catalog.signing_keys(tenant).version:
             return
         first = SigningKeys(tenant, (Secret(_new_private_key()),))
-        with suppress(StaleCatalog):  # Another process has just made it.
-            await self._admin.set_signing_keys(first)
-        await self._catalog.refresh()
+        try:
+            await self._set_signing_keys(first)
+        except StaleCatalog:  # Another process has just made it.
+            await self._catalog.refresh()
+
+    async def _set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
+        with self._recheck_on_failure():
+            new = await self._admin.set_signing_keys(keys)
+            await self._catalog.refresh()
+        return new
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
         """Send another version from now on, and for five minutes the old version as well."""
@@ -285,7 +291,7 @@ class Operator:
 
     @contextmanager
     def _recheck_on_failure(self) -> Iterator[None]:
-        """Search for cleanup jobs if a change fails: it may have been written without a reply."""
+        """Read the catalog and search for cleanup jobs if a change fails: it may be written."""
         try:
             yield
         except Unavailable:
