@@ -101,6 +101,14 @@ class Connector(TextEnum):
     OR = "OR"
 
 
+class OAuthMethod(TextEnum):
+    """How a client of OAuth 2.0 proves to the token endpoint who it is."""
+
+    CLIENT_SECRET_BASIC = "client_secret_basic"  # noqa: S105 - the name of a method
+    CLIENT_SECRET_POST = "client_secret_post"  # noqa: S105 - the name of a method
+    PRIVATE_KEY_JWT = "private_key_jwt"
+
+
 class Failure(TextEnum):
     """Why there was no usable response; the last group are sender-side failures."""
 
@@ -115,12 +123,14 @@ class Failure(TextEnum):
     BAD_RESPONSE = "bad_response"
     RESPONSE_TOO_LARGE = "response_too_large"
     FORBIDDEN_ADDRESS = "forbidden_address"
+    TOKEN = "token"  # noqa: S105 - the OAuth token endpoint gave no access token
 
     SENDER_DNS = "sender_dns"
     SENDER_NETWORK = "sender_network"
     SENDER_LIMITS = "sender_limits"
     SENDER_TLS = "sender_tls"
     SENDER_FAULT = "sender_fault"
+    SENDER_TOKEN = "sender_token"  # noqa: S105 - the sender could not ask the token endpoint
 
 
 PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
@@ -279,6 +289,8 @@ class Field(Struct, frozen=True, kw_only=True):
     option: str = ""  # its name on the command line, where that differs; of pairs: of one pair
     unset: str = ""  # what the dashboard shows when there is no value
     secret: bool = False  # encrypted in the store and masked in every response
+    masked_whole: bool = False  # of a secret: its last characters are not shown either
+    lines: bool = False  # a text of several lines
     ignore_case: bool = False  # of the names of pairs
     min: float = 0  # of a number
     max: float = 0  # of a number; of words and pairs: of how many there are
@@ -384,6 +396,112 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             sentence="Sent as Authorization: Bearer TOKEN.",
             secret=True,
             chars_max=4_096,
+        ),
+    ] = None
+    basic_user: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="Basic: user",
+            sentence="With the password, sent as Authorization: Basic.",
+            chars_max=256,
+        ),
+    ] = None
+    basic_password: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="Basic: password",
+            sentence="The password of the user.",
+            secret=True,
+            masked_whole=True,
+            chars_max=1_024,
+        ),
+    ] = None
+    oauth_token_url: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: token URL",
+            sentence=(
+                "Where Homing fetches access tokens (OAuth 2.0 client credentials), which it "
+                "sends as Authorization: Bearer."
+            ),
+            example="https://auth.example.com/oauth/token",
+        ),
+    ] = None
+    oauth_client_id: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: client id",
+            sentence="The client that Homing is at the token endpoint.",
+            chars_max=512,
+        ),
+    ] = None
+    oauth_method: Annotated[
+        OAuthMethod,
+        Field(
+            kind=Kind.CHOICE,
+            label="OAuth: method",
+            sentence="How the client authenticates at the token endpoint.",
+        ),
+    ] = OAuthMethod.CLIENT_SECRET_BASIC
+    oauth_client_secret: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: client secret",
+            sentence="For client_secret_basic and client_secret_post.",
+            secret=True,
+            chars_max=4_096,
+        ),
+    ] = None
+    oauth_scope: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: scope",
+            sentence="The scopes to ask for, with spaces between them; default: none are named.",
+            example="events.write",
+            unset="none named",
+            chars_max=1_024,
+        ),
+    ] = None
+    oauth_audience: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: audience",
+            sentence="The audience to ask for, where the token endpoint needs one.",
+            example="https://api.example.com",
+            unset="none named",
+            chars_max=1_024,
+        ),
+    ] = None
+    oauth_key_id: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: key id",
+            sentence="The kid of the private key, where the token endpoint needs one.",
+            unset="none named",
+            chars_max=256,
+        ),
+    ] = None
+    oauth_private_key: Annotated[
+        str | None,
+        Field(
+            kind=Kind.TEXT,
+            label="OAuth: private key",
+            sentence=(
+                "For private_key_jwt: a PEM private key without a passphrase, RSA of 2048 to 4096 "
+                "bits (RS256) or EC on P-256 (ES256)."
+            ),
+            secret=True,
+            masked_whole=True,
+            lines=True,
+            chars_max=8_192,
         ),
     ] = None
     deadline_ms: Annotated[
@@ -670,3 +788,21 @@ class Target(Struct, frozen=True, cache_hash=True):
     port: int
     path: str  # with the query; begins with "/"
     authority: str  # as the Host header shows it
+
+
+class Credentials(Struct, frozen=True, gc=False):
+    """A client of OAuth 2.0: all that a request for its access token is written from."""
+
+    identity: bytes  # a hash of tenant and all fields: equal clients share a token
+    tenant: str
+    token_url: str
+    target: Target  # the parts of the token URL
+    client_id: str
+    method: OAuthMethod
+    secret: str  # the client secret, or the private key as PEM
+    scope: str = ""
+    audience: str = ""
+    key_id: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.tenant}, {self.target.host})"

@@ -41,6 +41,16 @@ class Subscription(Struct, frozen=True, kw_only=True):
     signature: str = "hmac"
     policy: str | None = None
     token: str | None = None
+    basic_user: str | None = None
+    basic_password: str | None = None
+    oauth_token_url: str | None = None
+    oauth_client_id: str | None = None
+    oauth_method: str = "client_secret_basic"
+    oauth_client_secret: str | None = None
+    oauth_scope: str | None = None
+    oauth_audience: str | None = None
+    oauth_key_id: str | None = None
+    oauth_private_key: str | None = None
     deadline_ms: int | None = None
     rate_per_second: float | None = None
     headers: dict[str, str] = {}
@@ -64,6 +74,16 @@ class SubscriptionOptions(TypedDict, total=False):
     signature: str
     policy: str | None
     token: str | None
+    basic_user: str | None
+    basic_password: str | None
+    oauth_token_url: str | None
+    oauth_client_id: str | None
+    oauth_method: str
+    oauth_client_secret: str | None
+    oauth_scope: str | None
+    oauth_audience: str | None
+    oauth_key_id: str | None
+    oauth_private_key: str | None
     deadline_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str]
@@ -84,6 +104,16 @@ class SubscriptionChanges(TypedDict, total=False):
     signature: str | None
     policy: str | None
     token: str | None
+    basic_user: str | None
+    basic_password: str | None
+    oauth_token_url: str | None
+    oauth_client_id: str | None
+    oauth_method: str | None
+    oauth_client_secret: str | None
+    oauth_scope: str | None
+    oauth_audience: str | None
+    oauth_key_id: str | None
+    oauth_private_key: str | None
     deadline_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str | None] | None

@@ -24,6 +24,7 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.net.oauth import OAuthSender
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
 from homing.policy.audit import AuditDraft
 from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
@@ -228,7 +229,7 @@ class World:
             flow=self.flow,
             admin=self.admin,
             views=self.views,
-            sender=self.sender,
+            sender=OAuthSender(self.sender, monotonic=asyncio.get_running_loop().time),
             clock=self.clock,
             options=self.options,
             notices=NoticeParts(

@@ -12,8 +12,7 @@ from typing import Any
 
 from homing.model import Target
 from homing.net.resolver import GetAddrInfo
-from homing.net.sender import HttpSender
-from homing.ports import Request, Response
+from homing.ports import Request, Response, Sender
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 PATIENT_MS = 20_000  # for what must not depend on the speed of the machine
@@ -122,13 +121,13 @@ def a_request(
     return Request(tenant, target, b"content-type: application/json\r\n", body, deadline_ms)
 
 
-async def ask(sender: HttpSender, request: Request) -> Response:
+async def ask(sender: Sender, request: Request) -> Response:
     """One attempt, and a check that it is answered once."""
     (response,) = await ask_all(sender, [request])
     return response
 
 
-async def ask_all(sender: HttpSender, requests: Sequence[Request]) -> list[Response]:
+async def ask_all(sender: Sender, requests: Sequence[Request]) -> list[Response]:
     """Attempts side by side; the responses in the order of the requests."""
     loop = asyncio.get_running_loop()
     responses: list[asyncio.Future[Response]] = [loop.create_future() for _ in requests]

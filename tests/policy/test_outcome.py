@@ -41,6 +41,7 @@ def test_a_timeout_or_connect_failure_puts_the_endpoint_back_to_one_slot(
         Failure.UNREACHABLE,
         Failure.TLS,
         Failure.DNS,
+        Failure.TOKEN,
     }
     assert resets_ramp(failure) is (failure in resetting)
 

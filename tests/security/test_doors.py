@@ -139,6 +139,52 @@ async def test_no_name_leads_a_delivery_a_test_or_a_replay_to_a_forbidden_addres
         assert here.dialled == []
 
 
+async def test_no_forbidden_token_url_gets_through_create_update_or_the_dashboards_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    literals = [f"[{one}]" if ":" in one else one for one in FORBIDDEN if "%" not in one]
+    oauth = {"oauth_client_id": "homing", "oauth_client_secret": "s3cret"}
+    async with world(monkeypatch) as here:
+        allowed = await here.subscribe("fine.example", PUBLIC)
+        for host in [*literals, *SPELLINGS, "a.example:22", "a.example:6379"]:
+            wanted = oauth | {"oauth_token_url": f"https://{host}/"}
+            create = {"url": "https://a.example/", "types": ["*"], **wanted}
+            for got in (
+                await here.client.post("/v1/subscriptions", create),
+                await here.client.patch(f"/v1/subscriptions/{allowed}", wanted),
+            ):
+                assert (got.status, got.fields) == (422, ["oauth_token_url"]), host
+        assert (here.looked_up, here.dialled) == ([], [])
+
+
+async def test_no_name_leads_the_fetch_of_a_token_to_a_forbidden_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = [*FORBIDDEN, *(f"{PUBLIC} {one}" for one in list(FORBIDDEN)[:20])]
+    async with world(monkeypatch) as here:
+        ids = []
+        for number, one in enumerate(turns):
+            here.responses[f"auth{number}.example"] = [one]
+            here.responses[f"n{number}.example"] = [PUBLIC]
+            wanted = {
+                "url": f"https://n{number}.example/",
+                "types": ["a.*"],
+                "policy": "quick",
+                "oauth_token_url": f"https://auth{number}.example/token",
+                "oauth_client_id": "homing",
+                "oauth_client_secret": "s3cret",
+            }
+            got = await here.client.post("/v1/subscriptions", wanted)
+            assert got.status == 201, got.body
+            ids.append(got.json["id"])
+        tested = [await here.client.post(f"/v1/subscriptions/{one}/test") for one in ids]
+        assert {one.json["failure"] for one in tested} == {"forbidden_address"}
+        await here.client.post("/v1/events", {"type": "a.b", "data": 1})
+        attempts = await here.attempts(2 * len(ids))
+        assert {one["failure"] for one in attempts} == {"forbidden_address"}
+        assert here.dialled == []
+
+
 async def _replay_one(here: World) -> None:
     deliveries = (await here.client.get("/v1/deliveries?limit=1")).json["items"]
     one = deliveries[0]["id"]

@@ -28,6 +28,7 @@ HEALTH = "homing.policy.health"
 LEASES = "homing.store.leases"
 LOAD = "homing.engine.load"
 MAINTENANCE = "homing.engine.maintenance"
+OAUTH = "homing.policy.oauth"
 OPERATE = "homing.engine.operate"
 OUTAGE = "homing.engine.outage.detection"
 OUTAGE_POLICY = "homing.policy.outage"
@@ -38,6 +39,7 @@ RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
 SIGNATURE = "homing.policy.signature"
+TOKENS = "homing.net.oauth"
 WRITES = "homing.store.writes"
 
 
@@ -344,6 +346,46 @@ BUGS = [
             "failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}",
             "failure is not Failure.FORBIDDEN_ADDRESS",
         ),
+    ),
+    # --- access tokens
+    bug(
+        "a refused access token fails the attempt",
+        replace(TOKENS, "_Attempt._responded", "tokens.renew(client, self._found)", "False"),
+    ),
+    bug(
+        "the request is repeated with the refused token",
+        replace(TOKENS, "_Attempt._found", "self._send(found)", "self._send(self._token or found)"),
+    ),
+    bug(
+        "a fetch that failed on our side counts for the endpoint",
+        replace(OAUTH, "no_response", "not ours", "True"),
+    ),
+    bug(
+        "a failure of the token endpoint is called the sender's",
+        replace(OAUTH, "_theirs", "Failure.TOKEN", "Failure.SENDER_TOKEN"),
+    ),
+    bug(
+        "every attempt fetches a token of its own",
+        replace(TOKENS, "Tokens.wait_for", "self._fetches.get(key)", "None"),
+    ),
+    bug(
+        "a token endpoint that failed is asked again at once",
+        replace(
+            TOKENS,
+            "Tokens.wait_for",
+            "failed is not None and now < failed.again_at",
+            "False",
+        ),
+    ),
+    bug(
+        "tenants share access tokens",
+        replace(
+            OAUTH, "credentials_of", "msgspec.json.encode(parts)", "msgspec.json.encode(parts[1:])"
+        ),
+    ),
+    bug(
+        "a fetch that ended keeps its place",
+        remove(TOKENS, "Tokens._end", "self._queue.end(tenant)"),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(

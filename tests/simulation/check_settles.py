@@ -11,7 +11,7 @@ from simulation.health_model import HOLD_MAX_MS, HOUR, DeliveryModel, EndpointMo
 from simulation.health_model import Change as StateChange
 from simulation.reference import SETTLED_WITHIN_MS, Change, Flight, Memory, Reference, Slots, name
 
-_CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns"}
+_CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns", "token"}
 SENDER_ERROR_FIRST_MS = 5_000
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 

@@ -106,6 +106,7 @@ class Mix:
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
     slow_names: SlowLookUps | None = None
     erasures_per_hour: float = 0
+    oauth: float = 0.0  # the part of the subscriptions that fetch access tokens
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
@@ -240,6 +241,8 @@ def _draw(seed: int, deliveries: int) -> Mix:
         mix = _with_signatures(mix)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
+    if seed % 24 == 18:
+        return replace(mix, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
     if seed % 24 in {12, 21}:
         return _with_guard_changes(mix, Random(f"guard {seed}"))
     if seed % 3 == 1 and seed > 1:

@@ -23,6 +23,7 @@ from simulation.lives import Crashed
 from simulation.machine import Machine, pick
 from simulation.mix import Mix
 from simulation.reference import FILTERS, Sub
+from simulation.tokens import CLIENT
 
 T = TypeVar("T")
 
@@ -102,6 +103,8 @@ class People:
             signature=self._signing.choice(self._mix.signatures),
             filters=FILTERS if not types and rng.random() < 0.2 else "[]",
         )
+        if self._mix.oauth and rng.random() < self._mix.oauth:
+            draft = msgspec.structs.replace(draft, token=None, **CLIENT)
         await self._ask(lambda engine: engine.subscribe(draft))
         if draft.filters == FILTERS:
             self._fire("person_filters")

@@ -19,6 +19,7 @@ import structlog
 from homing.net.clock import monotonic
 from simulation.mix import ACTIONS, CUTS, FLEET_ACTIONS, ROTATIONS, TROUBLES
 from simulation.seed import Verdict, run_seed
+from simulation.tokens import KINDS as TOKEN_KINDS
 
 KINDS = frozenset(
     {
@@ -27,6 +28,7 @@ KINDS = frozenset(
         *(f"cut_{kind}" for kind in CUTS),
         "person_erase_event",
         "person_erase_field",
+        *TOKEN_KINDS,
         "tenant_hangs",
         "outage_began",
         "outage_ended",

@@ -37,6 +37,7 @@ from simulation.publishers import Publishers
 from simulation.receivers import Receivers
 from simulation.reference import Reference
 from simulation.slow_names import ResolvingSender, SlowNames
+from simulation.tokens import AuthorizingSender, Tokens
 
 NO_FAULTS = Rates(*([0] * 10))
 ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
@@ -99,6 +100,10 @@ class Seed:
             machine.otherwise = self.receivers.reply
             if self.names is not None:
                 machine.make_sender = partial(ResolvingSender, self.names, machine)
+        self.tokens: Tokens | None = None
+        if mix.oauth:
+            self.tokens = Tokens(self._rng("tokens"), reference, faults.fire)
+            first.make_sender = partial(AuthorizingSender, self.tokens, first)
         self.processes = [
             Process(it, it.faults, reference, mix, self._rng("process", it.number))
             for it in self.machines
@@ -274,6 +279,8 @@ class Seed:
         self.receivers.healed = True
         if self.names is not None:
             self.names.healed = True
+        if self.tokens is not None:
+            self.tokens.healed = True
         if self.guard is not None:
             self.guard.over = True
         if self._network is not None:

@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 import typer
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 
+from homing.cli.hide_secrets import SECRET_FLAGS
 from homing.cli.main import app
-from homing.model import SPEC, Connector, Field, Format, Signature, Subscription
+from homing.model import (
+    SPEC,
+    Connector,
+    Field,
+    Format,
+    OAuthMethod,
+    Signature,
+    Subscription,
+)
 from homing.policy.admission import check_subscription, draft_of, patched
 from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
 from homing.web.openapi import openapi
@@ -17,6 +28,21 @@ from homing.web.routes import OPERATIONS
 from homing_client import subscription as client
 from policy.build import a_subscription
 
+# One way to authenticate excludes the others.
+WAYS = {
+    "token": ("token",),
+    "basic": ("basic_user", "basic_password"),
+    "oauth": tuple(it for it in SPEC if it.startswith("oauth_") and it != "oauth_client_secret"),
+}
+KEY = (
+    ec.generate_private_key(ec.SECP256R1())
+    .private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    .decode()
+)
 FIELDS = pytest.mark.parametrize("field", SPEC.values(), ids=SPEC)
 
 SET: dict[str, Any] = {
@@ -28,6 +54,16 @@ SET: dict[str, Any] = {
     "signature": Signature.BOTH,
     "policy": "workfront",
     "token": "a-long-token",
+    "basic_user": "homing",
+    "basic_password": "a-long-password",
+    "oauth_token_url": "https://auth.example.com/token",
+    "oauth_client_id": "homing",
+    "oauth_method": OAuthMethod.PRIVATE_KEY_JWT,
+    "oauth_client_secret": "a-long-secret",
+    "oauth_scope": "events.write",
+    "oauth_audience": "https://api.example.com",
+    "oauth_key_id": "key-1",
+    "oauth_private_key": KEY.strip(),
     "deadline_ms": 2_000,
     "rate_per_second": 333.333333333,
     "headers": (("x-team", "billing"),),
@@ -72,6 +108,12 @@ def test_a_field_is_in_the_client_and_on_the_command_line(field: Field) -> None:
         assert "--" + field.option.replace("_", "-") in options
 
 
+@FIELDS
+def test_the_option_of_a_secret_field_is_hidden_from_the_process_list(field: Field) -> None:
+    option = "--" + field.option.replace("_", "-")
+    assert (option in SECRET_FLAGS) is field.secret
+
+
 def test_the_form_of_a_subscription_sent_back_unchanged_changes_nothing() -> None:
     before = a_full_one()
     sent, problems = read_form(form_texts(before), before)
@@ -101,10 +143,13 @@ def test_a_patch_of_one_field_leaves_the_others(field: Field) -> None:
 def test_what_is_secret_is_neither_in_the_form_nor_on_the_page() -> None:
     full = a_full_one()
     shown = [*form_texts(full).values(), *(text for _, text in page_facts(full))]
-    assert not any("a-long-token" in text or "billing" in text for text in shown)
+    assert not any(word in text for text in shown for word in ("a-long", "billing", "PRIVATE"))
 
 
-def test_every_field_of_a_draft_reaches_the_subscription() -> None:
-    full = a_full_one()
+@pytest.mark.parametrize("way", WAYS)
+def test_every_field_of_a_draft_reaches_the_subscription(way: str) -> None:
+    others = [*(name for it in WAYS if it != way for name in WAYS[it]), "oauth_client_secret"]
+    wanted = SET | {name: SPEC[name].default for name in others}
+    full = a_subscription(**wanted)
     draft = check_subscription(draft_of(full), policies={"workfront"}, refuses=None)
-    assert draft.spec() == full.spec() == SET
+    assert draft.spec() == full.spec() == wanted

@@ -187,6 +187,56 @@ def test_a_masked_value_given_back_is_not_taken_for_the_value() -> None:
     live(story)
 
 
+OAUTH = {
+    "oauth_token_url": "HTTPS://Auth.Example:443/token",
+    "oauth_client_id": "homing",
+    "oauth_client_secret": "client-secret-1234",
+    "oauth_scope": "events.write",
+}
+
+
+def test_the_parts_of_oauth_and_basic_are_masked_and_kept() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe(**OAUTH)
+        path = f"/v1/subscriptions/{made['id']}"
+        got = await house.client.patch(path, {"description": "x"})
+        assert got.json["oauth_token_url"] == "https://auth.example/token"
+        assert got.json["oauth_client_secret"] == "****1234"
+        assert got.json["oauth_method"] == "client_secret_basic"
+        got = await house.client.patch(path, {"token": "t"})
+        assert (got.status, got.fields) == (422, ["oauth_token_url"])
+        none = dict.fromkeys(OAUTH)
+        basic = {"basic_user": "homing", "basic_password": "a-long-password"}
+        got = await house.client.patch(path, none | basic)
+        assert got.json["basic_password"] == "****"  # A password shows no characters at all.
+        assert {got.json[name] for name in OAUTH} == {None}
+        assert b"password" not in got.body.replace(b"basic_password", b"")
+
+    live(story)
+
+
+def test_a_new_token_url_is_checked_at_the_door() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe(**OAUTH)
+        path = f"/v1/subscriptions/{made['id']}"
+        for url in ("http://127.0.0.1/", "https://10.0.0.1/", "https://auth.example:22/"):
+            got = await house.client.patch(path, {"oauth_token_url": url})
+            assert (got.status, got.fields) == (422, ["oauth_token_url"])
+            wanted = {"url": URL, "types": ["*"], **OAUTH, "oauth_token_url": url}
+            got = await house.client.post("/v1/subscriptions", wanted)
+            assert (got.status, got.fields) == (422, ["oauth_token_url"])
+
+    live(story)
+
+
+def test_an_api_key_is_a_header_whose_value_is_masked_beside_any_authentication() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe(headers={"X-Api-Key": "key-of-the-api"}, **OAUTH)
+        assert made["headers"] == {"X-Api-Key": "****-api"}
+
+    live(story)
+
+
 def test_a_new_url_is_checked_at_the_door_and_moves_the_endpoint() -> None:
     async def story(house: House) -> None:
         made = await house.subscribe()

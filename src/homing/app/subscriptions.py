@@ -150,16 +150,16 @@ class Subscriptions:
     ) -> SubscriptionDraft:
         """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
         draft, problems = drafted
-        same_url = before is not None and before.url == draft.url
 
         def refuses(target: Target) -> str:
-            return self._options.refusal(target, caller=caller, tenant=draft.tenant, url=draft.url)
+            url = f"{target.scheme}://{target.authority}{target.path}"
+            return self._options.refusal(target, caller=caller, tenant=draft.tenant, url=url)
 
         try:
             draft = check_subscription(
                 draft,
                 policies=self._options.policies,
-                refuses=None if same_url else refuses,
+                refuses=refuses,
                 before=before,
             )
         except Invalid as error:

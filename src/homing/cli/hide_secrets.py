@@ -11,7 +11,18 @@ import ctypes
 import sys
 from pathlib import Path
 
-SECRET_FLAGS = frozenset(("--key", "--token", "--secret", "--header", "--database-url"))
+SECRET_FLAGS = frozenset(
+    (
+        "--key",
+        "--token",
+        "--secret",
+        "--header",
+        "--database-url",
+        "--basic-password",
+        "--oauth-client-secret",
+        "--oauth-private-key",
+    )
+)
 
 _ARG_START, _ARG_END = 45, 46  # fields of /proc/self/stat, counted after the name
 

@@ -26,7 +26,9 @@ from homing.model import (
     Work,
     show_id,
 )
+from homing.policy.authentication import authorization_lines
 from homing.policy.formats import body_writer
+from homing.policy.oauth import credentials_of
 from homing.policy.reach import REFUSED_SINCE, settings_changed
 from homing.policy.sent_headers import prepared, short_form, signatures
 from homing.policy.signature import Signer, TenantSigner
@@ -133,10 +135,9 @@ class RequestTemplate:
         if len(self._signers) == 1 and not self._tenant_signs:
             only = self._signers[0]
         self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
-        own, masked = [], []
-        if subscription.token is not None:
-            own.append(b"authorization: Bearer " + subscription.token.encode() + b"\r\n")
-            masked.append(b"authorization: Bearer " + _MASKED + b"\r\n")
+        self._credentials = credentials_of(subscription.tenant, subscription)
+        line, masked_line = authorization_lines(subscription)
+        own, masked = [line], [masked_line]
         for name, value in subscription.headers:
             own.append(name.encode() + b": " + value.encode() + b"\r\n")
             masked.append(name.encode() + b": " + _MASKED + b"\r\n")
@@ -171,6 +172,8 @@ class RequestTemplate:
             trace = header_line(event, delivery.id, number, share=self._trace_share)
             block, others = block + trace, trace + others
         request = Request(self._tenant, self._target, block + self._own, content, self._deadline_ms)
+        if self._credentials is not None:
+            request = replace(request, credentials=self._credentials)
         logged = (self._form, __version__, seconds, digests, kind, others, root_id)
         if asymmetric:
             return request, short_form((*logged, asymmetric))

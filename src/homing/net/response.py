@@ -58,6 +58,7 @@ class ResponseReader:
 
     __slots__ = (
         "_body_bytes",
+        "_body_kept_max",
         "_complete",
         "_header_lines",
         "_headers_bytes",
@@ -83,7 +84,12 @@ class ResponseReader:
         if self._wire_bytes:  # A cached response leaves no trace.
             self._reset()
 
+    def keep(self, bytes_max: int) -> None:
+        """Keep more than an excerpt of the next response's body."""
+        self._body_kept_max = bytes_max
+
     def _reset(self) -> None:
+        self._body_kept_max = EXCERPT_BYTES_MAX
         self.code: int | None = None
         self.failure: Failure | None = None
         self.detail = ""
@@ -148,7 +154,8 @@ class ResponseReader:
         if self._complete or self.failure is not None:
             return True
         return self.code is not None and (
-            self._body_bytes >= BODY_BYTES_MAX or self._wire_bytes >= WIRE_BYTES_MAX
+            self._body_bytes >= max(BODY_BYTES_MAX, self._body_kept_max)
+            or self._wire_bytes >= WIRE_BYTES_MAX
         )
 
     def _feed_large(self, data: bytes) -> bool:
@@ -222,7 +229,7 @@ class ResponseReader:
     def on_body(self, body: bytes) -> None:
         if self._complete:
             return
-        room = EXCERPT_BYTES_MAX - len(self.excerpt)
+        room = self._body_kept_max - len(self.excerpt)
         if room > 0 and self.code is not None:
             self.excerpt += body[:room]
         self._body_bytes += len(body)

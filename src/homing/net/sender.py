@@ -48,6 +48,7 @@ from homing.net.connection import Connection, PoolKey
 from homing.net.dial import Dialer
 from homing.net.flight import Flight, Stage, charged, deadline_failure
 from homing.net.guard import Guard
+from homing.net.oauth import OAuthSender
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.response import Received
@@ -115,11 +116,15 @@ class HttpSender:
         self._late: deque[tuple[Flight, Response]] = deque()  # decided, not yet reported
         self._portion = REPORTED_MIN
         self._reporting = False
+        self._authorizing = OAuthSender(self, monotonic=monotonic)
 
     # --- for the engine -----------------------------------------------------------------------
 
     def send(self, request: Request, done: Callable[[Response], None]) -> None:
         """Begin one attempt; ``done`` is called later on the loop, exactly once."""
+        if request.credentials is not None:
+            self._authorizing.send(request, done)
+            return
         now = self._monotonic()
         flight = Flight(request, done, now, now + request.deadline_ms / 1000, now)
         self._flights.add(flight)
@@ -232,6 +237,8 @@ class HttpSender:
         prefix = self._prefixes.get(request.target)
         if prefix is None:
             prefix = self._prefix(request.target)
+        if request.body_bytes_max:
+            connection.reader.keep(request.body_bytes_max)
         length = b"content-length: %d\r\n\r\n" % len(body)
         if len(body) <= JOINED_BODY_BYTES_MAX:
             connection.begin(flight, b"".join((prefix, request.header_block, length, body)))

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
 from homing.model import SPEC, Field, Kind, Subscription, SubscriptionSpec, Target, Workfront
+from homing.policy.authentication import authentication_problems, token_url_of, ways_of
 from homing.policy.filters import filter_problems
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
@@ -209,14 +210,14 @@ def check_subscription(
     refuses: Callable[[Target], str] | None,
     before: Subscription | None = None,
 ) -> SubscriptionDraft:
-    """The draft with its URL in normal form; raises Invalid with every problem.
+    """The draft with its URLs in normal form; raises Invalid with every problem.
 
-    ``refuses`` returns why Homing may not send to a target, or ""; None: the URL was admitted
-    before.
-    Filters that are the same as ``before`` are not checked again: they may be older than a limit.
+    ``refuses`` returns why Homing may not send to a target, or ""; None: it may. A URL that is the
+    same as ``before`` was admitted, and is not checked again. Neither are the same filters: they
+    may be older than a limit.
     """
     problems = list(tenant_problem(draft.tenant))
-    url = draft.url
+    url, token_url = draft.url, token_url_of(draft)
     if before is not None and bool(before.url) != bool(url):
         problems.append(FieldProblem("url", _FIXED_URL_RULE))
     elif not url:
@@ -224,13 +225,16 @@ def check_subscription(
     else:
         try:
             url, target = parse_url(draft.url)
-            if refuses is not None and (why := refuses(target)):
+            same = before is not None and before.url == draft.url
+            if not same and refuses is not None and (why := refuses(target)):
                 problems.append(FieldProblem("url", why))
         except Invalid as error:
             problems += error.problems
+        same = before is not None and before.oauth_token_url == draft.oauth_token_url
+        problems += authentication_problems(draft, None if same else refuses)
+    problems += _masked_problems(draft)
     problems += _pattern_problems(draft.types)
-    problems += _token_problems(draft.token)
-    problems += _header_problems(draft.headers, with_token=draft.token is not None)
+    problems += _header_problems(draft.headers, ways_of(draft)[0:1])
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
     problems += _limit_problems(draft)
@@ -238,7 +242,8 @@ def check_subscription(
         problems += filter_problems(draft.filters, draft.filter_connector)
     if problems:
         raise Invalid(problems=_bounded(problems))
-    return replace(draft, url=url, types=tuple(dict.fromkeys(draft.types)))
+    types = tuple(dict.fromkeys(draft.types))
+    return replace(draft, url=url, types=types, oauth_token_url=token_url)
 
 
 def _sending_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
@@ -306,26 +311,26 @@ def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
     ]
 
 
-def _token_problems(token: str | None) -> list[FieldProblem]:
-    if token is None:
-        return []
-    limit = SPEC["token"].chars_max
-    if len(token) > limit or _VISIBLE(token) is None:
-        reason = f"must be 1 to {limit} visible ASCII characters"
-        return [FieldProblem("token", reason)]
-    return [FieldProblem("token", _MASKED_RULE)] if token.startswith(MASK) else []
+def _masked_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
+    for name, field in SPEC.items():
+        value = getattr(draft, name)
+        if field.secret and isinstance(value, str) and value.startswith(MASK):
+            yield FieldProblem(name, _MASKED_RULE)
 
 
 def _header_problems(
-    headers: tuple[tuple[str, str], ...], *, with_token: bool
+    headers: tuple[tuple[str, str], ...], ways: Sequence[str]
 ) -> list[FieldProblem]:
+    """The problems of headers; ``ways`` are the first way to authenticate, if there is one."""
     if len(headers) > _HEADERS.max:
         return [FieldProblem("headers", f"must be at most {_HEADERS.max}")]
     problems: list[FieldProblem] = []
     names: set[str] = set()
     for index, (name, value) in enumerate(headers):
         lower = name.lower()
-        reason = _name_reason(lower, with_token=with_token) or _value_reason(value)
+        reason = _name_reason(lower) or _value_reason(value)
+        if lower == "authorization" and ways and ways[0] != "headers":
+            reason = f"must not be given together with {ways[0]}, which is sent in this header"
         if lower in names:
             reason = "must not be given twice"
         names.add(lower)
@@ -335,13 +340,11 @@ def _header_problems(
     return problems
 
 
-def _name_reason(lower: str, *, with_token: bool) -> str | None:
+def _name_reason(lower: str) -> str | None:
     if len(lower) > _HEADERS.name_chars_max or _HEADER_NAME(lower) is None:
         return f"must be a header name of 1 to {_HEADERS.name_chars_max} characters"
     if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
         return "is reserved: Homing or the connection sets it; choose another name"
-    if lower == "authorization" and with_token:
-        return "must not be given together with a token, which is sent in this header"
     return None
 
 

@@ -55,13 +55,36 @@ _REASONS: dict[Failure, tuple[tuple[str, str, str], ...]] = {
         ("unknown host", "unknown_host", "unknown host"),
         ("can be looked up", "bad_name", "not a host name"),
     ),
+    Failure.TOKEN: (
+        (" invalid_client", "invalid_client", "client refused (invalid_client)"),
+        (" unauthorized_client", "unauthorized_client", "client not authorized"),
+        (" invalid_scope", "invalid_scope", "scope refused (invalid_scope)"),
+        (" invalid_target", "invalid_audience", "audience refused (invalid_target)"),
+        (" invalid_request", "invalid_request", "request refused (invalid_request)"),
+        (" invalid_grant", "invalid_grant", "grant refused (invalid_grant)"),
+        (" unsupported_grant_type", "unsupported", "client credentials not supported"),
+        (" responded 2", "bad_response", "response without a usable token"),
+        (" responded 3", "redirect", "response is a redirect, which is not followed"),
+        (" responded 4", "refused", "request refused"),
+        (" responded 5", "server_error", "server error"),
+        (" sent ", "bad_response", "response without a usable token"),
+        (" failed: no response in time", "timeout", "no response in time"),
+        (" failed: TLS", "tls", "TLS handshake failed"),
+        (" failed: DNS", "dns", "unknown host"),
+        (" failed: ", "unreachable", "no connection"),
+    ),
 }
 _REASON_WORDS = {
     (failure.value, reason): words
     for failure, known in _REASONS.items()
     for _, reason, words in known
 }
-_BEFORE_REASON = {Failure.TLS: "TLS", Failure.DNS: "DNS", Failure.TIMEOUT: "timeout"}
+_BEFORE_REASON = {
+    Failure.TLS: "TLS",
+    Failure.DNS: "DNS",
+    Failure.TIMEOUT: "timeout",
+    Failure.TOKEN: "token endpoint",
+}
 
 
 def class_of(failure: Failure | None, code: int | None) -> str:

@@ -31,6 +31,8 @@ def failure_text(code: int | None, failure: Failure | None, detail: str = "") ->
         return f"TLS: {detail.partition(': ')[2] or detail or 'handshake failed'}"
     if failure is Failure.DNS:
         return f"DNS: {detail or 'unknown host'}"
+    if failure is Failure.TOKEN:
+        return detail or "no access token"
     if failure in SENDER_FAILURES:
         return f"sender error: {detail or failure.value.replace('_', ' ')}"
     return _WORDS[failure]

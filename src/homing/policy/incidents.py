@@ -22,6 +22,16 @@ _FAILS = {
     Failure.BAD_RESPONSE: "the response of the server is not HTTP",
     Failure.RESPONSE_TOO_LARGE: "the head of the server's response is too large",
     Failure.FORBIDDEN_ADDRESS: "the host name leads to an address that is not allowed",
+    Failure.TOKEN: "the OAuth token endpoint gives no access token",
+}
+# What to do about a cause, by its failure class and sub-reason.
+_TO_DO = {
+    (Failure.TOKEN, "invalid_client"): "check its oauth_client_id, oauth_method and secret or key",
+    (Failure.TOKEN, "unauthorized_client"): "allow this client the client credentials grant",
+    (Failure.TOKEN, "invalid_scope"): "check its oauth_scope",
+    (Failure.TOKEN, "invalid_audience"): "check its oauth_audience",
+    (Failure.TOKEN, "redirect"): "set its oauth_token_url to the address after the redirect",
+    (Failure.TOKEN, "bad_response"): "check its oauth_token_url",
 }
 
 
@@ -71,7 +81,10 @@ def what_fails(key: CauseKey) -> str:
     if key.failure not in _FAILS:
         return words
     fails = _FAILS[Failure(key.failure)]
-    return f"{fails} ({words.partition(': ')[2]})" if key.reason else fails
+    if not key.reason:
+        return fails
+    to_do = _TO_DO.get((Failure(key.failure), key.reason), "")
+    return f"{fails} ({words.partition(': ')[2]}){f'; {to_do}' if to_do else ''}"
 
 
 def _waiting(waiting: int, waiting_max: int, first_expiry: int | None, held: str) -> Part:

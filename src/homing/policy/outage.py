@@ -22,6 +22,12 @@ A response on a kept connection proves that the network works, but not that new 
 made: with dead name servers old connections work for a while. Such a response prevents an outage,
 and clears only the failures of other kept connections.
 
+A failure to get an access token (OAuth) is no evidence, not even a failed connect to the token
+endpoint. One token endpoint serves endpoints on many hosts: when it dies, they all fail at once,
+and that would look like an outage of the sender. In a real outage, the endpoints with a valid
+token, or without OAuth, are the evidence; failures to get a token wait for the verdict like all
+others.
+
 During an outage canaries are sent, and the first that gets through ends it. There are so many that
 every host of every tenant with something to send is tried within a minute.
 
@@ -120,6 +126,8 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
             | Failure.FORBIDDEN_ADDRESS
             | Failure.SENDER_TLS
             | Failure.SENDER_FAULT
+            | Failure.TOKEN
+            | Failure.SENDER_TOKEN
         ):
             return Sign.NOTHING
         case _ as never:

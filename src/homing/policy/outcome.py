@@ -17,6 +17,7 @@ SENDER_FAILURES: frozenset[Failure] = frozenset(
         Failure.SENDER_LIMITS,
         Failure.SENDER_TLS,
         Failure.SENDER_FAULT,
+        Failure.SENDER_TOKEN,
     }
 )
 
@@ -33,7 +34,10 @@ def judge(code: int | None, failure: Failure | None) -> Outcome:
 
 
 def resets_ramp(failure: Failure | None) -> bool:
-    """Whether it resets the endpoint to one slot: a timeout or a connect failure does."""
+    """Whether it resets the endpoint to one slot: a timeout or a connect failure does.
+
+    So does a failure of the token endpoint: attempts that wait for it hold their slots.
+    """
     match failure:
         case (
             Failure.TIMEOUT
@@ -42,6 +46,7 @@ def resets_ramp(failure: Failure | None) -> bool:
             | Failure.UNREACHABLE
             | Failure.TLS
             | Failure.DNS
+            | Failure.TOKEN
         ):
             return True
         case (
@@ -56,6 +61,7 @@ def resets_ramp(failure: Failure | None) -> bool:
             | Failure.SENDER_LIMITS
             | Failure.SENDER_TLS
             | Failure.SENDER_FAULT
+            | Failure.SENDER_TOKEN
         ):
             return False
         case _ as never:

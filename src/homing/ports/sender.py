@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from homing.model import Failure, Phases, Target
+from homing.model import Credentials, Failure, Phases, Target
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -18,6 +18,8 @@ class Request(Struct, frozen=True, gc=False):
     header_block: bytes  # "name: value\r\n" lines
     body: bytes
     deadline_ms: int  # for DNS, connect, TLS and response together
+    body_bytes_max: int = 0  # of the response's body, kept as its excerpt; 0: 1 KiB
+    credentials: Credentials | None = None  # the sender adds an access token of this client
 
     def __repr__(self) -> str:
         return f"Request({self.target.host}, {len(self.body)} bytes)"
@@ -28,11 +30,11 @@ class Response(Struct, frozen=True, gc=False):
 
     code: int | None
     failure: Failure | None
-    detail: str  # one line about the failure for people, else ""
+    detail: str  # one line for people about the failure or a new access token, else ""
     address: str | None  # the address that was dialled
     phases: Phases
     headers: bytes = b""  # raw header lines of the response, at most 16 KiB
-    excerpt: bytes = b""  # first bytes of the body, at most 1 KiB
+    excerpt: bytes = b""  # first bytes of the body, at most 1 KiB or ``body_bytes_max``
     retry_after: str | None = None  # the value of the header, not parsed
     remembered: bool = False  # the address was cached: no name was looked up
 

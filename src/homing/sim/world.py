@@ -62,6 +62,7 @@ class Reply(Struct, frozen=True):
     latency_ms: int = 0
     retry_after: str | None = None
     dialled: bool = False  # a connection was made for it, or tried
+    excerpt: bytes = b""  # of its body
 
 
 Script = Callable[[Hit], Reply]
@@ -127,6 +128,7 @@ class ScriptedSender:
                 connect_us=0 if reply.dialled else None, total_us=(used_ms + latency_ms) * 1000
             ),
             retry_after=reply.retry_after if in_time else None,
+            excerpt=reply.excerpt if in_time else b"",
         )
         asyncio.get_running_loop().call_later(latency_ms / 1000, self.finish, hit, response, done)
 

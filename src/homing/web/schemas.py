@@ -221,7 +221,7 @@ class WorkfrontView(Struct, frozen=True):
 
 
 class SubscriptionView(_SpecView, frozen=True, kw_only=True):
-    """A subscription; token, secrets and header values are masked."""
+    """A subscription; secrets, among them tokens, keys and header values, are masked."""
 
     secrets: list[SecretView]
     public_keys: Annotated[

@@ -23,7 +23,7 @@ from homing.model import (
     Transition,
     show_id,
 )
-from homing.policy.admission import mask
+from homing.policy.admission import MASK, mask
 from homing.policy.causes import key_of, title
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
@@ -155,7 +155,9 @@ def _field_view(field: Field, value: Any) -> Any:
         return {name: mask(text) if field.secret else text for name, text in value}
     if field.kind is Kind.FILTERS:
         return decode(value)
-    return mask(value) if field.secret and value is not None else value
+    if field.secret and value is not None:
+        return MASK if field.masked_whole else mask(value)
+    return value
 
 
 def _workfront_view(subscription: Subscription) -> WorkfrontView | None:

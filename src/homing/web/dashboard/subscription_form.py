@@ -31,7 +31,9 @@ def form_rows() -> list[tuple[bool, list[Field]]]:
 
 
 def _is_narrow(field: Field) -> bool:
-    return field.kind in {Kind.CHOICE, Kind.NUMBER} or (field.kind is Kind.TEXT and field.secret)
+    if field.kind is Kind.TEXT:
+        return not field.required and field.default is None and not field.lines
+    return field.kind in {Kind.CHOICE, Kind.NUMBER}
 
 
 def form_choices(policies: list[str]) -> dict[str, list[str]]:
@@ -141,7 +143,7 @@ def _read(field: Field, text: str, kept: Any) -> Any:
         case Kind.CHOICE:
             return _choice(field, text.strip(), kept)
         case _:
-            text = text.strip()
+            text = text.strip().replace("\r\n", "\n")
             if field.secret and text == MASK:
                 return kept
             return text if text or field.required else field.default

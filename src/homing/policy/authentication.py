@@ -1,0 +1,177 @@
+"""How a subscription authenticates at its receiver: one way at most, and all parts of it.
+
+The ways are a token, Basic, OAuth 2.0 client credentials, and an own ``authorization`` header. An
+API key in another header is one of ``headers`` and can be combined with each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+
+from homing.errors import FieldProblem, Invalid
+from homing.model import SPEC, OAuthMethod, SubscriptionSpec, Target
+from homing.policy.client_assertion import key_problem
+from homing.policy.networks import kinds_of
+from homing.policy.oauth import basic_line
+from homing.policy.reach import is_loopback_name
+from homing.policy.url import parse_url
+
+_VISIBLE = re.compile(r"[!-~]+").fullmatch
+_PRINTABLE = re.compile(r"[ -~]+").fullmatch
+_SCOPES = re.compile(r"[!#-\[\]-~]+(?: [!#-\[\]-~]+)*").fullmatch
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
+
+_OAUTH = tuple(name for name in SPEC if name.startswith("oauth_"))
+_BASIC = ("basic_user", "basic_password")
+_MASKED = b"****"
+
+
+def authorization_lines(spec: SubscriptionSpec) -> tuple[bytes, bytes]:
+    """The authorization header line of a subscription, and as it is logged.
+
+    With OAuth the sender adds the line itself, when it has a token.
+    """
+    if spec.token is not None:
+        line = b"authorization: Bearer " + spec.token.encode() + b"\r\n"
+        return line, b"authorization: Bearer " + _MASKED + b"\r\n"
+    if spec.basic_user is not None:
+        line = basic_line(spec.basic_user, spec.basic_password or "")
+        return line, b"authorization: Basic " + _MASKED + b"\r\n"
+    if spec.oauth_token_url is not None:
+        return b"", b"authorization: Bearer " + _MASKED + b"\r\n"
+    return b"", b""
+
+
+def authentication_problems(
+    spec: SubscriptionSpec, refuses: Callable[[Target], str] | None
+) -> Iterator[FieldProblem]:
+    """Every problem of the fields by which a subscription authenticates, except its headers.
+
+    ``refuses`` returns why Homing may not send to a target, or ""; None: the token URL was admitted
+    before.
+    """
+    yield from _token_problems(spec.token)
+    ways = ways_of(spec)
+    for name in ways[1:]:
+        if name != "headers":  # This problem is one of the header's.
+            yield FieldProblem(name, f"must not be given together with {ways[0]}: remove one")
+    if any(_is_set(spec, name) for name in _BASIC):
+        yield from _basic_problems(spec)
+    if any(_is_set(spec, name) for name in _OAUTH):
+        yield from _oauth_problems(spec, refuses)
+
+
+def ways_of(spec: SubscriptionSpec) -> list[str]:
+    """The ways that are used, each by its first field that is set."""
+    ways = [] if spec.token is None else ["token"]
+    for names in (_BASIC, _OAUTH):
+        ways += [name for name in names if _is_set(spec, name)][:1]
+    if any(name.lower() == "authorization" for name, _ in spec.headers):
+        ways.append("headers")
+    return ways
+
+
+def token_url_of(spec: SubscriptionSpec) -> str | None:
+    """The token URL in its normal form, if it has one; it may still be refused."""
+    if spec.oauth_token_url is None:
+        return None
+    try:
+        return parse_url(spec.oauth_token_url)[0]
+    except Invalid:
+        return spec.oauth_token_url
+
+
+def _is_set(spec: SubscriptionSpec, name: str) -> bool:
+    return bool(getattr(spec, name) != SPEC[name].default)
+
+
+def _token_problems(token: str | None) -> Iterator[FieldProblem]:
+    limit = SPEC["token"].chars_max
+    if token is not None and (len(token) > limit or _VISIBLE(token) is None):
+        yield FieldProblem("token", f"must be 1 to {limit} visible ASCII characters")
+
+
+def _basic_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
+    for name, other in (_BASIC, _BASIC[::-1]):
+        value, limit = getattr(spec, name), SPEC[name].chars_max
+        if value is None:
+            yield FieldProblem(name, f"must be given together with {other}")
+        elif not 1 <= len(value) <= limit or _CONTROL(value):
+            yield FieldProblem(name, f"must be 1 to {limit} characters, no control characters")
+        elif name == "basic_user" and ":" in value:
+            yield FieldProblem(name, "must not contain a colon, which ends the user's name")
+
+
+# --- OAuth ----------------------------------------------------------------------------------------
+
+
+def _oauth_problems(
+    spec: SubscriptionSpec, refuses: Callable[[Target], str] | None
+) -> Iterator[FieldProblem]:
+    yield from _token_url_problems(spec.oauth_token_url, refuses)
+    if spec.oauth_client_id is None:
+        yield FieldProblem("oauth_client_id", "must be given with the other oauth fields")
+    for name, fits, rule in (
+        ("oauth_client_id", _PRINTABLE, "of visible ASCII and space"),
+        ("oauth_client_secret", _PRINTABLE, "of visible ASCII and space"),
+        ("oauth_scope", _SCOPES, 'of visible ASCII without " and \\, one space between scopes'),
+        ("oauth_audience", _VISIBLE, "of visible ASCII"),
+        ("oauth_key_id", _VISIBLE, "of visible ASCII"),
+    ):
+        value, limit = getattr(spec, name), SPEC[name].chars_max
+        if value is not None and (len(value) > limit or fits(value) is None):
+            yield FieldProblem(name, f"must be 1 to {limit} characters {rule}")
+    yield from _method_problems(spec)
+
+
+def _token_url_problems(
+    url: str | None, refuses: Callable[[Target], str] | None
+) -> Iterator[FieldProblem]:
+    field = "oauth_token_url"
+    if url is None:
+        yield FieldProblem(field, "must be given with the other oauth fields")
+        return
+    try:
+        _, target = parse_url(url)
+    except Invalid as error:
+        yield from (FieldProblem(field, it.reason) for it in error.problems)
+        return
+    if target.scheme != "https" and not _is_inner(target.host):
+        reason = "must begin with https://, because the client's secret is sent to it"
+        yield FieldProblem(field, f"{reason}; http:// is for loopback and private addresses")
+    elif refuses is not None and (why := refuses(target)):
+        yield FieldProblem(field, why)
+
+
+def _is_inner(host: str) -> bool:
+    """Whether a host is on no public network: the operator has to allow it first."""
+    if is_loopback_name(host):
+        return True
+    try:
+        return any(True for _ in kinds_of(ip_address(host)))
+    except ValueError:
+        return False
+
+
+def _method_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
+    method, key = spec.oauth_method, spec.oauth_private_key
+    if method is not OAuthMethod.PRIVATE_KEY_JWT:
+        if spec.oauth_client_secret is None:
+            yield FieldProblem("oauth_client_secret", f"must be given for {method}")
+        for name in ("oauth_private_key", "oauth_key_id"):
+            if getattr(spec, name) is not None:
+                reason = f"must not be given for {method}: remove it, or choose private_key_jwt"
+                yield FieldProblem(name, reason)
+        return
+    if spec.oauth_client_secret is not None:
+        reason = f"must not be given for {method}: remove it, or choose another oauth_method"
+        yield FieldProblem("oauth_client_secret", reason)
+    limit = SPEC["oauth_private_key"].chars_max
+    if key is None:
+        yield FieldProblem("oauth_private_key", f"must be given for {method}")
+    elif len(key) > limit:
+        yield FieldProblem("oauth_private_key", f"must be at most {limit} characters")
+    elif (problem := key_problem(key)) is not None:
+        yield FieldProblem("oauth_private_key", problem)
