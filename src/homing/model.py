@@ -288,6 +288,7 @@ class Field(Struct, frozen=True, kw_only=True):
     api_name: str = ""  # its name in JSON, where that differs
     option: str = ""  # its name on the command line, where that differs; of pairs: of one pair
     unset: str = ""  # what the dashboard shows when there is no value
+    group: str = ""  # the dashboard folds up the fields of a group while none of them is set
     secret: bool = False  # encrypted in the store and masked in every response
     masked_whole: bool = False  # of a secret: its last characters are not shown either
     lines: bool = False  # a text of several lines
@@ -403,6 +404,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="Basic: user",
+            group="Basic authentication",
             sentence="With the password, sent as Authorization: Basic.",
             chars_max=256,
         ),
@@ -412,6 +414,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="Basic: password",
+            group="Basic authentication",
             sentence="The password of the user.",
             secret=True,
             masked_whole=True,
@@ -423,6 +426,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: token URL",
+            group="OAuth 2.0",
             sentence=(
                 "Where Homing fetches access tokens (OAuth 2.0 client credentials), which it "
                 "sends as Authorization: Bearer."
@@ -435,6 +439,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: client id",
+            group="OAuth 2.0",
             sentence="The client that Homing is at the token endpoint.",
             chars_max=512,
         ),
@@ -444,6 +449,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.CHOICE,
             label="OAuth: method",
+            group="OAuth 2.0",
             sentence="How the client authenticates at the token endpoint.",
         ),
     ] = OAuthMethod.CLIENT_SECRET_BASIC
@@ -452,6 +458,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: client secret",
+            group="OAuth 2.0",
             sentence="For client_secret_basic and client_secret_post.",
             secret=True,
             chars_max=4_096,
@@ -462,6 +469,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: scope",
+            group="OAuth 2.0",
             sentence="The scopes to ask for, with spaces between them; default: none are named.",
             example="events.write",
             unset="none named",
@@ -473,6 +481,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: audience",
+            group="OAuth 2.0",
             sentence="The audience to ask for, where the token endpoint needs one.",
             example="https://api.example.com",
             unset="none named",
@@ -484,6 +493,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: key id",
+            group="OAuth 2.0",
             sentence="The kid of the private key, where the token endpoint needs one.",
             unset="none named",
             chars_max=256,
@@ -494,6 +504,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Field(
             kind=Kind.TEXT,
             label="OAuth: private key",
+            group="OAuth 2.0",
             sentence=(
                 "For private_key_jwt: a PEM private key without a passphrase, RSA of 2048 to 4096 "
                 "bits (RS256) or EC on P-256 (ES256)."

@@ -245,6 +245,31 @@ def test_a_dead_token_endpoint_disables_the_url_and_a_probe_with_a_token_enables
     live(story, EngineOptions(health=rules))
 
 
+def test_many_hanging_token_endpoints_of_one_tenant_take_no_slot_of_another() -> None:
+    """More URLs than there are slots, each with a token endpoint of its own that never responds."""
+
+    async def story(world: World) -> None:
+        for number in range(60):
+            token_url = f"https://auth{number}.example/"
+            world.sender.scripts[token_url] = lambda _: Reply(latency_ms=DAY)
+            url = f"https://noisy{number}.example/"
+            more = OAUTH | {"oauth_token_url": token_url, "tenant": "noisy"}
+            await world.subscribe(url, **more)
+        await world.subscribe("https://quiet.example/", tenant="quiet")
+        for _ in range(20):
+            await world.publish(tenant="noisy")
+            await world.wait(SECOND)
+            await world.publish(tenant="quiet")
+            await world.settled()
+
+        seen = [round(at / 1000) for at in world.hits("https://quiet.example/")]
+        assert seen == list(range(1, 21))
+        health = [(await world.endpoint(f"https://noisy{it}.example/")).health for it in range(60)]
+        assert sum(it.failures for it in health) > 0
+
+    live(story, EngineOptions(fresh_slots=16, retry_slots=8))
+
+
 def test_a_test_send_fetches_a_token_and_says_so() -> None:
     async def story(world: World) -> None:
         issuer = with_issuer(world)

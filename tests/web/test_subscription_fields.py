@@ -22,7 +22,13 @@ from homing.model import (
     Subscription,
 )
 from homing.policy.admission import check_subscription, draft_of, patched
-from homing.web.dashboard.subscription_form import form_rows, form_texts, page_facts, read_form
+from homing.web.dashboard.subscription_form import (
+    form_rows,
+    form_texts,
+    open_groups,
+    page_facts,
+    read_form,
+)
 from homing.web.openapi import openapi
 from homing.web.routes import OPERATIONS
 from homing_client import subscription as client
@@ -88,7 +94,7 @@ def test_a_field_is_in_the_requests_and_in_the_response_of_the_api(field: Field)
 
 @FIELDS
 def test_a_field_is_in_the_form_and_on_the_page(field: Field) -> None:
-    in_form = [one.name for _, group in form_rows() for one in group]
+    in_form = [one.name for _, rows in form_rows() for _, row in rows for one in row]
     on_page = [one.name for one, _ in page_facts(a_full_one())]
     if field.name not in {"url", "filter_connector"}:  # They stand beside others.
         assert field.name in in_form
@@ -138,6 +144,15 @@ def test_a_patch_of_one_field_leaves_the_others(field: Field) -> None:
     default = field.default if not field.required else SET[field.name]
     after = patched(before, {field.name: None if not field.required else default})
     assert after == replace(draft_of(before), **{field.name: default})
+
+
+def test_a_group_of_fields_is_folded_up_while_none_of_them_is_set() -> None:
+    basic = a_subscription(basic_user="u", basic_password="p")
+    assert open_groups(form_texts(None), ()) == set()
+    assert open_groups(form_texts(basic), ()) == {"Basic authentication"}
+    assert open_groups(form_texts(None), {"oauth_scope"}) == {"OAuth 2.0"}
+    shown = {field.group for field, _ in page_facts(basic)}
+    assert shown == {"", "Basic authentication"}
 
 
 def test_what_is_secret_is_neither_in_the_form_nor_on_the_page() -> None:

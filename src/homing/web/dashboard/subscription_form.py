@@ -6,7 +6,7 @@ submitted form keeps the value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import EnumType
 from itertools import groupby
 from typing import Any
@@ -21,13 +21,25 @@ from homing.policy.exact import decoder, encode
 _NOT_OFFERED = frozenset((Format.WORKFRONT,))  # only the Workfront-compatible API creates these
 
 
-def form_rows() -> list[tuple[bool, list[Field]]]:
-    """The fields in order, in groups: True for fields that are shown side by side.
+def form_rows() -> list[tuple[str, list[tuple[bool, list[Field]]]]]:
+    """The fields in order, by group, in rows: True for fields that are shown side by side.
 
     The connector is not among them: the form shows it with the filters.
     """
     fields = [field for field in SPEC.values() if field.name != "filter_connector"]
-    return [(narrow, list(group)) for narrow, group in groupby(fields, _is_narrow)]
+    return [
+        (name, [(narrow, list(row)) for narrow, row in groupby(group, _is_narrow)])
+        for name, group in groupby(fields, lambda field: field.group)
+    ]
+
+
+def open_groups(texts: Mapping[str, str], problems: Collection[str]) -> set[str]:
+    """The groups of the form in which a field has another text than its default, or a problem."""
+    return {
+        it.group
+        for name, it in SPEC.items()
+        if it.group and (name in problems or texts.get(name, "") not in {"", _text(it, it.default)})
+    }
 
 
 def _is_narrow(field: Field) -> bool:
@@ -80,11 +92,14 @@ def _text(field: Field, value: Any) -> str:
 def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
     """Every field that the page of a subscription lists, with its text.
 
-    For a secret value the text says only that it is set; for secret pairs, it lists their names.
+    For a secret value the text says only that it is set; for secret pairs, it lists their names. A
+    group of which nothing is set is left out.
     """
-    facts = []
+    facts, groups = [], open_groups(form_texts(subscription), ())
     for name, value in subscription.spec().items():
         field = SPEC[name]
+        if field.group and field.group not in groups:
+            continue
         if name in {"url", "filter_connector"}:
             continue
         if not subscription.url and name not in WITHOUT_URL:

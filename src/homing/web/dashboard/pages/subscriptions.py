@@ -18,6 +18,7 @@ from homing.web.dashboard.subscription_form import (
     form_choices,
     form_rows,
     form_texts,
+    open_groups,
     page_facts,
     read_filters_text,
     read_form,
@@ -94,7 +95,8 @@ def _form(
         texts=texts,
         problems=problems,
         before=before,
-        rows=form_rows(),
+        groups=form_rows(),
+        open=open_groups(texts, problems),
         connector=SPEC["filter_connector"],
         choices=form_choices(sorted(request.app.policies)),
     )
