@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit chromium pgbouncer libfaketime bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
+.PHONY: help setup run test lint unit chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,7 +49,7 @@ lint: setup  ## check style, types and the order of imports between packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup chromium pgbouncer libfaketime  ## run the tests without the checks
+unit: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests without the checks
 	$(BIN)/pytest -n 4 --dist worksteal
 
 # Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
@@ -67,6 +67,16 @@ libfaketime:
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y libfaketime >/dev/null 2>&1; } \
 	|| echo "libfaketime is not installed: the tests that change a server's clock are skipped"
+
+nginx:
+	@command -v nginx >/dev/null || test -x /usr/sbin/nginx \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y nginx-light >/dev/null 2>&1; } \
+	|| echo "nginx is not installed: the tests with nginx are skipped"
+
+tinyproxy:
+	@command -v tinyproxy >/dev/null \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y tinyproxy-bin >/dev/null 2>&1; } \
+	|| echo "tinyproxy is not installed: the tests with a proxy are skipped"
 
 bench: setup  ## measure throughput and latency, about a quarter of an hour; ARGS=--quick takes two minutes
 	$(BIN)/python -m bench.run $(ARGS)

@@ -48,8 +48,17 @@ class PublicKey(Struct, frozen=True):
     until: str | None = None
 
 
+class CertificateFacts(Struct, frozen=True):
+    """What a client certificate says about itself; ``fingerprint`` is its SHA-256."""
+
+    subject: str
+    issuer: str
+    fingerprint: str
+    expires_at: str
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
-    """A subscription; token, secrets and header values are masked."""
+    """A subscription; token, secrets, header values and the client key are masked."""
 
     id: str
     tenant: str
@@ -57,6 +66,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
 {shown}
     secrets: tuple[MaskedSecret, ...]
     public_keys: tuple[PublicKey, ...] = ()
+    certificate: CertificateFacts | None = None
     created_at: str
     updated_at: str
 

@@ -131,6 +131,9 @@ class Failure(TextEnum):
     SENDER_TLS = "sender_tls"
     SENDER_FAULT = "sender_fault"
     SENDER_TOKEN = "sender_token"  # noqa: S105 - the sender could not ask the token endpoint
+    SENDER_CERTIFICATE = "sender_certificate"  # the client certificate cannot be used
+    SENDER_PROXY = "sender_proxy"  # the proxy is away, or refuses this installation
+    SENDER_TUNNEL = "sender_tunnel"  # the proxy is there, and did not reach the target
 
 
 PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
@@ -276,6 +279,7 @@ class Kind(TextEnum):
     FLAG = "flag"
     PAIRS = "pairs"  # a JSON object of texts
     FILTERS = "filters"  # a JSON list of conditions, kept as its text
+    PEM = "pem"  # certificates or a key, in lines; on the command line the name of a file
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -291,7 +295,6 @@ class Field(Struct, frozen=True, kw_only=True):
     group: str = ""  # the dashboard folds up the fields of a group while none of them is set
     secret: bool = False  # encrypted in the store and masked in every response
     masked_whole: bool = False  # of a secret: its last characters are not shown either
-    lines: bool = False  # a text of several lines
     ignore_case: bool = False  # of the names of pairs
     min: float = 0  # of a number
     max: float = 0  # of a number; of words and pairs: of how many there are
@@ -502,7 +505,7 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
     oauth_private_key: Annotated[
         str | None,
         Field(
-            kind=Kind.TEXT,
+            kind=Kind.PEM,
             label="OAuth: private key",
             group="OAuth 2.0",
             sentence=(
@@ -510,8 +513,6 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
                 "bits (RS256) or EC on P-256 (ES256)."
             ),
             secret=True,
-            masked_whole=True,
-            lines=True,
             chars_max=8_192,
         ),
     ] = None
@@ -554,6 +555,46 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             chars_max=4_096,
         ),
     ] = ()
+    client_certificate: Annotated[
+        str | None,
+        Field(
+            kind=Kind.PEM,
+            label="Client certificate",
+            sentence=(
+                "The certificate that Homing presents to the receiver (mTLS), in PEM, followed by "
+                "those of its intermediate authorities; default: the tenant's."
+            ),
+            example="-----BEGIN CERTIFICATE-----",
+            unset="the tenant's",
+            chars_max=32_768,
+        ),
+    ] = None
+    client_key: Annotated[
+        str | None,
+        Field(
+            kind=Kind.PEM,
+            label="Client key",
+            sentence="The key of the client certificate, in PEM, not encrypted.",
+            example="-----BEGIN PRIVATE KEY-----",
+            unset="the tenant's",
+            secret=True,
+            chars_max=16_384,
+        ),
+    ] = None
+    ca_certificates: Annotated[
+        str | None,
+        Field(
+            kind=Kind.PEM,
+            label="CA certificates",
+            sentence=(
+                "Certificate authorities to trust for this subscription, in PEM, besides those "
+                "that the installation trusts."
+            ),
+            example="-----BEGIN CERTIFICATE-----",
+            unset="none besides the installation's",
+            chars_max=65_536,
+        ),
+    ] = None
     description: Annotated[
         str,
         Field(
@@ -610,6 +651,21 @@ def _spec() -> dict[str, Field]:
 
 
 SPEC = MappingProxyType(_spec())
+
+
+class TlsIdentity(Struct, frozen=True, gc=False):
+    """What a connection presents and trusts beyond the default; equal if the fingerprint is."""
+
+    fingerprint: str  # SHA-256 of all texts below
+    certificate: str = ""  # PEM, with its chain; empty: none
+    key: str = ""  # PEM
+    authorities: str = ""  # PEM; trusted besides those of the installation
+    valid_from: int = 0  # of the certificate
+    valid_until: int = 0
+    problem: str = ""  # why it cannot be used; empty: it can
+
+    def __repr__(self) -> str:
+        return f"TlsIdentity({self.fingerprint[:12]})"
 
 
 class Secret(Struct, frozen=True):

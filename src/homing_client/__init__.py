@@ -32,7 +32,7 @@ from homing_client.errors import (
 )
 from homing_client.jwks import Jwks
 from homing_client.seen import Seen
-from homing_client.subscription import MaskedSecret, PublicKey, Subscription
+from homing_client.subscription import CertificateFacts, MaskedSecret, PublicKey, Subscription
 from homing_client.sync_client import Homing
 from homing_client.values import (
     Attempt,
@@ -44,6 +44,7 @@ from homing_client.values import (
     AuditWho,
     Cause,
     CauseSummary,
+    CertificateWarning,
     ConditionResult,
     Counter,
     Delivery,
@@ -101,6 +102,8 @@ __all__ = [
     "BadSecret",
     "Cause",
     "CauseSummary",
+    "CertificateFacts",
+    "CertificateWarning",
     "ConditionResult",
     "Conflict",
     "Counter",

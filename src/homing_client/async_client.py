@@ -507,6 +507,10 @@ class AsyncHoming:
         """The state of the process that responds: outage detection, lanes, store."""
         return await self._call(protocol.status())
 
+    async def egress(self) -> list[str]:
+        """The networks that requests to receivers come from; NotFound: the operator set none."""
+        return await self._call(protocol.egress())
+
     async def healthy(self) -> bool:
         """Whether due deliveries are being sent. Not repeated; raises Unreachable."""
         return await self._is_ok(protocol.healthz())

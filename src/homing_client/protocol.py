@@ -26,6 +26,7 @@ from homing_client.values import (
     Cause,
     Delivery,
     DeliveryDetail,
+    EgressAddresses,
     Endpoint,
     EndpointDetail,
     Erasure,
@@ -506,6 +507,15 @@ def status() -> Call[ServerStatus]:
         method="GET",
         path="/v1/status",
         read=lambda body: _decode(body, ServerStatus),
+        retry=RetryRule.ALWAYS,
+    )
+
+
+def egress() -> Call[list[str]]:
+    return Call(
+        method="GET",
+        path="/v1/egress",
+        read=lambda body: _decode(body, EgressAddresses).addresses,
         retry=RetryRule.ALWAYS,
     )
 

@@ -27,8 +27,17 @@ class PublicKey(Struct, frozen=True):
     until: str | None = None
 
 
+class CertificateFacts(Struct, frozen=True):
+    """What a client certificate says about itself; ``fingerprint`` is its SHA-256."""
+
+    subject: str
+    issuer: str
+    fingerprint: str
+    expires_at: str
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
-    """A subscription; token, secrets and header values are masked."""
+    """A subscription; token, secrets, header values and the client key are masked."""
 
     id: str
     tenant: str
@@ -54,11 +63,15 @@ class Subscription(Struct, frozen=True, kw_only=True):
     deadline_ms: int | None = None
     rate_per_second: float | None = None
     headers: dict[str, str] = {}
+    client_certificate: str | None = None
+    client_key: str | None = None
+    ca_certificates: str | None = None
     description: str = ""
     metadata: dict[str, str] = {}
     active: bool = True
     secrets: tuple[MaskedSecret, ...]
     public_keys: tuple[PublicKey, ...] = ()
+    certificate: CertificateFacts | None = None
     created_at: str
     updated_at: str
 
@@ -87,6 +100,9 @@ class SubscriptionOptions(TypedDict, total=False):
     deadline_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str]
+    client_certificate: str | None
+    client_key: str | None
+    ca_certificates: str | None
     description: str
     metadata: Mapping[str, str]
     active: bool
@@ -117,6 +133,9 @@ class SubscriptionChanges(TypedDict, total=False):
     deadline_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str | None] | None
+    client_certificate: str | None
+    client_key: str | None
+    ca_certificates: str | None
     description: str | None
     metadata: Mapping[str, str | None] | None
     active: bool

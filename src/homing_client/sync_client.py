@@ -501,6 +501,10 @@ class Homing:
         """The state of the process that responds: outage detection, lanes, store."""
         return self._call(protocol.status())
 
+    def egress(self) -> list[str]:
+        """The networks that requests to receivers come from; NotFound: the operator set none."""
+        return self._call(protocol.egress())
+
     def healthy(self) -> bool:
         """Whether due deliveries are being sent. Not repeated; raises Unreachable."""
         return self._is_ok(protocol.healthz())

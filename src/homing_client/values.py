@@ -739,6 +739,17 @@ class RefusedEndpoint(Struct, frozen=True):
     refused_at: str
 
 
+class CertificateWarning(Struct, frozen=True):
+    """A client certificate that cannot be used, or expires within 30 days."""
+
+    problem: str
+    tenant: str | None = None
+    subscription: str | None = None
+    file: str | None = None
+    subject: str | None = None
+    expires_at: str | None = None
+
+
 class ServerStatus(Struct, frozen=True, kw_only=True):
     """The current state of the process that responded."""
 
@@ -757,3 +768,10 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     finished: dict[str, int]
     memory_bytes: int
     refused_endpoints: tuple[RefusedEndpoint, ...] = ()
+    certificates: tuple[CertificateWarning, ...] = ()
+
+
+class EgressAddresses(Struct, frozen=True):
+    """The addresses that requests to receivers come from."""
+
+    addresses: list[str]

@@ -141,10 +141,12 @@ PARTS = {
     "Endpoints.subscriptions",
     "Events.data",
     "Search.examples",
+    "Status.certificates",
     "Status.condition",
     "WorkfrontSubscriptions.endpoints_of",
 }
-OPEN = {"GET /healthz", "GET /readyz", "GET /.well-known/jwks.json"}  # operations that need no key
+# Operations that need no key.
+OPEN = {"GET /healthz", "GET /readyz", "GET /.well-known/jwks.json", "GET /v1/egress"}
 ROUTES = [(name, route) for name, routes in TABLE.items() for route in routes]
 IDS = [f"{name} by {route}" for name, route in ROUTES]
 

@@ -123,6 +123,10 @@ class Reader:
             ),
         ),
         (
+            "howto/use-a-client-certificate.md",
+            ('"status":"delivered"', "'subject': 'CN=homing', 'issuer': 'CN=my authority'"),
+        ),
+        (
             "howto/develop-a-workfront-integration.md",
             (
                 '"version":"v2"}',

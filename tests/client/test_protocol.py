@@ -100,6 +100,7 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.endpoint_attempts("X", {}).page(None),
         p.search("X", None),
         p.ledger(None),
+        p.egress(),
         p.status(),
         p.healthz(),
         p.readyz(),

@@ -19,6 +19,8 @@ OUTAGES = {
     "connects dropped": Reply(code=None, failure=Failure.CONNECT_TIMEOUT, latency_ms=4_900),
     "all refused": Reply(code=None, failure=Failure.REFUSED),
     "out of descriptors": Reply(code=None, failure=Failure.SENDER_LIMITS),
+    "proxy away": Reply(code=None, failure=Failure.SENDER_PROXY),
+    "proxy cut off": Reply(code=None, failure=Failure.SENDER_TUNNEL, proxied=True),
     "old connections silent": Reply(
         code=None, failure=Failure.TIMEOUT, latency_ms=4_900, dialled=False
     ),

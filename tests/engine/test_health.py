@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from engine.world import DAY, HOUR, MINUTE, SECOND, Hit, Reply, World, always, failing_with, live
 from homing.engine.options import EngineOptions
@@ -271,6 +272,48 @@ def test_a_limit_of_our_own_is_never_the_hosts_however_long_others_get_through()
         health = (await world.endpoint(URL)).health
         assert (health.attempts, health.failures) == (0, 0)
         assert (await world.endpoint("https://other.test/")).health.attempts == 40
+
+    live(story)
+
+
+@pytest.mark.parametrize("failure", [Failure.SENDER_CERTIFICATE, Failure.SENDER_PROXY])
+def test_our_certificate_and_our_proxy_are_never_the_hosts(failure: Failure) -> None:
+    """No retry is spent and nothing is disabled, in three hours in which others get through."""
+
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = failing_with(failure)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe("https://other.test/", "a.*")
+        for _ in range(180):
+            await world.publish()
+            await world.wait(MINUTE)
+        health = (await world.endpoint(URL)).health
+        assert (health.state, health.attempts, health.failures) == (State.ENABLED, 0, 0)
+        pending = [row for row in await world.deliveries() if row.status is Status.PENDING]
+        assert len(pending) == 180
+        assert {(row.delivery.retry, row.delivery.t0) for row in pending} == {(0, None)}
+        world.sender.scripts[URL] = always(200)
+        await world.wait(5 * MINUTE)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+
+    live(story, QUICK)
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+def test_a_tunnel_that_fails_is_the_hosts_only_if_others_get_through_the_proxy(
+    proxied: bool,
+) -> None:
+    async def story(world: World) -> None:
+        failing = Reply(code=None, failure=Failure.SENDER_TUNNEL, proxied=True)
+        world.sender.scripts[URL] = lambda _: failing
+        world.sender.scripts[OTHER] = lambda _: Reply(proxied=proxied)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe(OTHER, "a.*")
+        for _ in range(40):
+            await world.publish()
+            await world.wait(MINUTE)
+        failures = (await world.endpoint(URL)).health.failures
+        assert (failures > 0) is proxied
 
     live(story)
 

@@ -73,6 +73,7 @@ class Reply:
     excerpt: bytes = b""
     dialled: bool = True  # on a new connection
     remembered: bool = False  # to an address that was known from before
+    proxied: bool = False
 
 
 Script = Callable[[Hit], Reply]
@@ -108,6 +109,7 @@ class ScriptedSender:
             retry_after=reply.retry_after,
             excerpt=reply.excerpt,
             remembered=reply.remembered,
+            proxied=reply.proxied,
         )
         if reply.latency_ms > request.deadline_ms:
             response = msgspec.structs.replace(response, code=None, failure=Failure.TIMEOUT)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from homing.model import Target
+from homing.model import Target, TlsIdentity
 from homing.net.resolver import GetAddrInfo
 from homing.ports import Request, Response, Sender
 
@@ -116,9 +116,15 @@ def a_target(port: int, *, scheme: str = "http", host: str = "127.0.0.1") -> Tar
 
 
 def a_request(
-    target: Target, *, deadline_ms: int = PATIENT_MS, body: bytes = b"{}", tenant: str = "default"
+    target: Target,
+    *,
+    deadline_ms: int = PATIENT_MS,
+    body: bytes = b"{}",
+    tenant: str = "default",
+    tls: TlsIdentity | None = None,
 ) -> Request:
-    return Request(tenant, target, b"content-type: application/json\r\n", body, deadline_ms)
+    lines = b"content-type: application/json\r\n"
+    return Request(tenant, target, lines, body, deadline_ms, tls)
 
 
 async def ask(sender: Sender, request: Request) -> Response:

@@ -38,6 +38,9 @@ SECOND, MINUTE = 1_000, 60_000
         (None, Failure.SENDER_DNS, False, Sign.UNREACHED),
         (None, Failure.SENDER_NETWORK, True, Sign.UNREACHED),
         (None, Failure.SENDER_LIMITS, True, Sign.UNREACHED),
+        (None, Failure.SENDER_PROXY, True, Sign.UNREACHED),
+        (None, Failure.SENDER_TUNNEL, True, Sign.UNREACHED),
+        (None, Failure.SENDER_CERTIFICATE, False, Sign.NOTHING),
         (None, Failure.TIMEOUT, False, Sign.SILENT),
         (None, Failure.RESET, False, Sign.SILENT),
         (None, Failure.TIMEOUT, True, Sign.NOTHING),  # it had connected

@@ -38,6 +38,7 @@ def test_a_timeout_or_connect_failure_puts_the_endpoint_back_to_one_slot(
         Failure.TIMEOUT,
         Failure.CONNECT_TIMEOUT,
         Failure.REFUSED,
+        Failure.SENDER_TUNNEL,
         Failure.UNREACHABLE,
         Failure.TLS,
         Failure.DNS,

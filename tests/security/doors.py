@@ -7,7 +7,7 @@ import json
 import random
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,9 @@ async def rebinding(reach: Reach, *, count: int, seed: int) -> Toll:
         inner = rng.choice([PUBLIC, "127.0.0.1", "10.0.0.1", "169.254.169.254"])
         return [(socket.AF_INET, 1, 6, "", (inner, port))]
 
-    async def connect(address: Address, share_s: float | None) -> socket.socket | Trouble:
+    async def connect(
+        address: Address, share_s: float | None, sources: Mapping[int, str]
+    ) -> socket.socket | Trouble:
         dialled.append(address.ip)
         return Trouble(Failure.REFUSED, "connection refused")
 

@@ -49,7 +49,7 @@ class World:
             for ip in found.split()
         ]
 
-    async def connect(self, address: Address, _share_s: float | None) -> Trouble:
+    async def connect(self, address: Address, *_: object) -> Trouble:
         """Replaces the only function that connects: it counts and refuses."""
         self.dialled.append(address.ip)
         return Trouble(Failure.REFUSED, "connection refused")
@@ -183,6 +183,31 @@ async def test_no_name_leads_the_fetch_of_a_token_to_a_forbidden_address(
         attempts = await here.attempts(2 * len(ids))
         assert {one["failure"] for one in attempts} == {"forbidden_address"}
         assert here.dialled == []
+
+
+@pytest.mark.parametrize("resolves", [False, True])
+async def test_no_forbidden_address_is_asked_of_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, resolves: bool
+) -> None:
+    """The only address that is dialled is the proxy's, for the control."""
+    proxy = {"egress_proxy": "http://10.9.8.7:3128", "egress_proxy_resolves": resolves}
+    literals = [f"[{one}]" if ":" in one else one for one in FORBIDDEN if "%" not in one]
+    async with world(monkeypatch, **proxy) as here:
+        for host in literals:
+            got = await here.client.post(
+                "/v1/subscriptions", {"url": f"https://{host}/", "types": ["*"]}
+            )
+            assert (got.status, got.fields) == (422, ["url"]), host
+        if not resolves:  # Else only the proxy knows where a name leads.
+            names = {f"n{number}.example": one for number, one in enumerate(FORBIDDEN)}
+            ids = [await here.subscribe(host, one) for host, one in names.items()]
+            tested = [await here.client.post(f"/v1/subscriptions/{one}/test") for one in ids]
+            assert {one.json["failure"] for one in tested} == {"forbidden_address"}
+        assert here.dialled == []
+        allowed = await here.subscribe("fine.example", PUBLIC)
+        control = (await here.client.post(f"/v1/subscriptions/{allowed}/test")).json
+        assert control["failure"] == "sender_proxy"
+        assert here.dialled == ["10.9.8.7"]
 
 
 async def _replay_one(here: World) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from homing.errors import BadSetting
+from homing.policy.egress import IdentityPaths
 from homing.policy.health import HealthRules
 from homing.policy.retry import Anchor
 from homing.server.settings import (
@@ -115,6 +117,13 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "hosts": ("hooks.example", ("hooks.example",), "listen.hosts"),
     "policy": ("standard-webhooks", "standard-webhooks", "delivery.policy"),
     "ca_file": (__file__, __file__, "reach.ca_file"),
+    "client_certificate_file": (__file__, __file__, "egress.certificate_file"),
+    "client_key_file": (__file__, __file__, "egress.key_file"),
+    "egress_proxy": ("http://p:1", "http://p:1", "egress.proxy_url"),
+    "egress_direct_hosts": ("a.example", ("a.example",), "egress.direct_hosts"),
+    "egress_proxy_resolves": ("true", True, "egress.proxy_resolves"),
+    "egress_source_addresses": ("10.0.0.1", ("10.0.0.1",), "egress.source_addresses"),
+    "egress_addresses": ("203.0.113.0/24", ("203.0.113.0/24",), "egress.addresses"),
     "fresh_slots": ("70", 70, "delivery.fresh_slots"),
     "retry_slots": ("70", 70, "delivery.retry_slots"),
     "endpoint_slots": ("7", 7, "delivery.endpoint_slots"),
@@ -145,6 +154,8 @@ def test_every_key_is_taken_from_every_source_into_its_group(key: str, source: s
     text, value, place = GIVEN[key]
     environ = {"HOMING_DATABASE_URL": "postgresql://h/db"}  # for roles
     environ["HOMING_SMTP_FROM"] = "other@h.example"  # for smtp_host
+    environ["HOMING_CLIENT_CERTIFICATE_FILE"] = sys.executable  # for client_key_file
+    environ["HOMING_CLIENT_KEY_FILE"] = sys.executable  # for client_certificate_file
     environ["HOMING_PROXY_NETWORKS"] = "10.0.0.1/32"  # for proxy_user_header
     if source == "file":
         toml = list(value) if isinstance(value, tuple) else value
@@ -408,12 +419,63 @@ def test_where_it_may_connect_is_a_list_in_the_file_and_commas_elsewhere() -> No
         ("ALLOW_PORTS", "90-80", "from 1 to 65535 (not 90-80)"),
         ("DENY_PORTS", "ssh", "(not ssh)"),
         ("DENY_PORTS", "1-70000", "(not 1-70000)"),
+        ("EGRESS_DIRECT_HOSTS", "a.example:80/x", "without port and path"),
+        ("EGRESS_SOURCE_ADDRESSES", "eth0", "a list of IP addresses (not eth0)"),
+        ("EGRESS_SOURCE_ADDRESSES", "10.0.0.1, 10.0.0.2", "at most one IPv4 and one IPv6"),
+        ("EGRESS_ADDRESSES", "10.0.0.1/8", "has host bits set"),
     ],
 )
 def test_a_wrong_place_to_connect_to_stops_the_start(name: str, value: str, said: str) -> None:
     told = wrong(**{f"HOMING_{name}": value})
     assert told.startswith(f"{name.lower()} = (")
     assert said in told
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "proxy:3128",
+        "https://proxy:3128",
+        "http://",
+        "http://p:99999",
+        "http://p/path",
+        "socks5://p",
+    ],
+)
+def test_a_proxy_that_cannot_be_one_stops_the_start_and_is_not_repeated(value: str) -> None:
+    told = wrong(HOMING_EGRESS_PROXY=value)
+    assert told.startswith("egress_proxy = **** (from HOMING_EGRESS_PROXY) must be empty, or http:")
+
+
+def test_the_parts_of_a_proxy() -> None:
+    environ = {
+        "HOMING_EGRESS_PROXY": "http://us%40er:p%3Aw@Proxy.example",
+        "HOMING_EGRESS_DIRECT_HOSTS": "*.Inner.example",
+    }
+    proxy = load_settings(environ=environ).egress.proxy()
+    assert proxy is not None
+    assert (proxy.host, proxy.port) == ("proxy.example", 3128)
+    assert (proxy.user, proxy.password) == ("us@er", "p:w")
+    assert not proxy.covers("a.inner.example")
+    assert proxy.covers("inner.example")
+    assert "p:w" not in repr(proxy)
+
+
+def test_a_client_certificate_and_its_key_are_given_together_and_are_there(tmp_path: Path) -> None:
+    own = {"HOMING_CLIENT_CERTIFICATE_FILE": __file__}
+    assert "belong together" in wrong(**own)
+    assert "a file that is there" in wrong(**own, HOMING_CLIENT_KEY_FILE="/no/such/file")
+    file = tmp_path / "homing.toml"
+    for table, said in (
+        (f'client_certificate_file = "{__file__}"', "acme.client_key_file"),
+        ('ca_file = "/no/such/file"', "must be a file that is there"),
+    ):
+        file.write_text(f"[tenants.acme]\n{table}\n")
+        with pytest.raises(BadSetting, match=said):
+            load_settings(config=str(file), environ={})
+    file.write_text(f'[tenants.acme]\nca_file = "{__file__}"\n')
+    found = load_settings(config=str(file), environ={}).tenants.identities
+    assert found == {"acme": IdentityPaths(authorities=__file__)}
 
 
 def test_a_key_with_a_newline_at_its_end_is_no_key(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ BUGS = [
         replace(
             OUTAGE_POLICY,
             "could_be_hosts",
-            "failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}",
+            "failure not in _NEVER_HOSTS",
             "failure is not Failure.FORBIDDEN_ADDRESS",
         ),
     ),
@@ -386,6 +386,24 @@ BUGS = [
     bug(
         "a fetch that ended keeps its place",
         remove(TOKENS, "Tokens._end", "self._queue.end(tenant)"),
+    ),
+    bug(
+        "a proxy that is away is taken for the host's failure after a while",
+        replace(
+            OUTAGE_POLICY,
+            "could_be_hosts",
+            "failure not in _NEVER_HOSTS",
+            "failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}",
+        ),
+    ),
+    bug(
+        "a certificate of ours that has expired is the receiver's failure",
+        replace(
+            "homing.policy.outcome",
+            "judge",
+            "failure in SENDER_FAILURES",
+            "failure in SENDER_FAILURES and failure is not Failure.SENDER_CERTIFICATE",
+        ),
     ),
     # --- what is reported, recorded, repeated and never continued
     bug(

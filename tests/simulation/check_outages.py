@@ -17,6 +17,8 @@ from simulation.reference import Flight, Memory, Reference
 HOST_ALONE_MS = 600_000
 LONG_AGO_MS = 3 * 3_600_000
 SLACK_MS = 60_000
+# No host causes those.
+NEVER_HOSTS = frozenset({"sender_limits", "sender_certificate", "sender_proxy"})
 UNREACHED = frozenset({"connect_timeout", "refused", "unreachable", "dns"})
 
 
@@ -156,7 +158,7 @@ class OutageChecks:
             self._hosts.setdefault(host, _Trouble(now))
             alone = self._hosts[host]
             long = alone.others and now - alone.since >= HOST_ALONE_MS
-            flight.maybe_theirs = long and failure != "sender_limits"  # No host causes those.
+            flight.maybe_theirs = long and failure not in NEVER_HOSTS
         if flight.endpoint_id not in self._down:
             self._suspects[flight.endpoint_id] = (host, now)
             if failure in UNREACHED and flight.at > self._opened_at:

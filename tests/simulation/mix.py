@@ -76,6 +76,15 @@ class SlowLookUps:
 
 
 @dataclass(frozen=True)
+class Egress:
+    """Most requests go through a proxy that is away at times, and certificates of ours expire."""
+
+    proxy_outages: int
+    direct: float  # of the URLs, those that need no proxy
+    certificates: float  # of the URLs, those whose client certificate expires and is renewed
+
+
+@dataclass(frozen=True)
 class Mix:
     """All that is drawn before a run."""
 
@@ -107,6 +116,7 @@ class Mix:
     slow_names: SlowLookUps | None = None
     erasures_per_hour: float = 0
     oauth: float = 0.0  # the part of the subscriptions that fetch access tokens
+    egress: Egress | None = None
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
@@ -243,6 +253,8 @@ def _draw(seed: int, deliveries: int) -> Mix:
         mix = _accepting_failure(mix)
     if seed % 24 == 18:
         return replace(mix, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
+    if seed % 25 == 24:
+        return _with_egress(mix, Random(f"egress {seed}"))
     if seed % 24 in {12, 21}:
         return _with_guard_changes(mix, Random(f"guard {seed}"))
     if seed % 3 == 1 and seed > 1:
@@ -388,6 +400,27 @@ def _with_guard_changes(mix: Mix, rng: Random) -> Mix:
         guard_changes=rng.choice((2, 3, 3, 6)),
     )
     return _with_fields(mix, rng, most=len(PATHS))
+
+
+def _with_egress(mix: Mix, rng: Random) -> Mix:
+    """Every twenty-fifth seed sends through a proxy, with client certificates, for some hours.
+
+    Some URLs need no proxy, so that something gets through while it is away.
+    """
+    egress = Egress(
+        proxy_outages=rng.randint(1, 3),
+        direct=rng.choice((0.2, 0.5)),
+        certificates=rng.choice((0.3, 0.6)),
+    )
+    return replace(
+        mix,
+        run_for_ms=rng.choice((3, 5, 8)) * HOUR,
+        urls_each=max(mix.urls_each, 4),
+        subscriptions_each=max(mix.subscriptions_each, 3),
+        bad=min(mix.bad, 0.3),
+        own_hosts=True,
+        egress=egress,
+    )
 
 
 def _with_hanging(mix: Mix, rng: Random) -> Mix:

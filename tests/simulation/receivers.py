@@ -13,8 +13,8 @@ import msgspec
 
 from homing.model import Failure
 from homing.sim.world import Hit, Reply
-from simulation.health_model import HOUR
-from simulation.mix import HUSH_URL, Mix
+from simulation.health_model import HOUR, MINUTE
+from simulation.mix import HUSH_URL, Egress, Mix
 
 TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
 SENDER_ERROR_MAX_MS = 600_000  # Beyond that it is not the sender alone.
@@ -45,6 +45,45 @@ def cut_off(kind: str, hit: Hit, rng: Random) -> Reply:
             return Reply(None, Failure(kind), latency_ms=latency_ms, dialled=True)
 
 
+class EgressFaults:
+    """The proxy of the sender is away at times, and client certificates expire.
+
+    Both last for longer than the ten minutes after which other failures of the sender count for
+    the host.
+    """
+
+    def __init__(self, mix: Mix, egress: Egress, *, fire: Callable[[str], None]) -> None:
+        self._mix, self._egress, self._fire = mix, egress, fire
+        rng = Random(f"proxy {mix.seed}")
+        self._away = [self._spell(rng) for _ in range(egress.proxy_outages)]
+        self._urls: dict[str, tuple[bool, tuple[float, float] | None]] = {}
+
+    def reply(self, hit: Hit) -> Reply | None:
+        """The failure of the sender itself; None: the request reaches its receiver."""
+        now = asyncio.get_running_loop().time() * 1000
+        direct, expired = self._of(hit.url)
+        if expired is not None and expired[0] <= now < expired[1]:
+            self._fire("certificate_expired")
+            return Reply(None, Failure.SENDER_CERTIFICATE)
+        if not direct and any(begin <= now < end for begin, end in self._away):
+            self._fire("proxy_away")
+            return Reply(None, Failure.SENDER_PROXY, latency_ms=3, dialled=True)
+        return None
+
+    def _of(self, url: str) -> tuple[bool, tuple[float, float] | None]:
+        """Whether a URL needs no proxy, and when its certificate has expired."""
+        if url not in self._urls:
+            rng = Random(f"egress {self._mix.seed} {url}")
+            direct = rng.random() < self._egress.direct
+            has = rng.random() < self._egress.certificates
+            self._urls[url] = direct, self._spell(rng) if has else None
+        return self._urls[url]
+
+    def _spell(self, rng: Random) -> tuple[float, float]:
+        begin = rng.uniform(0.05, 0.8) * self._mix.run_for_ms
+        return begin, begin + rng.choice((20, 60, 120)) * MINUTE
+
+
 class Asked(Protocol):
     """Who is told what a receiver asked for by Retry-After."""
 
@@ -66,6 +105,7 @@ class Receivers:
         self._fire, self._asked = fire, asked
         self._diaries: dict[str, list[Spell]] = {}
         self._dials = Random(f"dials {mix.seed}")
+        self._egress = None if mix.egress is None else EgressFaults(mix, mix.egress, fire=fire)
         self.healed = False
         self.calm = False  # all is well for a while
         self.cut: str | None = None  # so we are cut off
@@ -82,6 +122,10 @@ class Receivers:
                 return Reply(latency_ms=10 * HOUR)
             if self.calm:
                 return Reply(latency_ms=self._dials.choice((0, 3)))
+        if self._egress is not None and not self.healed:
+            ours = self._egress.reply(hit)
+            if ours is not None:
+                return ours
         if not self._mix.cuts:
             return self._reply(hit)
         if self.cut is not None and not self.healed:

@@ -29,6 +29,8 @@ KINDS = frozenset(
         "person_erase_event",
         "person_erase_field",
         *TOKEN_KINDS,
+        "proxy_away",
+        "certificate_expired",
         "tenant_hangs",
         "outage_began",
         "outage_ended",

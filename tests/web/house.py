@@ -55,6 +55,7 @@ class House:
             self.api_keys,
             policies=frozenset(world.options.schedules),
             refuses=Reach().refuses,
+            egress=("203.0.113.7/32", "2001:db8::/64"),
         )
         self.app = asgi_app(self.use_cases)
         self.client = Client(self.app)

@@ -94,6 +94,7 @@ ROWS: dict[str, Row] = {
     "exportAuditEntries": Row(READ, "/v1/audit/export", other="own"),
     "verifyAuditLog": Row({ADMIN}, "/v1/audit/verify"),
     "getLedger": Row(READ, "/v1/ledger", other="empty"),
+    "getEgress": Row(EVERYBODY, "/v1/egress"),
     "healthz": Row(EVERYBODY, "/healthz"),
     "readyz": Row(EVERYBODY, "/readyz"),
     "metrics": Row({ADMIN, METRICS}, "/metrics"),

@@ -76,14 +76,14 @@ def test_requests_refuse_unknown_fields() -> None:
             assert schemas[operation.request.__name__]["additionalProperties"] is False
 
 
-def test_only_the_two_health_checks_need_no_key() -> None:
+def test_only_the_health_checks_and_the_source_addresses_need_no_key() -> None:
     free = {
         path
         for path, item in DOCUMENT["paths"].items()
         for entry in item.values()
         if entry.get("security") == []
     }
-    assert free == {"/healthz", "/readyz", "/.well-known/jwks.json"}
+    assert free == {"/healthz", "/readyz", "/.well-known/jwks.json", "/v1/egress"}
     assert DOCUMENT["security"] == [{"key": []}]
 
 

@@ -35,6 +35,7 @@ class AppOptions(Struct, frozen=True):
     now: Callable[[], int]  # Unix milliseconds, by the engine's clock
     policies: frozenset[str]  # names that a subscription may use
     refuses: Callable[[Target], str]  # why sending to this target is forbidden, or ""
+    egress: tuple[str, ...] = ()  # the addresses that requests come from, as the operator says
     quota: Quota = Quota()  # of a tenant without its own quota
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
     metrics_networks: tuple[Network, ...] = ()  # where metrics are read without a key

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.app.access import ADMINS, METRICS, READERS, Caller, use_case
 from homing.app.options import AppOptions, SettingShown
@@ -13,7 +14,8 @@ from homing.engine.engine import Engine, Pulse
 from homing.engine.fleet.membership import FleetPulse
 from homing.engine.outage.detection import OutageView
 from homing.engine.relay import RelayPulse
-from homing.errors import HomingError, ShuttingDown, StoreUnavailable, Unavailable
+from homing.errors import HomingError, NotFound, ShuttingDown, StoreUnavailable, Unavailable
+from homing.policy.certificates import Warned, WatchedCertificate
 from homing.policy.explain import span_text
 from homing.ports import ClockState, FleetState, Ledger, ViewStore
 from homing.ports.views import StoreFigures
@@ -33,6 +35,7 @@ STUCK_AFTER_MS = 60_000
 PING_WITHIN_S = 5.0
 FIGURES_EVERY_MS = 10_000
 ENDPOINTS_COUNTED_MAX = 100_000
+CERTIFICATES_SHOWN = 20
 LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
 
@@ -56,6 +59,18 @@ class SystemView(Struct, frozen=True):
     fleet: FleetState | None  # None if one process owns all buckets
 
 
+class CertificateWarning(Struct, frozen=True):
+    """A client certificate that needs a person."""
+
+    it: WatchedCertificate
+    warned: Warned | None  # None: it cannot be used
+
+
+def _without_file(one: CertificateWarning) -> CertificateWarning:
+    problem = "its file cannot be used: ask the operator" if one.it.problem else ""
+    return CertificateWarning(replace(one.it, file="", problem=problem), one.warned)
+
+
 class Status:
     """The status of this process; each process of a fleet has its own."""
 
@@ -63,6 +78,7 @@ class Status:
         self._engine, self._views, self._now = engine, views, options.now
         self._settings, self._started_at = options.settings, options.now()
         self._is_draining = options.is_draining
+        self._egress, self._wall = options.egress, engine.wall
         self._ping = _StorePing(views)
         self._figures = _Figures(views, options.now)
 
@@ -96,7 +112,31 @@ class Status:
             fleet=None if fleet is None else fleet.state,
         )
 
+    @use_case(READERS)
+    def certificates(self, caller: Caller) -> list[CertificateWarning]:
+        """Client certificates that cannot be used, or expire within 30 days, the first ones first.
+
+        A caller of one tenant gets those of the tenant.
+        """
+        wall = self._wall()
+        found = [
+            CertificateWarning(it, warned)
+            for it in self._engine.certificates.watched()
+            if caller.sees(it.tenant)
+            and ((warned := it.warning(wall=wall)) is not None or it.problem)
+        ]
+        if caller.tenant is not None:  # Files are the operator's.
+            found = [one if not one.it.file else _without_file(one) for one in found]
+        found.sort(key=lambda one: 0 if one.it.facts is None else one.it.facts.expires_at)
+        return found[:CERTIFICATES_SHOWN]
+
     # --- without a key -----------------------------------------------------------------------
+
+    def egress(self) -> tuple[str, ...]:
+        """The addresses that requests to receivers come from; raises NotFound if none are set."""
+        if not self._egress:
+            raise NotFound("The operator has not said which addresses requests come from.")
+        return self._egress
 
     def health(self) -> Condition:
         """Raises Unavailable if a delivery has been due for a minute although a slot is free."""

@@ -161,6 +161,7 @@ class Subscriptions:
                 policies=self._options.policies,
                 refuses=refuses,
                 before=before,
+                now=self._options.now(),
             )
         except Invalid as error:
             problems += error.problems

@@ -19,6 +19,8 @@ from homing.cli.output import byte_size, clock_ms, counted, plain, span
 from homing.cli.remote import Target, find_server, local_url
 from homing.errors import HomingError, StoreUnavailable
 from homing.model import id_time
+from homing.net.identity_files import read_identity
+from homing.policy.certificates import date_text, warning_days, why_unusable
 from homing.policy.encryption_keys import key_id, read_keys
 from homing.ports import OutboxStats
 from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
@@ -93,6 +95,7 @@ def check_machine(settings: Settings) -> list[Check]:
         *_durability(facts),
         _clock(facts),
         _open_files(settings),
+        *_certificate_files(settings),
     ]
 
 
@@ -264,6 +267,27 @@ def _open_files(settings: Settings) -> Check:
     return Check("files", OK, f"{needed:,} open files may be needed, and the limit allows them.")
 
 
+def _certificate_files(settings: Settings) -> Iterator[Check]:
+    """The client certificates of the installation and of tenants, in the files of the settings."""
+    for tenant, paths in (("", settings.egress.identity), *settings.tenants.identities.items()):
+        identity = read_identity(paths)
+        if identity is None:
+            continue
+        whose = f"of the tenant {tenant}" if tenant else "of this installation"
+        why = why_unusable(identity, wall=clock_ms())
+        if why:
+            advice = "Deliveries that need it wait: replace the files; no restart is needed."
+            yield Check("tls", ERROR, f"The TLS files {whose} cannot be used: {why}.", advice)
+        elif identity.certificate:
+            until = date_text(identity.valid_until)
+            soon = warning_days(identity.valid_until, wall=clock_ms()) is not None
+            sentence = f"The client certificate {whose} is valid until {until}."
+            advice = "Replace the files; no restart is needed." if soon else ""
+            yield Check("tls", WARNING if soon else OK, sentence, advice)
+        else:
+            yield Check("tls", OK, f"The CA certificates {whose} can be read.")
+
+
 # --- PostgreSQL and the processes on it -----------------------------------------------------
 
 
@@ -427,6 +451,7 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
         status = client.status()
         yield _outage(status)
         yield _refused(status)
+        yield _certificates(status)
         ledger = client.ledger()
         yield from _ledger([one.tenant for one in ledger if not one.balanced])
         yield _backlog(client, sum(one.pending for one in ledger))
@@ -471,6 +496,23 @@ def _refused(status: ServerStatus) -> Check:
         "Compare allow_loopback, allow_networks, allow_hosts, allow_metadata, allow_ports and "
         "deny_ports with those before the last start.",
     )
+
+
+def _certificates(status: ServerStatus) -> Check:
+    found = status.certificates
+    if not found:
+        return Check("certs", OK, "No client certificate expires within 30 days.")
+    bad = [one for one in found if one.problem]
+    first = (bad or list(found))[0]
+    of = first.subscription or first.file or ""
+    whose = f"{plain(first.subject or '')} ({plain(of)})".strip()
+    others = f", and {counted(len(found) - 1, 'other')} need attention" if len(found) > 1 else ""
+    advice = "Give the subscription, or the file, a new certificate and its key."
+    if bad:
+        sentence = f"The client certificate {whose} cannot be used: {plain(first.problem)}{others}."
+        return Check("certs", ERROR, sentence, advice)
+    sentence = f"The client certificate {whose} expires at {first.expires_at}{others}."
+    return Check("certs", WARNING, sentence, advice)
 
 
 def _ledger(unbalanced: list[str]) -> Iterator[Check]:

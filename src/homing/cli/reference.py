@@ -15,6 +15,7 @@ import typer
 import homing
 from homing import errors as error_tree
 from homing.cli.arguments import JsonFlag, KeyFlag, ServerFlag
+from homing.engine.certificates import expiring_event, expiring_notice
 from homing.engine.engine import Pulse
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import FleetPulse
@@ -23,10 +24,11 @@ from homing.engine.relay import RelayPulse
 from homing.errors import HomingError
 from homing.model import SPEC, Endpoint, Health, State
 from homing.policy.admission import EventDraft
+from homing.policy.certificates import CertificateFacts, WatchedCertificate
 from homing.policy.health import Change, HalfWay, HealthRules
 from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
-from homing.policy.tables import HEALTH_RANGES, PolicyTable
+from homing.policy.tables import DAY_MS, HEALTH_RANGES, PolicyTable
 from homing.ports.views import StoreFigures
 from homing.server.settings import ENV_CONFIG, settings_table
 from homing.server.telemetry import dropped_metric
@@ -329,6 +331,20 @@ def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
         "Deliveries to the endpoint were dropped. `count` is their number since the last such "
         "event; there is at most one event a minute.",
     )
+    yield _certificate_event(endpoint)
+
+
+def _certificate_event(endpoint: Endpoint) -> tuple[str, str, dict[str, Any]]:
+    facts = CertificateFacts("CN=homing", "CN=my authority", "5b" * 32, 0, _AT + 30 * DAY_MS)
+    watched = WatchedCertificate(endpoint.tenant, facts, "", endpoint.id, endpoint.id, endpoint.url)
+    warned = watched.warning(wall=_AT)
+    assert warned is not None
+    draft = expiring_event(watched, expiring_notice(watched, warned, now=_AT))
+    meaning = (
+        "A client certificate expires within 30, 7 or 1 `days`, or has expired (0). Published once "
+        "for each; `subscription` and `url` are null if the certificate is in the tenant's file."
+    )
+    return draft.type, meaning, json.loads(draft.data)
 
 
 def _notice(recorder: _Recorder, meaning: str) -> tuple[str, str, dict[str, Any]]:

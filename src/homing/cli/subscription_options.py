@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from enum import EnumType
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -12,6 +13,7 @@ import typer
 
 from homing.cli.errors import Usage
 from homing.cli.filters import read_filters
+from homing.cli.output import counted
 from homing.model import SPEC, Field, Kind
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ def _option(field: Field) -> Any:
         case Kind.CHOICE if isinstance(field.type, EnumType):
             about = typer.Option(name, help=f"{field.sentence} One of {', '.join(field.type)}.")
             return Annotated[str | None, about]
+        case Kind.PEM:
+            about = typer.Option(name, help=f"A file. {field.sentence}", metavar="FILE")
+            return Annotated[str | None, about]
         case Kind.NUMBER:
             return Annotated[field.type, typer.Option(name, help=field.sentence)]
         case _:
@@ -69,9 +74,23 @@ def read_fields(options: Mapping[str, Any]) -> dict[str, Any]:
             values[name] = _pairs(field, given)
         elif field.kind is Kind.FILTERS:
             values[name] = read_filters(given)
+        elif field.kind is Kind.PEM:
+            values[name] = _file(field, given)
         else:
             values[name] = given
     return values
+
+
+def _file(field: Field, path: str) -> str:
+    option = "--" + field.option.replace("_", "-")
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(4 * field.chars_max + 1)  # The server says what is too long.
+        return content.decode()
+    except OSError as error:
+        raise Usage(f"{option} {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise Usage(f"{option} {path} must be a text file in PEM.") from None
 
 
 def _pairs(field: Field, lines: list[str]) -> dict[str, str]:
@@ -97,7 +116,18 @@ def field_facts(subscription: Subscription) -> list[tuple[str, str]]:
             text = ", ".join(value)
         elif field.kind is Kind.FILTERS:
             text = msgspec.json.encode(value).decode()
+        elif field.kind is Kind.PEM:
+            text = _pem_text(subscription, field, value)
         else:
             text = str(value)
         facts.append((name, text))
     return facts
+
+
+def _pem_text(subscription: Subscription, field: Field, value: str) -> str:
+    if field.secret:
+        return value
+    own = subscription.certificate
+    if field.name == "client_certificate" and own is not None:
+        return f"{own.subject}, expires at {own.expires_at}, SHA-256 {own.fingerprint}"
+    return counted(value.count("-----BEGIN CERTIFICATE-----"), "certificate")

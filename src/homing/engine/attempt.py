@@ -27,6 +27,7 @@ from homing.model import (
     show_id,
 )
 from homing.policy.authentication import authorization_lines
+from homing.policy.certificates import identity_of
 from homing.policy.formats import body_writer
 from homing.policy.oauth import credentials_of
 from homing.policy.reach import REFUSED_SINCE, settings_changed
@@ -120,6 +121,7 @@ class RequestTemplate:
     ) -> None:
         self.version = subscription.version
         self._deadline_ms, self._trace_share = deadline_ms, trace_share
+        self._tls = identity_of(subscription)
         self._target: Target = parse_url(subscription.url)[1]
         self._tenant = subscription.tenant
         own_bodies = subscription.format is Format.WORKFRONT
@@ -171,7 +173,8 @@ class RequestTemplate:
         if event.trace or self._trace_share is not None:
             trace = header_line(event, delivery.id, number, share=self._trace_share)
             block, others = block + trace, trace + others
-        request = Request(self._tenant, self._target, block + self._own, content, self._deadline_ms)
+        block, deadline_ms = block + self._own, self._deadline_ms
+        request = Request(self._tenant, self._target, block, content, deadline_ms, self._tls)
         if self._credentials is not None:
             request = replace(request, credentials=self._credentials)
         logged = (self._form, __version__, seconds, digests, kind, others, root_id)

@@ -35,6 +35,7 @@ class Catalog:
         self._admin = admin
         self._index = Index()
         self._by_id: dict[int, Subscription] = {}
+        self.with_certificate: dict[int, Subscription] = {}  # those with a client certificate
         self.get = self._by_id.get  # a subscription by its id; None if it is deleted
         self._at_endpoint: Counter[int] = Counter()  # number of subscriptions by endpoint
         self.pulled: set[int] = set()  # subscriptions without a URL: their events are read
@@ -156,6 +157,7 @@ class Catalog:
         )
         self.pulled.discard(subscription.id)
         before = self._by_id.pop(subscription.id, None)
+        self.with_certificate.pop(subscription.id, None)
         if before is not None:
             self._at_endpoint[before.endpoint_id] -= 1
             if not self._at_endpoint[before.endpoint_id]:
@@ -164,6 +166,8 @@ class Catalog:
             self._by_id[subscription.id] = subscription
             if not subscription.endpoint_id:
                 self.pulled.add(subscription.id)
+            if subscription.client_certificate is not None:
+                self.with_certificate[subscription.id] = subscription
             self._at_endpoint[subscription.endpoint_id] += 1
             self._index.add(subscription)
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from homing.engine.audit import AuditKeeper, AuditParts
 from homing.engine.catalog import Catalog
+from homing.engine.certificates import CertificateWatch
 from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
@@ -120,6 +121,8 @@ class Engine:
         self._maintenance = maintenance = Maintenance(
             core, dispatcher, settler, paused=outage.quiet_since
         )
+        self.certificates = CertificateWatch(core, publish=self._publisher.publish)
+        maintenance.every_hour = self.certificates.every_hour
         self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, maintenance)
@@ -209,6 +212,7 @@ class Engine:
         self.notice_targets = NoticeTargets(core, parts.store, sender, self._settler)
         self._settler.on_people_notices = self._operator.on_people_notices = sender.wake
         self._outage.on_change = sender.outage_changed
+        self.certificates.tell = sender.write
 
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
@@ -465,6 +469,10 @@ class Engine:
 
     def outage(self) -> OutageView:
         return self._outage.view()
+
+    def wall(self) -> int:
+        """The wall clock, in Unix milliseconds."""
+        return self._clock.wall()
 
     def pulse(self) -> Pulse:
         dispatcher, now = self._dispatcher, self._clock.now()

@@ -7,7 +7,7 @@ clock or an outage of the sender: downtime of the sender drops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -113,6 +113,7 @@ class Maintenance:
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
+        self.every_hour: Callable[[], Awaitable[None]]  # set by the engine
         self._asked = False  # ``run_cleanup_jobs`` was called since the jobs were last read
 
     # --- expiry ------------------------------------------------------------------------------
@@ -204,6 +205,8 @@ class Maintenance:
 
     async def _keep_retention(self) -> None:
         while True:
+            if self._ownership.is_maintenance_leader:
+                await self.every_hour()
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
             if not self._ownership.is_maintenance_leader:
                 continue

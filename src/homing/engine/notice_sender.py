@@ -11,7 +11,7 @@ asks the store for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -362,6 +362,11 @@ class NoticeSender:
             error=error,
             wait_s=wait_ms // 1000,
         )
+
+    async def write(self, notices: Sequence[Notice]) -> None:
+        """Write records of these notices, unless they exist, and send them."""
+        await self._store.write_notices(notices)
+        self.wake()
 
     # --- outages of the sender ---------------------------------------------------------------
 

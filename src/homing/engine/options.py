@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from msgspec import Struct, field
 
 from homing.model import Subscription
+from homing.policy.certificates import WatchedCertificate
 from homing.policy.erasure import ErasedIds
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
@@ -44,6 +47,7 @@ class EngineOptions(Struct, frozen=True):
     payload_fields: PayloadFields = PayloadFields()  # by which events can be found
     erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
+    certificates: Callable[[], Sequence[WatchedCertificate]] = tuple  # those in files
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""

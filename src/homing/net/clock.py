@@ -31,6 +31,11 @@ monotonic: Callable[[], float] = time.monotonic
 wall_ns: Callable[[], int] = time.time_ns
 
 
+def wall_ms() -> int:
+    """The wall clock in Unix milliseconds."""
+    return wall_ns() // _NS_PER_MS
+
+
 class SystemClock:
     """The wall clock at the start plus the monotonic clock, slowly approaching the wall clock."""
 

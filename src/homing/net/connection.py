@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from homing.net.flight import Flight
 from homing.net.response import Received, ResponseReader
 
-PoolKey = tuple[str, str, str, int]  # tenant, scheme, host, port: the TLS identity is in it
+PoolKey = tuple[str, str, str, int, str]  # tenant, scheme, host, port, own TLS identity
 
 
 class Owner(Protocol):
@@ -45,6 +45,7 @@ class Connection(asyncio.Protocol):
         "flight",
         "idle_at",
         "key",
+        "proxied",
         "reader",
         "reused",
         "transport",
@@ -57,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._monotonic = monotonic
         self.key = key
         self.address = flight.address
+        self.proxied = flight.proxied
         self.checked_at = flight.checked_at  # when its address was looked up and checked
         self.flight: Flight | None = flight
         self.reader = ResponseReader()

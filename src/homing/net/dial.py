@@ -10,20 +10,26 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 
 from homing.model import Failure
 from homing.net import trouble
 from homing.net.connection import Connection
 from homing.net.flight import Flight, Stage
 from homing.net.guard import Guard
+from homing.net.proxy import of_proxy, open_tunnel
 from homing.net.resolver import Address, Remembered, Resolver
+from homing.net.tls import TlsContexts
 from homing.net.trouble import Trouble
+from homing.policy.egress import Proxy
 from homing.policy.outcome import SENDER_FAILURES
 
 ADDRESSES_TRIED_MAX = 4
 HANDSHAKE_S_MAX = 60.0  # above every deadline, which ends it first
 SHUTDOWN_S_MAX = 1.0
+_BIND_ADDRESS_NO_PORT = 24  # IP_BIND_ADDRESS_NO_PORT of Linux: connect chooses the port
 _CLOSED_IN_HANDSHAKE = Trouble(Failure.TLS, "TLS failed: closed by the peer in the handshake")
 
 
@@ -35,25 +41,29 @@ class Dialer:
         *,
         resolver: Resolver,
         guard: Guard,
-        tls_context: Callable[[], ssl.SSLContext],
+        contexts: TlsContexts,
         monotonic: Callable[[], float],
+        proxy: Proxy | None = None,
+        sources: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self._resolver = resolver
         self._guard = guard
-        self._tls_context = tls_context
-        self._context: ssl.SSLContext | None = None
+        self._contexts = contexts
         self._monotonic = monotonic
+        self._proxy = proxy
+        self._sources = sources  # the address to send from, by family; empty: the system's choice
 
     async def dial(self, flight: Flight, make: Callable[[], Connection]) -> Trouble | None:
         """None once the connection is established and its owner was called; else the failure."""
         target = flight.request.target
-        context = self._tls() if target.scheme == "https" else None
+        context = await self._tls(flight) if target.scheme == "https" else None
         if isinstance(context, Trouble):
             return context
-        addresses = await self._look_up(flight)
-        if isinstance(addresses, Trouble):
-            return addresses
-        sock = await self._connect(flight, addresses)
+        proxy = self._proxy
+        if proxy is not None and proxy.covers(target.host):
+            sock = await self._connect_through(flight, proxy)
+        else:
+            sock = await self._connect_directly(flight)
         if isinstance(sock, Trouble):
             return sock
         return await self._hand_over(flight, sock, context, make)
@@ -66,17 +76,15 @@ class Dialer:
         flight.written_at = now
         flight.stage = Stage.RESPONSE
 
-    def _tls(self) -> ssl.SSLContext | Trouble:
-        if self._context is None:
-            try:
-                self._context = self._tls_context()
-            except OSError as error:
-                what = error.strerror or str(error)
-                return Trouble(
-                    Failure.SENDER_TLS,
-                    f"the certificate authorities of the sender cannot be read: {what}",
-                )
-        return self._context
+    async def _tls(self, flight: Flight) -> ssl.SSLContext | Trouble:
+        request = flight.request
+        context = self._contexts.quick(request.tenant, request.tls)
+        if context is None:
+            flight.stage = Stage.CONTEXT
+            begun_at = self._monotonic()
+            context = await self._contexts.wait_for(request.tenant, request.tls)
+            flight.queued_s += self._monotonic() - begun_at
+        return context
 
     async def _look_up(self, flight: Flight) -> Sequence[Address] | Trouble:
         flight.stage = Stage.QUEUE
@@ -98,6 +106,77 @@ class Dialer:
         refusal = self._guard.check(target, [address.ip for address in found])
         return found if refusal is None else refusal
 
+    async def _connect_directly(self, flight: Flight) -> socket.socket | Trouble:
+        addresses = await self._look_up(flight)
+        if isinstance(addresses, Trouble):
+            return addresses
+        return await self._connect(flight, addresses)
+
+    async def _connect_through(self, flight: Flight, proxy: Proxy) -> socket.socket | Trouble:
+        """A socket whose other end the proxy has connected to the target.
+
+        The tunnel leads to the address that the guard has checked, not to the name. Only if the
+        operator leaves look-ups to the proxy, it leads to the name: then the guard can only check
+        the port, and a target that is an address itself.
+        """
+        flight.proxied = True
+        target = flight.request.target
+        if proxy.resolves:
+            refusal = self._guard.check_name(target)
+            if refusal is not None:
+                return refusal
+            flight.checked_at = self._monotonic()
+            host = f"[{target.host}]" if ":" in target.host else target.host
+            authorities = [f"{host}:{target.port}"]
+        else:
+            addresses = await self._look_up(flight)
+            if isinstance(addresses, Trouble):
+                return addresses
+            authorities = [str(address) for address in addresses[:ADDRESSES_TRIED_MAX]]
+        begun_at = self._monotonic()
+        why: Trouble | None = None
+        for left, authority in zip(range(len(authorities) - 1, -1, -1), authorities, strict=True):
+            flight.address = authority
+            share_s = (flight.deadline_at - self._monotonic()) / (left + 2) if left else None
+            result = await self._tunnel(flight, proxy, authority, share_s)
+            flight.connect_us = int((self._monotonic() - begun_at) * 1e6)
+            if isinstance(result, socket.socket):
+                return result
+            why = result
+            if why.failure is not Failure.SENDER_TUNNEL:
+                break
+        assert why is not None
+        return why
+
+    async def _tunnel(
+        self, flight: Flight, proxy: Proxy, authority: str, share_s: float | None
+    ) -> socket.socket | Trouble:
+        flight.stage = Stage.PROXY
+        found = await self._resolver.resolve(proxy.host, proxy.port)
+        if isinstance(found, Trouble):
+            return of_proxy(found)
+        sock: socket.socket | Trouble | None = None
+        for address in found[:ADDRESSES_TRIED_MAX]:
+            sock = await _connect_to(address, share_s, self._sources)
+            if isinstance(sock, socket.socket):
+                break
+        assert sock is not None
+        if isinstance(sock, Trouble):
+            return of_proxy(sock)
+        flight.stage = Stage.TUNNEL
+        try:
+            async with asyncio.timeout(share_s):
+                why = await open_tunnel(sock, proxy, authority)
+        except TimeoutError:
+            why = Trouble(Failure.SENDER_TUNNEL, "the proxy did not reach the target in time")
+        except BaseException:
+            sock.close()
+            raise
+        if why is not None:
+            sock.close()
+            return why
+        return sock
+
     async def _connect(
         self, flight: Flight, addresses: Sequence[Address]
     ) -> socket.socket | Trouble:
@@ -113,7 +192,7 @@ class Dialer:
         for left, address in zip(range(len(tried) - 1, -1, -1), tried, strict=True):
             flight.address = str(address)
             share_s = (flight.deadline_at - self._monotonic()) / (left + 2) if left else None
-            result = await _connect_to(address, share_s)
+            result = await _connect_to(address, share_s, self._sources)
             flight.connect_us = int((self._monotonic() - begun_at) * 1e6)
             if isinstance(result, socket.socket):
                 return result
@@ -159,11 +238,20 @@ class Dialer:
         return None
 
 
-async def _connect_to(address: Address, share_s: float | None) -> socket.socket | Trouble:
+async def _connect_to(
+    address: Address, share_s: float | None, sources: Mapping[int, str]
+) -> socket.socket | Trouble:
+    source = sources.get(address.family) if sources else None
+    if sources and source is None:
+        said = f"egress_source_addresses has no address from which {address} can be reached"
+        return Trouble(Failure.SENDER_NETWORK, said)
     try:
         sock = socket.socket(address.family, socket.SOCK_STREAM)
     except OSError as error:
         return trouble.of_error(error)
+    if source is not None and (why := _bind(sock, source)) is not None:
+        sock.close()
+        return why
     try:
         sock.setblocking(False)
         async with asyncio.timeout(share_s):
@@ -178,3 +266,14 @@ async def _connect_to(address: Address, share_s: float | None) -> socket.socket 
         sock.close()
         raise
     return sock
+
+
+def _bind(sock: socket.socket, source: str) -> Trouble | None:
+    try:
+        with suppress(OSError):  # Not Linux: bind chooses a port that no other socket has.
+            sock.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((source, 0))
+    except OSError as error:
+        said = f"{source} in egress_source_addresses cannot be used: {error.strerror}"
+        return Trouble(Failure.SENDER_LIMITS, said)  # No host causes it.
+    return None

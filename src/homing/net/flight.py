@@ -28,8 +28,11 @@ _TIMEOUTS = frozenset((Failure.TIMEOUT, Failure.CONNECT_TIMEOUT))
 class Stage(Enum):
     """How far a flight has come; it decides which failure a passed deadline is."""
 
+    CONTEXT = "context"  # the TLS context of its client certificate is being made
     QUEUE = "queue"  # the sender's own queue, before the look-up
     LOOK_UP = "look_up"
+    PROXY = "proxy"  # on the way to the proxy
+    TUNNEL = "tunnel"  # the proxy is connecting to the target
     CONNECT = "connect"
     HANDSHAKE = "handshake"
     RESPONSE = "response"
@@ -51,6 +54,7 @@ class Flight(Struct, eq=False):
     connect_us: int | None = None
     tls_us: int | None = None
     remembered: bool = False  # its address was cached: no name was looked up
+    proxied: bool = False
     queued_s: float = 0.0  # time in the sender's own queue, before the look-up
     checked_at: float = 0.0
     first_byte_at: float = 0.0
@@ -78,6 +82,13 @@ def deadline_failure(flight: Flight) -> Trouble:
     """The failure of a flight whose deadline has passed, by the stage that it had reached."""
     within = f"within {flight.request.deadline_ms} ms"
     match flight.stage:
+        case Stage.CONTEXT:
+            said = f"the client certificate waited in the sender's own queue, not ready {within}"
+            return Trouble(Failure.SENDER_LIMITS, said)
+        case Stage.PROXY:
+            return Trouble(Failure.SENDER_PROXY, f"no connection to the proxy {within}")
+        case Stage.TUNNEL:
+            return Trouble(Failure.SENDER_TUNNEL, f"the proxy did not reach the target {within}")
         case Stage.QUEUE:
             said = f"the look-up waited in the sender's own queue and did not begin {within}"
             return Trouble(Failure.SENDER_LIMITS, said)
@@ -103,5 +114,8 @@ def charged(flight: Flight, why: Trouble) -> Trouble:
     if not flight.held_up or why.failure not in _TIMEOUTS:
         return why
     waited_ms = round(flight.queued_s * 1000)
-    said = f"{why.detail}, of which the look-up waited {waited_ms} ms in the sender's own queue"
+    said = (
+        f"{why.detail}, of which it waited {waited_ms} ms in the sender's own queue, for the "
+        "look-up or the client certificate"
+    )
     return Trouble(Failure.SENDER_LIMITS, said)

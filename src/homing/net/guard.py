@@ -26,6 +26,14 @@ class Guard:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
+    def check_name(self, target: Target) -> Trouble | None:
+        """None if the target may be dialled, as far as its name and port can tell."""
+        why = self._reach.refuses(target)
+        if not why:
+            return None
+        _log.info("target refused", host=target.host, port=target.port, addresses="", why=why)
+        return REFUSAL
+
     def check(self, target: Target, addresses: Sequence[str]) -> Trouble | None:
         """None if every address of the target may be dialled, on its port."""
         why = self._reach.forbids(target, addresses)

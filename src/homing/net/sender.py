@@ -36,14 +36,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from homing.model import Failure, Target
 from homing.net import trouble
 from homing.net.clock import monotonic as system_monotonic
+from homing.net.clock import wall_ms as system_wall
 from homing.net.connection import Connection, PoolKey
 from homing.net.dial import Dialer
 from homing.net.flight import Flight, Stage, charged, deadline_failure
@@ -52,8 +54,9 @@ from homing.net.oauth import OAuthSender
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.response import Received
-from homing.net.tls import client_context
+from homing.net.tls import TlsContexts, client_context
 from homing.net.trouble import Trouble
+from homing.policy.egress import IdentityPaths, Proxy
 from homing.policy.reach import Reach
 from homing.ports import Request, Response
 
@@ -73,6 +76,10 @@ class SenderOptions(Struct, frozen=True):
 
     reach: Reach = Reach()  # where it may connect to
     ca_file: str | None = None  # certificate authorities to trust besides the system's
+    identity: IdentityPaths = IdentityPaths()  # the client certificate of the installation
+    tenant_identities: Mapping[str, IdentityPaths] = MappingProxyType({})
+    proxy: Proxy | None = None
+    sources: Mapping[int, str] = MappingProxyType({})  # addresses to send from, by family
     idle_connections_max: int = 1024
     sockets_max: int = 1_000_000  # in flight and idle together
     idle_ms_max: int = 15_000
@@ -89,6 +96,7 @@ class HttpSender:
         resolver: Resolver | None = None,
         tls_context: Callable[[], ssl.SSLContext] | None = None,
         monotonic: Callable[[], float] = system_monotonic,
+        wall: Callable[[], int] = system_wall,
     ) -> None:
         options = SenderOptions() if options is None else options
         self._loop = asyncio.get_running_loop()
@@ -96,8 +104,17 @@ class HttpSender:
         self._dialer = Dialer(
             resolver=Resolver() if resolver is None else resolver,
             guard=Guard(options.reach),
-            tls_context=tls_context or partial(client_context, options.ca_file),
+            contexts=TlsContexts(
+                tls_context or partial(client_context, options.ca_file),
+                installation=options.identity,
+                tenants=options.tenant_identities,
+                on_change=self._drop_idle,
+                monotonic=monotonic,
+                wall=wall,
+            ),
             monotonic=monotonic,
+            proxy=options.proxy,
+            sources=options.sources,
         )
         self._pool = Pool(
             idle_max=options.idle_connections_max,
@@ -131,13 +148,14 @@ class HttpSender:
         if not self._sweeping:
             self._start_sweeping(now)
         target = request.target
-        key = (request.tenant, target.scheme, target.host, target.port)
+        own = "" if request.tls is None else request.tls.fingerprint
+        key = (request.tenant, target.scheme, target.host, target.port, own)
         try:
             connection = self._pool.take(key, now)
             if connection is None:
                 self._start_dial(flight, key)
             else:
-                flight.address = connection.address
+                flight.address, flight.proxied = connection.address, connection.proxied
                 if not self._unwritten:
                     self._loop.call_soon(self._flush)
                 self._unwritten.append((connection, flight))
@@ -153,6 +171,10 @@ class HttpSender:
             self._timer = None
             self._sweeping = False
         await asyncio.sleep(0)  # Transports close in the loop's next turn.
+
+    def _drop_idle(self) -> None:
+        """A file of a certificate or of authorities has changed: connections are made anew."""
+        self._pool.shed(len(self._pool))
 
     # --- connections --------------------------------------------------------------------------
 
@@ -352,11 +374,19 @@ def _response(received: Received, flight: Flight, now: float) -> Response:
         received.excerpt,
         received.retry_after,
         flight.remembered,
+        flight.proxied,
     )
 
 
 def _no_response(flight: Flight, why: Trouble, now: float) -> Response:
-    return Response(None, why.failure, why.detail, flight.address, flight.phases(now))
+    return Response(
+        None,
+        why.failure,
+        why.detail,
+        flight.address,
+        flight.phases(now),
+        proxied=flight.proxied,
+    )
 
 
 def _why_lost(connection: Connection, error: Exception | None) -> Trouble:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from homing.errors import FieldProblem, Invalid, TooLarge
 from homing.model import SPEC, Field, Kind, Subscription, SubscriptionSpec, Target, Workfront
 from homing.policy.authentication import authentication_problems, token_url_of, ways_of
+from homing.policy.certificates import identity_problems
 from homing.policy.filters import filter_problems
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
@@ -209,6 +210,7 @@ def check_subscription(
     policies: Collection[str],
     refuses: Callable[[Target], str] | None,
     before: Subscription | None = None,
+    now: int = 0,
 ) -> SubscriptionDraft:
     """The draft with its URLs in normal form; raises Invalid with every problem.
 
@@ -217,6 +219,7 @@ def check_subscription(
     may be older than a limit.
     """
     problems = list(tenant_problem(draft.tenant))
+    draft = _with_normal_pem(draft)
     url, token_url = draft.url, token_url_of(draft)
     if before is not None and bool(before.url) != bool(url):
         problems.append(FieldProblem("url", _FIXED_URL_RULE))
@@ -238,6 +241,7 @@ def check_subscription(
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
     problems += _limit_problems(draft)
+    problems += identity_problems(draft, before=before, now=now)
     if before is None or not _same_filters(draft, before):
         problems += filter_problems(draft.filters, draft.filter_connector)
     if problems:
@@ -252,6 +256,16 @@ def _sending_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
         if field.name not in WITHOUT_URL and getattr(draft, field.name) != field.default:
             reason = "has no effect without a URL: leave it out, or give a URL"
             yield FieldProblem(field.api_name, reason)
+
+
+def _with_normal_pem(draft: SubscriptionDraft) -> SubscriptionDraft:
+    """The draft with the lines of certificates and keys ended alike: forms end them with CRLF."""
+    values = {
+        field.name: text.replace("\r\n", "\n").strip() or None
+        for field in SPEC.values()
+        if field.kind is Kind.PEM and (text := getattr(draft, field.name)) is not None
+    }
+    return replace(draft, **values) if values else draft
 
 
 def _same_filters(draft: SubscriptionDraft, before: Subscription) -> bool:

@@ -27,6 +27,12 @@ CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; further fai
 # A part of the detail, the sub-reason, and its text. The first entry that fits counts.
 _REASONS: dict[Failure, tuple[tuple[str, str, str], ...]] = {
     Failure.TLS: (
+        ("alert certificate required", "no_client_certificate", "client certificate required"),
+        ("alert bad certificate", "client_certificate", "client certificate refused"),
+        ("alert unknown ca", "client_certificate", "client certificate refused"),
+        ("alert certificate", "client_certificate", "client certificate refused"),
+        ("alert unsupported certificate", "client_certificate", "client certificate refused"),
+        ("alert access denied", "client_certificate", "client certificate refused"),
         ("self-signed certificate", "self_signed", "self-signed certificate"),
         ("self signed certificate", "self_signed", "self-signed certificate"),
         ("certificate has expired", "expired", "certificate expired"),

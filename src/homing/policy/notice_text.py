@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from homing.model import State, show_id
+from homing.policy.certificates import date_text
 from homing.policy.explain import explain_change, span_text
 from homing.policy.notices import OPERATOR, Notice, NoticeKind, NoticeTarget
 from homing.policy.url import host_of
@@ -32,6 +33,7 @@ _NAMES = {
     NoticeKind.REMINDER: "reminder",
     NoticeKind.RECOVERED: "recovered",
     NoticeKind.FIRST_DROP: "first drop",
+    NoticeKind.CERTIFICATE: "expiring certificate",
     NoticeKind.OUTAGE: "sender outage",
     NoticeKind.OUTAGE_OVER: "sender outage over",
 }
@@ -88,6 +90,10 @@ def headline(notice: Notice) -> str:
             return f"{host} is enabled again"
         case NoticeKind.FIRST_DROP:
             return f"Deliveries to {host} are being dropped"
+        case NoticeKind.CERTIFICATE:
+            days = notice.facts.get("days", 0)
+            what = "has expired" if not days else f"expires within {_days(days)}"
+            return f"The client certificate {_whose(notice)} {what}"
         case NoticeKind.OUTAGE:
             return "This installation cannot send: sender outage"
         case NoticeKind.OUTAGE_OVER:
@@ -124,6 +130,19 @@ def sentence(notice: Notice) -> str:
                 f"{what} dropped, for the first time in a day: the retries are used up or the "
                 "window has ended. Dropped deliveries can be replayed."
             )
+        case NoticeKind.CERTIFICATE:
+            until = date_text(facts.get("expires_at", 0))
+            over = not facts.get("days", 0)
+            then = (
+                "deliveries that need it wait, and no endpoint is blamed"
+                if over
+                else "after that, deliveries that need it wait"
+            )
+            return (
+                f"The client certificate of {facts.get('subject', '')} "
+                f"{'expired' if over else 'expires'} on {until}; {then}. "
+                f"{_where_to_renew(notice)}"
+            )
         case NoticeKind.OUTAGE:
             return (
                 f"Nothing is sent but a few test requests: {facts.get('why', '')}. Failures seen "
@@ -132,6 +151,18 @@ def sentence(notice: Notice) -> str:
             )
         case NoticeKind.OUTAGE_OVER:
             return f"The outage lasted {span_text(facts.get('outage_ms', 0))}; sending resumes."
+
+
+def _whose(notice: Notice) -> str:
+    if notice.url:
+        return f"for {host_of(notice.url)}"
+    return f"of the tenant {notice.tenant}" if notice.tenant else "of this installation"
+
+
+def _where_to_renew(notice: Notice) -> str:
+    if not notice.url:
+        return "The operator replaces its file and that of its key; no restart is needed."
+    return "Give the subscription a new certificate and its key."
 
 
 def plain_text(message: Message) -> str:

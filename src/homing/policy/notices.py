@@ -56,6 +56,7 @@ class NoticeKind(TextEnum):
     REMINDER = "reminder"  # disabled or frozen for one, two or three days
     RECOVERED = "recovered"
     FIRST_DROP = "first_drop"
+    CERTIFICATE = "certificate"  # a client certificate expires soon, or has expired
     OUTAGE = "outage"  # of the sender; to the operator only
     OUTAGE_OVER = "outage_over"
 

@@ -32,9 +32,12 @@ During an outage canaries are sent, and the first that gets through ends it. The
 every host of every tenant with something to send is tried within a minute.
 
 A second rule works the other way round. If the attempts to one host alone fail on the sender's side
-for ten minutes, while attempts to other hosts get through, the failures count for that host. Two
+for ten minutes, while attempts to other hosts get through, the failures count for that host. Four
 kinds of failures never do, because no host causes them: a limit of this process (descriptors,
-memory, its queue of look-ups), and an address that the settings of this installation forbid.
+memory, its queue of look-ups), an address that the settings of this installation forbid, a client
+certificate that cannot be used, and a proxy that is away or refuses this installation. A proxy that
+is there and does not reach the target is another matter: after ten minutes in which other hosts got
+through the same proxy, the target is down.
 """
 
 from __future__ import annotations
@@ -49,6 +52,14 @@ from homing.policy.retry import SENDER_ERROR_FIRST_MS, SENDER_ERROR_MAX_MS
 
 HOST_AFTER_MS = 600_000
 HOST_STEP_MS = 120_000  # a longer gap between failures counts only as this much
+_NEVER_HOSTS = frozenset(
+    {
+        Failure.SENDER_LIMITS,
+        Failure.FORBIDDEN_ADDRESS,
+        Failure.SENDER_CERTIFICATE,
+        Failure.SENDER_PROXY,
+    }
+)
 
 
 class OutageState(StrEnum):
@@ -115,6 +126,8 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
             | Failure.SENDER_DNS
             | Failure.SENDER_NETWORK
             | Failure.SENDER_LIMITS
+            | Failure.SENDER_PROXY
+            | Failure.SENDER_TUNNEL
         ):
             return Sign.UNREACHED
         case Failure.TIMEOUT | Failure.RESET | Failure.CLOSED:
@@ -128,6 +141,7 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
             | Failure.SENDER_FAULT
             | Failure.TOKEN
             | Failure.SENDER_TOKEN
+            | Failure.SENDER_CERTIFICATE
         ):
             return Sign.NOTHING
         case _ as never:
@@ -191,7 +205,7 @@ def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
 
 def could_be_hosts(failure: Failure | None) -> bool:
     """Whether a failure that counts as sender-side may turn out to be the host's."""
-    return failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}
+    return failure not in _NEVER_HOSTS
 
 
 class HostFailures(Struct, frozen=True):

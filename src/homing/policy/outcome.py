@@ -18,6 +18,9 @@ SENDER_FAILURES: frozenset[Failure] = frozenset(
         Failure.SENDER_TLS,
         Failure.SENDER_FAULT,
         Failure.SENDER_TOKEN,
+        Failure.SENDER_CERTIFICATE,
+        Failure.SENDER_PROXY,
+        Failure.SENDER_TUNNEL,
     }
 )
 
@@ -47,6 +50,7 @@ def resets_ramp(failure: Failure | None) -> bool:
             | Failure.TLS
             | Failure.DNS
             | Failure.TOKEN
+            | Failure.SENDER_TUNNEL
         ):
             return True
         case (
@@ -62,6 +66,8 @@ def resets_ramp(failure: Failure | None) -> bool:
             | Failure.SENDER_TLS
             | Failure.SENDER_FAULT
             | Failure.SENDER_TOKEN
+            | Failure.SENDER_CERTIFICATE
+            | Failure.SENDER_PROXY
         ):
             return False
         case _ as never:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from homing.model import Credentials, Failure, Phases, Target
+from homing.model import Credentials, Failure, Phases, Target, TlsIdentity
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -18,6 +18,7 @@ class Request(Struct, frozen=True, gc=False):
     header_block: bytes  # "name: value\r\n" lines
     body: bytes
     deadline_ms: int  # for DNS, connect, TLS and response together
+    tls: TlsIdentity | None = None  # of the subscription; None: that of the tenant, if any
     body_bytes_max: int = 0  # of the response's body, kept as its excerpt; 0: 1 KiB
     credentials: Credentials | None = None  # the sender adds an access token of this client
 
@@ -37,6 +38,7 @@ class Response(Struct, frozen=True, gc=False):
     excerpt: bytes = b""  # first bytes of the body, at most 1 KiB or ``body_bytes_max``
     retry_after: str | None = None  # the value of the header, not parsed
     remembered: bool = False  # the address was cached: no name was looked up
+    proxied: bool = False  # it went through the proxy of this installation
 
 
 class Sender(Protocol):

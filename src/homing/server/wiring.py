@@ -7,8 +7,10 @@ import contextlib
 import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 
 import msgspec
+import structlog
 from msgspec import Struct
 from prometheus_client.core import Metric
 
@@ -25,8 +27,10 @@ from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.net.clock import SystemClock, monotonic
+from homing.net.identity_files import read_identity
 from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.certificates import WatchedCertificate, certificate_facts
 from homing.policy.erasure import ErasedIds
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.pull import Cursors
@@ -49,6 +53,8 @@ from homing.web.metrics import More, process_metrics
 from homing.web.options import WebOptions
 from homing.web.relay_metrics import relay_metrics
 from homing.web.write_coalescing import CoalescingProtocol
+
+_log = structlog.get_logger("homing")
 
 KEYS_CLOSE_S = 2.0
 MARK_S = 2.0  # to store the last time
@@ -85,7 +91,16 @@ async def running(
         options = with_fields(options or engine_options(settings), settings, stores)
         shares = share_descriptors(descriptors_max, settings.listen.connections_max, options)
         authorities = settings.reach.ca_file or None
-        sending = SenderOptions(reach=reach, ca_file=authorities, sockets_max=shares.sockets)
+        sending = SenderOptions(
+            reach=reach,
+            ca_file=authorities,
+            identity=settings.egress.identity,
+            tenant_identities=settings.tenants.identities,
+            proxy=settings.egress.proxy(),
+            sources=settings.egress.sources(),
+            sockets_max=shares.sockets,
+        )
+        _warn_of_certificates(settings)
         if clock is None:
             clock, fleet = _system_clock(fleet, shutdown)
         else:  # A clock that a test moves does not tell how long a connection was idle: keep none.
@@ -116,6 +131,7 @@ async def running(
             now=clock.now,
             policies=frozenset(settings.delivery.schedules),
             refuses=reach.refuses,
+            egress=settings.egress.published(),
             metrics_networks=settings.telemetry.networks(),
             people=settings.people.options(),
             quota=settings.tenants.quota,
@@ -176,7 +192,34 @@ def engine_options(settings: Settings) -> EngineOptions:
         health=delivery.health,
         tenant_health=settings.tenants.health,
         host_rate_per_second=delivery.host_rate_per_second,
+        certificates=partial(certificates_in_files, settings),
     )
+
+
+def certificates_in_files(settings: Settings) -> list[WatchedCertificate]:
+    """The client certificates of the installation and of tenants, as their files are now."""
+    found = []
+    for tenant, paths in (("", settings.egress.identity), *settings.tenants.identities.items()):
+        if not paths.certificate:
+            continue
+        identity = read_identity(paths)
+        assert identity is not None
+        problem, facts = identity.problem, None
+        if not problem:
+            facts = certificate_facts(identity.certificate)
+        found.append(WatchedCertificate(tenant, facts, problem, file=paths.certificate))
+    return found
+
+
+def _warn_of_certificates(settings: Settings) -> None:
+    for it in certificates_in_files(settings):
+        if it.problem:
+            _log.error(
+                "a client certificate cannot be used; deliveries that need it wait",
+                tenant=it.tenant,
+                file=it.file,
+                problem=it.problem,
+            )
 
 
 def _notice_parts(settings: Settings, stores: Stores) -> NoticeParts:

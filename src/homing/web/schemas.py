@@ -220,8 +220,22 @@ class WorkfrontView(Struct, frozen=True):
     ]
 
 
+class CertificateView(Struct, frozen=True):
+    """What a client certificate says about itself."""
+
+    subject: str
+    issuer: str
+    fingerprint: Annotated[str, Meta(description="SHA-256 of the certificate, in hexadecimal.")]
+    expires_at: Time
+
+
 class SubscriptionView(_SpecView, frozen=True, kw_only=True):
     """A subscription; secrets, among them tokens, keys and header values, are masked."""
+
+    certificate: Annotated[
+        CertificateView | None,
+        Meta(description="The facts of its own client certificate; null: it has none."),
+    ]
 
     secrets: list[SecretView]
     public_keys: Annotated[
@@ -778,6 +792,25 @@ class RefusedEndpoint(Struct, frozen=True):
     refused_at: Time
 
 
+class CertificateWarningView(Struct, frozen=True):
+    """A client certificate that cannot be used, or expires within 30 days."""
+
+    tenant: Annotated[str | None, Meta(description="Null: it is the installation's.")]
+    subscription: Annotated[str | None, Meta(description="Null: it is in a file.")]
+    file: str | None
+    subject: str | None
+    expires_at: Time | None
+    problem: Annotated[str, Meta(description="Why it cannot be used; empty: it can.")]
+
+
+class EgressView(Struct, frozen=True):
+    """The addresses that requests to receivers come from."""
+
+    addresses: Annotated[
+        list[str], Meta(description="Networks like 203.0.113.7/32, as the operator has set them.")
+    ]
+
+
 class StatusView(Struct, frozen=True):
     """One process at this moment; counters count from its start."""
 
@@ -797,3 +830,4 @@ class StatusView(Struct, frozen=True):
     finished: dict[str, int]
     memory_bytes: int
     refused_endpoints: list[RefusedEndpoint]  # of all processes, the last 20
+    certificates: list[CertificateWarningView]  # the 20 that expire first

@@ -25,6 +25,7 @@ from homing.model import (
 )
 from homing.policy.admission import MASK, mask
 from homing.policy.causes import key_of, title
+from homing.policy.certificates import facts_of
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
@@ -38,6 +39,7 @@ from homing.ports.views import LastFailure
 from homing.web.schemas import (
     AttemptView,
     CauseSummary,
+    CertificateView,
     CounterView,
     DeliveryView,
     EndpointView,
@@ -143,6 +145,7 @@ def subscription_view(
         ],
         public_keys=public_key_views(keys_of(subscription.tenant)) if uses_keys else [],
         workfront=_workfront_view(subscription),
+        certificate=_certificate_view(subscription),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
         **{name: _field_view(field, getattr(subscription, name)) for name, field in SPEC.items()},
@@ -156,8 +159,16 @@ def _field_view(field: Field, value: Any) -> Any:
     if field.kind is Kind.FILTERS:
         return decode(value)
     if field.secret and value is not None:
-        return MASK if field.masked_whole else mask(value)
+        return MASK if field.masked_whole or field.kind is Kind.PEM else mask(value)
     return value
+
+
+def _certificate_view(subscription: Subscription) -> CertificateView | None:
+    facts = facts_of(subscription)
+    if facts is None:
+        return None
+    expires_at = time_text(facts.expires_at)
+    return CertificateView(facts.subject, facts.issuer, facts.fingerprint, expires_at)
 
 
 def _workfront_view(subscription: Subscription) -> WorkfrontView | None:

@@ -25,7 +25,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.outage.canaries import SLICE, Canaries
 from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
-from homing.model import Lane, Outcome, State
+from homing.model import Failure, Lane, Outcome, State
 from homing.policy import outage as policy
 from homing.policy.notices import NoticeKind
 from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
@@ -109,6 +109,7 @@ class OutageDetector:
         self._witnesses = Witnesses()
         self._alert = False  # a suspicion, a fallen endpoint, an outage or a failing host
         self._through_at = 0  # when the last response arrived
+        self._through_proxy_at = 0  # and the last one through the proxy
         self._paused_ms = 0  # the length of recent outages, which extends the healthy time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -142,6 +143,8 @@ class OutageDetector:
             self._no_response(attempt)
             return
         self._through_at = attempt.finished_at
+        if attempt.response.proxied:
+            self._through_proxy_at = attempt.finished_at
         if self._alert:
             self._responded(attempt)
         if attempt.outcome is _DELIVERED and not self._witnesses.again(
@@ -262,7 +265,9 @@ class OutageDetector:
     def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
         """The attempt, as ``failed`` if its sender-side failure counts for the host by now."""
         now, self._alert = attempt.finished_at, True
-        theirs = self._hosts.again(host, now=now, through_at=self._through_at)
+        tunnel = attempt.response.failure is Failure.SENDER_TUNNEL
+        through_at = self._through_proxy_at if tunnel else self._through_at
+        theirs = self._hosts.again(host, now=now, through_at=through_at)
         return replace(attempt, outcome=Outcome.FAILED) if theirs else attempt
 
     # --- judging -----------------------------------------------------------------------------

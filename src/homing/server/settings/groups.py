@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.app.people import PeopleOptions
+from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
 from homing.policy.health import HealthRules
 from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX
@@ -32,6 +33,8 @@ from homing.server.settings.reach import (
     read_host,
     read_network,
     read_ports,
+    read_proxy,
+    read_sources,
 )
 
 DATABASE_FILE = "homing.db"  # in the data directory
@@ -313,6 +316,77 @@ class ReachSettings(Struct, frozen=True, kw_only=True):
         )
 
 
+class EgressSettings(Struct, frozen=True, kw_only=True):
+    """How requests to receivers leave: certificate, proxy, source address."""
+
+    certificate_file: Annotated[
+        str,
+        _text(
+            "A file with the client certificate in PEM that requests present (mTLS) where neither"
+            " the subscription nor its tenant has one; a renewed file is read without a restart.",
+            "empty, or a path",
+        ),
+    ] = field(default="", name="client_certificate_file")
+    key_file: Annotated[
+        str,
+        _text("The file with its private key in PEM, not encrypted.", "empty, or a path"),
+    ] = field(default="", name="client_key_file")
+    proxy_url: Annotated[
+        str,
+        _text(
+            "The HTTP proxy through which all requests to receivers go, in tunnels made with"
+            " CONNECT; empty: none.",
+            "empty, or http://host:port or http://user:password@host:port",
+            secret=True,
+        ),
+    ] = field(default="", name="egress_proxy")
+    direct_hosts: Annotated[
+        tuple[str, ...],
+        _list(
+            "Hosts that requests are sent to without the proxy.",
+            "names, or *.name for all its subdomains",
+        ),
+    ] = field(default=(), name="egress_direct_hosts")
+    proxy_resolves: Annotated[
+        bool,
+        _about(
+            "Whether the proxy looks up the names of receivers because this machine cannot. Then"
+            " only the proxy can refuse names that lead to private addresses."
+        ),
+    ] = field(default=False, name="egress_proxy_resolves")
+    source_addresses: Annotated[
+        tuple[str, ...],
+        _list(
+            "The addresses of this machine that requests are sent from; none: the system chooses.",
+            "at most one IPv4 and one IPv6 address",
+        ),
+    ] = field(default=(), name="egress_source_addresses")
+    addresses: Annotated[
+        tuple[str, ...],
+        _list(
+            "The public addresses that requests come from, as receivers see them. GET /v1/egress"
+            " shows them to everybody, so that receivers can allow them.",
+            "networks like 203.0.113.7/32",
+        ),
+    ] = field(default=(), name="egress_addresses")
+
+    def proxy(self) -> Proxy | None:
+        """Raises WrongReach."""
+        return read_proxy(self.proxy_url, self.direct_hosts, resolves=self.proxy_resolves)
+
+    def sources(self) -> dict[int, str]:
+        """The source address of each family; raises WrongReach."""
+        return read_sources(self.source_addresses)
+
+    def published(self) -> tuple[str, ...]:
+        """The networks of ``addresses``; raises WrongReach."""
+        return tuple(str(read_network(one, "egress_addresses")) for one in self.addresses)
+
+    @property
+    def identity(self) -> IdentityPaths:
+        return IdentityPaths(self.certificate_file, self.key_file)
+
+
 class SecuritySettings(Struct, frozen=True, kw_only=True):
     """The keys of this installation."""
 
@@ -405,6 +479,7 @@ class TenantSettings(Struct, frozen=True):
     health: HealthRules | None = None
     quota: Quota | None = None
     retention_days: int | None = None
+    identity: IdentityPaths = NO_FILES
 
 
 _COUNT_MAX = 1_000_000_000
@@ -470,6 +545,10 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     def retention_ms(self) -> dict[str, int]:
         own = {name: it.retention_days for name, it in self.own.items()}
         return {name: days * DAY_MS for name, days in own.items() if days is not None}
+
+    @property
+    def identities(self) -> dict[str, IdentityPaths]:
+        return {name: own.identity for name, own in self.own.items() if own.identity}
 
     @property
     def health(self) -> dict[str, HealthRules]:
@@ -678,6 +757,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     database: DatabaseSettings = DatabaseSettings()
     delivery: DeliverySettings = DeliverySettings()
     reach: ReachSettings = ReachSettings()
+    egress: EgressSettings = EgressSettings()
     security: SecuritySettings = SecuritySettings()
     people: PeopleSettings = PeopleSettings()
     tenants: TenantsSettings = TenantsSettings()

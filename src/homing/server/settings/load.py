@@ -269,11 +269,26 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         settings.reach.rules()
         settings.telemetry.networks()
         settings.people.options()
+        settings.egress.proxy()
+        settings.egress.sources()
+        settings.egress.published()
     except WrongReach as error:
         raise bad(error.setting, error.allowed) from None
     if settings.reach.ca_file and not Path(settings.reach.ca_file).is_file():
         raise bad("ca_file", "a file that is there")
+    _check_certificate(settings, bad)
     _check_notices(settings.notices, bad)
+
+
+def _check_certificate(settings: Settings, bad: Callable[[str, str], BadSetting]) -> None:
+    egress = settings.egress
+    if bool(egress.certificate_file) != bool(egress.key_file):
+        missing = "client_key_file" if egress.certificate_file else "client_certificate_file"
+        raise bad(missing, "a path: a client certificate and its key belong together")
+    for name in ("client_certificate_file", "client_key_file"):
+        path = _TABLE[name].value(settings)
+        if path and not Path(path).is_file():
+            raise bad(name, "a file that is there")
 
 
 def _check_notices(notices: NoticeSettings, bad: Callable[[str, str], BadSetting]) -> None:

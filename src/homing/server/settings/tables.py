@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
+from homing.policy.egress import IdentityPaths
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
 from homing.policy.quota import Quota
@@ -34,6 +35,9 @@ class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     subscriptions_max: Count | None = None
     changes_per_minute: Count | None = None
     retention_days: RetentionDays | None = None
+    client_certificate_file: str = ""
+    client_key_file: str = ""
+    ca_file: str = ""
 
 
 def read_toml(path: Path, *, is_named: bool) -> dict[str, Any]:
@@ -113,8 +117,21 @@ def read_tenants(
             health=rules,
             quota=_own_quota(read, quota),
             retention_days=read.retention_days,
+            identity=_files(read, where, source),
         )
     return tenants
+
+
+def _files(read: _TenantTable, where: str, source: str) -> IdentityPaths:
+    """The files of a tenant's client certificate and authorities; raises BadSetting."""
+    if bool(read.client_certificate_file) != bool(read.client_key_file):
+        missing = "client_key_file" if read.client_certificate_file else "client_certificate_file"
+        raise _wrong(f"{where}.{missing}", source, "a certificate and its key belong together")
+    for name in ("client_certificate_file", "client_key_file", "ca_file"):
+        path = getattr(read, name)
+        if path and not Path(path).is_file():
+            raise _wrong(f"{where}.{name} = {path!r}", source, "must be a file that is there")
+    return IdentityPaths(read.client_certificate_file, read.client_key_file, read.ca_file)
 
 
 def _own_quota(read: _TenantTable, base: Quota) -> Quota | None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from homing import __version__
-from homing.app.status import Condition, OutageView, Status
+from homing.app.status import CertificateWarning, Condition, OutageView, Status
+from homing.errors import NotFound
 from homing.model import show_id
 from homing.policy.outage import OutageState
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.response import Response, json_response
-from homing.web.schemas import OutageShown, RefusedEndpoint, StatusView, Well
-from homing.web.show import ENDPOINT, time_text
+from homing.web.schemas import (
+    CertificateWarningView,
+    EgressView,
+    OutageShown,
+    RefusedEndpoint,
+    StatusView,
+    Well,
+)
+from homing.web.show import ENDPOINT, SUBSCRIPTION, time_text
 
 
 def outage_shown(outage: OutageView) -> OutageShown:
@@ -32,6 +40,23 @@ def well(condition: Condition, *, now: int) -> Well:
         outage=None if outage.state is OutageState.NONE else outage_shown(outage),
         clock=clock_shown(clock) if clock_differs(clock, now=now) else None,
     )
+
+
+def certificate_warning(warning: CertificateWarning) -> CertificateWarningView:
+    it = warning.it
+    expired = warning.warned is not None and not warning.warned.days
+    return CertificateWarningView(
+        tenant=it.tenant or None,
+        subscription=show_id(SUBSCRIPTION, it.subscription_id) if it.subscription_id else None,
+        file=it.file or None,
+        subject=None if it.facts is None else it.facts.subject,
+        expires_at=None if it.facts is None else time_text(it.facts.expires_at),
+        problem="it has expired" if expired else it.problem,
+    )
+
+
+async def egress(call: Call) -> Response:
+    return json_response(EgressView(list(call.app.status.egress())))
 
 
 async def status(call: Call) -> Response:
@@ -59,6 +84,9 @@ async def status(call: Call) -> Response:
                 )
                 for it in await call.app.endpoints.refused(call.caller)
             ],
+            certificates=[
+                certificate_warning(one) for one in call.app.status.certificates(call.caller)
+            ],
         )
     )
 
@@ -72,5 +100,15 @@ OPERATIONS = (
         summary="The status of this process. Each process of a fleet has its own.",
         handler=status,
         response=StatusView,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/egress",
+        id="getEgress",
+        summary="The addresses that requests to receivers come from, for their firewalls.",
+        handler=egress,
+        response=EgressView,
+        errors=(NotFound,),
+        open=True,
     ),
 )

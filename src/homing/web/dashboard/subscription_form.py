@@ -16,6 +16,7 @@ import msgspec
 from homing.errors import FieldProblem
 from homing.model import SPEC, Field, Format, Kind, Subscription, TextEnum
 from homing.policy.admission import MASK, WITHOUT_URL
+from homing.policy.certificates import date_text, facts_of
 from homing.policy.exact import decoder, encode
 
 _NOT_OFFERED = frozenset((Format.WORKFRONT,))  # only the Workfront-compatible API creates these
@@ -44,7 +45,7 @@ def open_groups(texts: Mapping[str, str], problems: Collection[str]) -> set[str]
 
 def _is_narrow(field: Field) -> bool:
     if field.kind is Kind.TEXT:
-        return not field.required and field.default is None and not field.lines
+        return not field.required and field.default is None
     return field.kind in {Kind.CHOICE, Kind.NUMBER}
 
 
@@ -85,7 +86,7 @@ def _text(field: Field, value: Any) -> str:
             return "" if value == field.default else msgspec.json.format(value, indent=2)
         case Kind.NUMBER:
             return "" if value is None else str(value).removesuffix(".0")
-        case Kind.TEXT | Kind.CHOICE:
+        case Kind.TEXT | Kind.CHOICE | Kind.PEM:
             return "" if value is None else MASK if field.secret else str(value)
 
 
@@ -110,10 +111,24 @@ def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
             text = "yes" if value else "no"
         elif field.secret:
             text = "" if value is None else "set"
+        elif field.kind is Kind.PEM:
+            text = "" if value is None else _pem_facts(subscription, field, value)
         else:
             text = _text(field, value)
         facts.append((field, text or field.unset or "none"))
     return facts
+
+
+def _pem_facts(subscription: Subscription, field: Field, value: str) -> str:
+    """Who a client certificate names, and until when it is valid; the number of authorities."""
+    facts = facts_of(subscription) if field.name == "client_certificate" else None
+    if facts is None:
+        count = value.count("-----BEGIN CERTIFICATE-----")
+        return "1 certificate" if count == 1 else f"{count} certificates"
+    return (
+        f"{facts.subject}\nissued by {facts.issuer}\nexpires {date_text(facts.expires_at)}\n"
+        f"SHA-256 {facts.fingerprint}"
+    )
 
 
 # --- text as values --------------------------------------------------------------------------

@@ -31,6 +31,7 @@ async def overview(request: PageRequest) -> Shown:
         expiring=found.expiring,
         pulse=request.app.status.pulse(request.caller) if is_admin else None,
         refused=await request.app.endpoints.refused(request.caller) if is_admin else (),
+        certificates=request.app.status.certificates(request.caller),
         span=span_of(request),
         spans=SPANS,
     )
