@@ -81,7 +81,7 @@ FOUND = {
     "cleanup jobs are run by any process that finds them": 0,
     "drops are told of twice": 0,
     "each try to settle has a number of its own": 0,
-    "endpoints that still fail after an outage are called healthy": 103,
+    "endpoints that still fail after an outage are called healthy": 49,
     "exactly the limit of the rate disables": 16,
     "filters are not asked": 0,
     "freezing looks at the first attempt only": 0,
