@@ -139,6 +139,7 @@ class Failure(TextEnum):
 PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
 PART_REPLAY = 1  # never attempted, due later: a replay, or a delivery that was held back
 PART_TRIED = 2  # attempted at least once
+PART_FAIR = 16  # this and higher: as PART_FIRST, by fair group (``policy.fair``)
 
 
 def id_floor(at_ms: int) -> int:
@@ -250,13 +251,19 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     sender_errors: int = 0  # attempts in a row that failed on the side of the sender
     replay: bool = False
     cause_id: int = 0  # the cause of its last failed attempt; 0: none failed
+    fair_part: int = PART_FIRST  # its part before its first attempt: higher if it has a fair group
 
     @property
     def part(self) -> int:
         if self.attempts:
             return PART_TRIED
         later = self.replay or self.due_at > self.accepted_at
-        return PART_REPLAY if later else PART_FIRST
+        return PART_REPLAY if later else self.fair_part
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it was never attempted, is no replay and was due when it was accepted."""
+        return not (self.attempts or self.replay or self.due_at > self.accepted_at)
 
 
 class Work(Struct, frozen=True, gc=False):

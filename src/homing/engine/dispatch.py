@@ -151,7 +151,8 @@ class Dispatcher:
             self._loader.go()  # There may be memory for other endpoints now.
 
     def _add(self, endpoint: Endpoint) -> EndpointQueue:
-        queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals)
+        fair = bool(self._options.fair_by_of(endpoint.tenant))
+        queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals, fair=fair)
         self.on_added(queue)
         return queue
 
@@ -208,6 +209,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
+        queue.expect_new_group()
         self.reschedule(queue)
 
     def remove_subscription(self, subscription_id: int, endpoint_id: int) -> None:
@@ -238,6 +240,7 @@ class Dispatcher:
         now = self._clock.now()
         expires_at = now + self._options.window_min_ms
         queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
+        queue.expect_new_group()
         self.reschedule(queue)
 
     def changed_elsewhere(self, endpoint_id: int) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.engine.catalog import Catalog
 from homing.engine.options import EngineOptions
@@ -39,6 +40,7 @@ class FanOut:
     def __init__(self, *, catalog: Catalog, ids: Ids, options: EngineOptions) -> None:
         self._catalog, self._ids, self._options = catalog, ids, options
         self._payload_fields = options.payload_fields or None
+        self._is_fair = options.is_fair
         self._routes: dict[int, _Route] = {}  # by subscription
 
     def event(
@@ -70,6 +72,9 @@ class FanOut:
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         event = Event(number, tenant, key, kind, time, now, data, draft.trace)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
+        if self._is_fair and deliveries:
+            part = self._options.fair_by_of(tenant).part(data)
+            deliveries = tuple([replace(it, fair_part=part) for it in deliveries])
         if draft.key is None or not self._catalog.knows_erased_ids:
             return NewEvent(event, draft.time or "", deliveries, fields, (), pulled)
         erased = self._options.erased_ids.of(tenant, key)

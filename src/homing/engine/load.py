@@ -46,6 +46,7 @@ class _Asked:
             enabled_since=queue.endpoint.health.enabled_since,
             fresh=fresh + here + len(queue.fresh) if fresh and queue.more_fresh else 0,
             retry=retry + here + len(queue.retry) + queue.paced if retry else 0,
+            after_part=queue.after_part,
         )
 
 
@@ -206,6 +207,7 @@ class Loader:
 
     def _as_it_was(self, asked: _Asked) -> None:
         asked.queue.note_in_store(more_fresh=asked.more_fresh, next_due=asked.next_due)
+        asked.queue.expect_new_group()
         self._reschedule(asked.queue)  # Its state may have changed meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from homing.model import Subscription
 from homing.policy.certificates import WatchedCertificate
 from homing.policy.erasure import ErasedIds
+from homing.policy.fair import FairBy
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
@@ -48,6 +49,8 @@ class EngineOptions(Struct, frozen=True):
     erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
     certificates: Callable[[], Sequence[WatchedCertificate]] = tuple  # those in files
+    fair_by: FairBy = FairBy()  # the first attempts of an endpoint take turns by this value
+    tenant_fair_by: dict[str, FairBy] = field(default_factory=dict)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""
@@ -64,6 +67,14 @@ class EngineOptions(Struct, frozen=True):
 
     def rules_of(self, tenant: str) -> HealthRules:
         return self.tenant_health.get(tenant, self.health)
+
+    def fair_by_of(self, tenant: str) -> FairBy:
+        return self.tenant_fair_by.get(tenant, self.fair_by)
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether any tenant has fair groups."""
+        return bool(self.fair_by) or any(self.tenant_fair_by.values())
 
     def retention_of(self, tenant: str) -> int:
         return self.tenant_retention_ms.get(tenant, self.retention_ms)

@@ -73,6 +73,7 @@ class Publisher:
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
         self._payload_fields = core.options.payload_fields
+        self._is_fair = core.options.is_fair
         # About how many steps it takes to match an event and to read its payload fields.
         self._steps = self._steps_with_fields if self._payload_fields else core.catalog.steps
         self._matcher = Matcher(core.catalog, core.clock, self._payload_fields)
@@ -334,6 +335,8 @@ class Publisher:
                     rows += 1 + len(event.deliveries)
                     if reads_data:
                         rows += self._steps(draft)
+                    if self._is_fair:
+                        rows += self._options.fair_by_of(draft.tenant).steps(draft.data)
                     if count > limit:
                         break  # The publish is refused: its other rows are not needed.
             except OutOfSteps:

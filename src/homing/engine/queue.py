@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import REPORT_EVERY_MS
-from homing.model import PART_FIRST, Delivery, Endpoint, Lane, Outcome, State, Work
+from homing.model import Delivery, Endpoint, Lane, Outcome, State, Work
+from homing.policy.fair import FairLane
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
 from homing.policy.queued import Queued
@@ -32,6 +33,8 @@ from homing.policy.url import host_of
 _FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
 _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
+FAIR_MIN = 16  # first attempts of an endpoint with fair groups that may be queued, at least
+NEW_GROUPS_TIMES = 4  # as many as it has slots: then it reads no more for the sake of a new group
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
@@ -73,12 +76,14 @@ class EndpointQueue:
         "expire_at",
         "expiry_position",
         "expiry_running",
+        "fair",
         "fresh",
         "host",
         "in_flight",
         "in_store",
         "loading",
         "more_fresh",
+        "new_group",
         "next_due",
         "paced",
         "probing",
@@ -95,13 +100,15 @@ class EndpointQueue:
         "wake_at",
     )
 
-    def __init__(self, endpoint: Endpoint, totals: QueueTotals) -> None:
+    def __init__(self, endpoint: Endpoint, totals: QueueTotals, *, fair: bool = False) -> None:
         self.endpoint = endpoint
         self.totals = totals
         totals.states[endpoint.health.state] += 1
         self.host = host_of(endpoint.url)
         self.ramp = Ramp()
-        self.fresh: deque[Work] = deque()
+        self.fair = fair  # first attempts take turns by their group; few of them are queued
+        self.fresh: deque[Work] | FairLane = FairLane() if fair else deque()
+        self.new_group = False  # the store may have rows of a group that has none queued
         self.retry: deque[Work] = deque()
         self.rate_limited: set[Lane] = set()  # lanes that wait for a rate: no rows are read
         # Of subscriptions that wait for their rate while others of this endpoint go on.
@@ -159,7 +166,7 @@ class EndpointQueue:
         """Whether an attempt, a load, a probe, expiry or a report is running."""
         return bool(self.in_flight) or self.probing or self.expiry_running
 
-    def queued(self, lane: Lane) -> deque[Work]:
+    def queued(self, lane: Lane) -> deque[Work] | FairLane:
         return self.fresh if lane is _FRESH else self.retry
 
     def ready(self, lane: Lane, now: int) -> bool:
@@ -190,7 +197,11 @@ class EndpointQueue:
         endpoint = self.endpoint
         if endpoint.health.state is not _ENABLED or now < endpoint.hold_until:
             return False
-        return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
+        if at_once:
+            return self.gap(lane) > 0
+        if self.new_group and lane is _FRESH:
+            return queued < NEW_GROUPS_TIMES * self.ramp.slots
+        return queued < self.ramp.slots
 
     def takes(self, delivery: Delivery) -> bool:
         """Whether a delivery that was just committed may be queued without reading the store."""
@@ -203,7 +214,18 @@ class EndpointQueue:
             and health.state is _ENABLED
             and delivery.accepted_at >= health.enabled_since
             and delivery.accepted_at >= self.endpoint.hold_until
+            and not (self.fair and self._has_enough)
         )
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether further rows of a group that has some queued wait in the store."""
+        return len(self.fresh) >= max(2 * self.ramp.slots, FAIR_MIN)
+
+    @property
+    def after_part(self) -> int:
+        """The fair group that had the last turn; 0 without groups."""
+        return self.fresh.after if isinstance(self.fresh, FairLane) else 0
 
     def held_too_long(self, delivery: Delivery, now: int) -> bool:
         """Whether a delivery was held back until its window ended."""
@@ -277,10 +299,16 @@ class EndpointQueue:
 
     def left_in_store(self, delivery: Delivery) -> None:
         """Note that the store has this delivery, and that it is not here."""
-        first = delivery.part == PART_FIRST
+        first = delivery.is_first
         # A lane that waits for its rate is not read.
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
+        if first and isinstance(self.fresh, FairLane):
+            self.new_group = self.new_group or not self.fresh.has_group(delivery.fair_part)
+
+    def expect_new_group(self) -> None:
+        """Note that the store may have rows of a group that has none queued."""
+        self.new_group = self.fair
 
     def forget_stored(self) -> tuple[bool, int | None]:
         """Note that the store has no rows, until it is read; return the notes from before."""
@@ -290,7 +318,7 @@ class EndpointQueue:
 
     def begin_load(self) -> None:
         """Begin a load: after it the store has the rows it reports and those noted meanwhile."""
-        self.loading, self.stale = True, False
+        self.loading, self.stale, self.new_group = True, False, False
         self.settled_meanwhile.clear()
         self.forget_stored()
 
@@ -308,12 +336,24 @@ class EndpointQueue:
         if self.closed:
             return
         if self.enabled:
-            for work in fresh:
-                self.add(work)
+            self._add_fresh(fresh)
             for work in retry:
                 self._add_due(work)
         elif fresh or retry:
             self.note_in_store(more_fresh=True, next_due=now)
+
+    def _add_fresh(self, works: Sequence[Work]) -> None:
+        if not self.fair and any(work.delivery.fair_part for work in works):
+            self.fair, self.fresh = True, FairLane(self.fresh)  # Another process publishes so.
+        for work in works:
+            if (
+                isinstance(self.fresh, FairLane)
+                and self._has_enough
+                and self.fresh.has_group(work.delivery.fair_part)
+            ):
+                self.note_in_store(more_fresh=True)
+            else:
+                self.add(work)
 
     # --- its lanes -----------------------------------------------------------------------------
 
@@ -336,7 +376,7 @@ class EndpointQueue:
         """Take the first delivery off a lane."""
         if lane is _FRESH:
             work = self.fresh.popleft()
-            if self.paced and work.delivery.part != PART_FIRST:
+            if self.paced and not work.delivery.is_first:
                 self.paced -= 1
         else:
             work = self.retry.popleft()
@@ -382,7 +422,7 @@ class EndpointQueue:
                 if lane is _RETRY:
                     self.totals.retries -= len(here)
                 else:
-                    self.paced = sum(work.delivery.part != PART_FIRST for work in kept)
+                    self.paced = sum(not work.delivery.is_first for work in kept)
             for key in [key for key in self.aside if key[1] is lane]:
                 there = self.aside.pop(key)
                 removed += filter(gone, there)
@@ -409,7 +449,7 @@ class EndpointQueue:
         while len(queued) > keep:
             gone.append(queued.pop())
             self.left_in_store(gone[-1].delivery)
-            if self.paced and lane is _FRESH and gone[-1].delivery.part != PART_FIRST:
+            if self.paced and lane is _FRESH and not gone[-1].delivery.is_first:
                 self.paced -= 1
         if lane is _RETRY:
             self.totals.retries -= len(gone)
@@ -446,7 +486,7 @@ class EndpointQueue:
         self.queued(lane).appendleft(work)
         if lane is _RETRY:
             self.totals.retries += 1
-        elif work.delivery.part != PART_FIRST:
+        elif not work.delivery.is_first:
             self.paced += 1
 
     # --- attempts and outcomes -----------------------------------------------------------------

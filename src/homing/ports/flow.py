@@ -68,12 +68,14 @@ class DueAsk(Struct, frozen=True, gc=False):
     fresh: int  # rows wanted of the fresh lane, including those in memory
     retry: int  # rows wanted of the retry lane, including those in memory
     bucket: int  # of the endpoint
+    after_part: int = 0  # fair groups take turns: the rows begin with the group after this one
 
 
 class DueRows(Struct, frozen=True, gc=False):
     """Rows in the order in which they should be attempted.
 
-    ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance.
+    ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance; where there
+    are fair groups, one of each group in turn, and within a group by acceptance.
     ``retry``: due by now, by due time; includes first attempts that waited for their turn.
     ``next_due``: the earliest due time after those, or None.
     ``more_fresh``: there are further fresh rows.

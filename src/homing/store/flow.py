@@ -30,7 +30,7 @@ from homing.ports import (
     Refusal,
     SettleBatch,
 )
-from homing.store import causes, leases, notices, retention, rollups, rows
+from homing.store import causes, fair, leases, notices, retention, rollups, rows
 from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, Write, transaction
 from homing.store.writes import (
     LedgerChange,
@@ -42,6 +42,7 @@ from homing.store.writes import (
 )
 
 PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
+PROBE_FAIR_SCAN_MAX = 20  # The same, in each fair group.
 _FRESH = 0
 
 
@@ -119,7 +120,8 @@ class Flow:
                 for number, it in enumerate(asks)
             ],
         )
-        choices = _choose(asks, heads, now=now)
+        turns = await fair.turns(tx, asks, heads)
+        choices = _choose(asks, heads, turns, now=now)
         wanted = [
             (it, ask.bucket)
             for ask, choice in zip(asks, choices, strict=True)
@@ -268,22 +270,31 @@ class _Choice(NamedTuple):
         )
 
 
-def _choose(asks: Sequence[DueAsk], heads: list[Row], *, now: int) -> list[_Choice]:
+def _choose(
+    asks: Sequence[DueAsk], heads: list[Row], turns: Mapping[int, fair.Turns], *, now: int
+) -> list[_Choice]:
     lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for number, lane, due_at, delivery_id in heads:
         lanes[number, lane].append((due_at, delivery_id))
     choices = []
     for number, ask in enumerate(asks):
         fresh = sorted(lanes[number, _FRESH])
-        retry = sorted(lanes[number, 1])
+        retry = lanes[number, 1]
+        if (own := turns.get(number)) is not None:
+            fresh = own.in_turn(fresh)
+            retry += own.retry
+        retry.sort()
         due = [row for row in retry[: ask.retry] if row[0] <= now]
+        next_dues = [row[0] for row in retry[len(due) : len(due) + 1]]
+        if own is not None and own.next_due is not None:
+            next_dues.append(own.next_due)
         choices.append(
             _Choice(
                 ask.endpoint_id,
                 [delivery_id for _, delivery_id in fresh[: ask.fresh]],
                 [delivery_id for _, delivery_id in due],
-                len(fresh) > ask.fresh,
-                retry[len(due)][0] if len(retry) > len(due) else None,
+                len(fresh) > ask.fresh or (own is not None and own.more),
+                min(next_dues, default=None),
             )
         )
     return choices
@@ -319,6 +330,15 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
         )
         if row is not None:
             firsts.append(int(row[0]))
+    row = await tx.one(
+        "probe_fair",
+        bucket=endpoint.bucket,
+        endpoint_id=endpoint.id,
+        alive_at=alive_at,
+        scan_limit=PROBE_FAIR_SCAN_MAX,
+    )
+    if row is not None and row[0] is not None:
+        firsts.append(int(row[0]))
     if firsts:
         return min(firsts)
     for after_id in (endpoint.probe_after_id, 0):

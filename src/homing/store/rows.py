@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from homing.model import (
+    PART_FAIR,
+    PART_FIRST,
     SPEC,
     Attempt,
     Cause,
@@ -278,7 +280,8 @@ def pending_row(it: Delivery) -> Row:
 
 
 def pending(row: Row) -> Delivery:
-    return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16]))
+    fair_part = row[8] if row[8] >= PART_FAIR else PART_FIRST
+    return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part))
 
 
 def history_row(finished: Finished, first_attempt: bytes | None = None) -> Row:

@@ -84,7 +84,9 @@ SELECT id FROM walk WHERE id IS NOT NULL LIMIT :limit;
 -- name: endpoint_start [sqlite]
 -- An endpoint, and one seek for each kind of pending work.
 SELECT {endpoint:e},
-    (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    coalesce(
+        (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+        (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part >= 16 LIMIT 1)),
     (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
     (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
     (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
@@ -92,7 +94,9 @@ FROM endpoint e WHERE e.id = :id;
 
 -- name: endpoint_start [postgres]
 SELECT {endpoint:e},
-    (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+    coalesce(
+        (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
+        (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part >= 16 LIMIT 1)),
     (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
     (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
     (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
@@ -100,7 +104,7 @@ FROM unnest(:id::bigint[]) AS asked (id) JOIN endpoint e ON e.id = asked.id;
 
 -- name: due_heads [sqlite]
 -- The next rows of an endpoint's lanes, from the index alone. Rows that are not due yet show the next
--- due time.
+-- due time. The last row shows whether there are fair groups, which are read by fair_heads.
 SELECT * FROM (
     SELECT :ask, 0, due_at, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
@@ -116,7 +120,11 @@ UNION ALL SELECT * FROM (
 UNION ALL SELECT * FROM (
     SELECT :ask, 1, due_at, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 2
-    ORDER BY due_at, id LIMIT :retry);
+    ORDER BY due_at, id LIMIT :retry)
+UNION ALL SELECT * FROM (
+    SELECT :ask, 2, due_at, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 16
+    ORDER BY part LIMIT 1);
 
 -- name: due_heads [postgres]
 SELECT asked.ask, head.lane, head.due_at, head.id
@@ -139,6 +147,77 @@ CROSS JOIN LATERAL (
     (SELECT 1, due_at, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 2
      ORDER BY due_at, id LIMIT asked.retry)
+    UNION ALL
+    (SELECT 2, due_at, id FROM pending
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part >= 16
+     ORDER BY part LIMIT 1)
+) AS head;
+
+-- name: fair_groups [sqlite]
+-- The fair groups of an endpoint that wait, with their earliest and latest due times: a few seeks each.
+WITH RECURSIVE walk (part) AS (
+    SELECT min(part) FROM pending WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 16
+    UNION ALL
+    SELECT (
+        SELECT min(p.part) FROM pending p
+        WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part > walk.part)
+    FROM walk WHERE walk.part IS NOT NULL
+)
+SELECT :ask, part,
+    (SELECT min(p.due_at) FROM pending p
+     WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part),
+    (SELECT max(p.due_at) FROM pending p
+     WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part)
+FROM walk WHERE part IS NOT NULL;
+
+-- name: fair_groups [postgres]
+SELECT asked.ask, found.part, found.first_due, found.last_due
+FROM unnest(:bucket::smallint[], :endpoint_id::bigint[], :ask::integer[]) AS asked (bucket, endpoint_id, ask)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE walk (part) AS (
+        SELECT min(part) FROM pending
+        WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part >= 16
+        UNION ALL
+        SELECT (
+            SELECT min(p.part) FROM pending p
+            WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part > walk.part)
+        FROM walk WHERE walk.part IS NOT NULL
+    )
+    SELECT part,
+        (SELECT min(p.due_at) FROM pending p
+         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS first_due,
+        (SELECT max(p.due_at) FROM pending p
+         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS last_due
+    FROM walk WHERE part IS NOT NULL
+) AS found;
+
+-- name: fair_heads [sqlite]
+-- The next rows of a fair group, by lane.
+SELECT * FROM (
+    SELECT :ask, 0, :part, due_at, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at >= :since
+    ORDER BY due_at, id LIMIT :fresh)
+UNION ALL SELECT * FROM (
+    SELECT :ask, 1, :part, due_at, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at < :since
+    ORDER BY due_at, id LIMIT :retry);
+
+-- name: fair_heads [postgres]
+SELECT asked.ask, head.lane, asked.part, head.due_at, head.id
+FROM unnest(
+    :ask::integer[], :part::smallint[], :bucket::smallint[], :endpoint_id::bigint[], :since::bigint[],
+    :fresh::integer[], :retry::integer[]
+) AS asked (ask, part, bucket, endpoint_id, since, fresh, retry)
+CROSS JOIN LATERAL (
+    (SELECT 0 AS lane, due_at, id FROM pending
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = asked.part
+     AND due_at >= asked.since
+     ORDER BY due_at, id LIMIT asked.fresh)
+    UNION ALL
+    (SELECT 1, due_at, id FROM pending
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = asked.part
+     AND due_at < asked.since
+     ORDER BY due_at, id LIMIT asked.retry)
 ) AS head;
 
 -- name: works [sqlite]
@@ -159,6 +238,28 @@ SELECT id FROM (
     ORDER BY due_at, id LIMIT :scan_limit
 ) AS oldest
 WHERE expires_at > :alive_at LIMIT 1;
+
+-- name: probe_fair
+-- As probe_first, for fair groups: the oldest of the first rows of all groups.
+WITH RECURSIVE walk (part) AS (
+    SELECT min(part) FROM pending WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 16
+    UNION ALL
+    SELECT (
+        SELECT min(p.part) FROM pending p
+        WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part > walk.part)
+    FROM walk WHERE walk.part IS NOT NULL
+)
+SELECT min(first.id) FROM (
+    SELECT (
+        SELECT oldest.id FROM (
+            SELECT p.id, p.expires_at FROM pending p
+            WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part
+            ORDER BY p.due_at, p.id LIMIT :scan_limit
+        ) AS oldest
+        WHERE oldest.expires_at > :alive_at LIMIT 1
+    ) AS id
+    FROM walk WHERE walk.part IS NOT NULL
+) AS first;
 
 -- name: probe_next
 -- The next delivery after the last probed one that is within its window, among a bounded number.

@@ -122,12 +122,12 @@ CROSS JOIN LATERAL (
 -- name: recent_work [sqlite]
 -- Deliveries published a moment ago and not yet attempted: their notification may have been lost.
 SELECT DISTINCT bucket, endpoint_id FROM pending
-WHERE id >= :from_id AND id < :upto_id AND part < 2
+WHERE id >= :from_id AND id < :upto_id AND part <> 2
 AND bucket IN (SELECT value FROM json_each(:buckets));
 
 -- name: recent_work [postgres]
 SELECT bucket, endpoint_id FROM pending
-WHERE id >= :from_id AND id < :upto_id AND part < 2 AND bucket = ANY(:buckets::smallint[])
+WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND bucket = ANY(:buckets::smallint[])
 GROUP BY bucket, endpoint_id;
 
 -- name: oldest_snapshot [sqlite]
