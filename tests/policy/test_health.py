@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from homing.model import Health, State
 from homing.policy import health as rules_of
-from homing.policy.health import Change, HealthRules, Verdict
+from homing.policy.health import HEALTH_PRESETS, Change, HealthRules, Verdict
 from policy.build import DAY, HOUR, NOW, a_health
 
 RULES = HealthRules()
@@ -224,6 +224,31 @@ def test_the_numbers_are_data() -> None:
     strict = HealthRules(rate_after_attempts=10, failure_percent=50)
     assert fail(a_health(attempts=11, failures=5), rules=strict).change is None
     assert fail(a_health(attempts=10, failures=5), rules=strict).change is not None
+
+
+@pytest.mark.parametrize(
+    ("row", "without_success_ms", "state"),
+    [
+        pytest.param(1_999, 7 * DAY + 1, State.FROZEN, id="2,000 in a row, over seven days"),
+        pytest.param(1_998, 8 * DAY, State.DISABLED, id="1,999 in a row: not yet"),
+        pytest.param(9_999, 7 * DAY, State.DISABLED, id="exactly seven days: not yet"),
+        pytest.param(9_999, 80 * HOUR, State.DISABLED, id="72 hours are not enough"),
+        pytest.param(49_999, HOUR, State.FROZEN, id="50,000 in a row at any time"),
+    ],
+)
+def test_the_freeze_rule_of_the_faq_waits_for_seven_days(
+    row: int, without_success_ms: int, state: State
+) -> None:
+    faq = HEALTH_PRESETS["workfront-faq"]
+    old = {"first_attempt_at": NOW - 90 * DAY, "last_success_at": NOW - without_success_ms}
+    before = a_health(state=State.DISABLED, consecutive_failures=row, **old)
+    assert fail(before, rules=faq).health.state is state
+
+
+def test_the_presets_differ_in_the_freeze_rule_alone() -> None:
+    faq = HEALTH_PRESETS["workfront-faq"]
+    same = replace(faq, consecutive_freeze=2_000, freeze_after_ms=72 * HOUR)
+    assert same == HEALTH_PRESETS["workfront"] == HealthRules()
 
 
 # --- successes ------------------------------------------------------------------------------

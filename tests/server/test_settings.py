@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from homing.errors import BadSetting
 from homing.policy.egress import IdentityPaths
@@ -19,6 +20,7 @@ from homing.server.settings import (
     load_settings,
     settings_table,
 )
+from homing.server.wiring import engine_options
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "listen_url": ("postgresql://h/db", "postgresql://h/db", "database.listen_url"),
     "pooled": ("true", True, "database.pooled"),
     "secret_key": ("k" * 43, "k" * 43, "security.secret_key"),
+    "fair_by": ("data.userId", "data.userId", "delivery.fair_by"),
     "publish_per_second": ("7", 7, "tenants.publish_per_second"),
     "pending_max": ("7", 7, "tenants.pending_max"),
     "subscriptions_max": ("7", 7, "tenants.subscriptions_max"),
@@ -373,6 +376,49 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
     assert settings.tenants.retention_ms == {"acme": 7 * 86_400_000}
 
 
+def test_a_table_of_health_rules_may_begin_with_a_preset() -> None:
+    Path("homing.toml").write_text(
+        """
+        [health]
+        preset = "workfront-faq"
+        probe_every_ms = 60_000
+        [tenants.acme.health]
+        consecutive_disable = 10
+        [tenants.bolt.health]
+        preset = "workfront"
+        """
+    )
+    settings = load_settings(environ={})
+    expected = HealthRules(
+        consecutive_freeze=1_999, freeze_after_ms=7 * 86_400_000, probe_every_ms=60_000
+    )
+    assert settings.delivery.health == expected
+    assert settings.tenants.health == {
+        "acme": replace(expected, consecutive_disable=10),
+        "bolt": HealthRules(),
+    }
+
+
+def test_a_tenant_has_fair_groups_of_its_own_or_none() -> None:
+    Path("homing.toml").write_text(
+        """
+        fair_by = "data.userId"
+        [tenants.acme]
+        fair_by = "data.actor.id"
+        [tenants.bolt]
+        fair_by = ""
+        """
+    )
+    options = engine_options(load_settings(environ={}))
+    assert [options.fair_by_of(it).path for it in ("default", "acme", "bolt")] == [
+        "data.userId",
+        "data.actor.id",
+        "",
+    ]
+    assert options.is_fair
+    assert not engine_options(Settings()).is_fair
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -386,6 +432,10 @@ def test_health_rules_belong_to_the_installation_and_differ_per_tenant() -> None
         ("[tenants.a]\nretention_days = 0", "tenants.a"),
         ("[tenants.a]\nretention_days = 3651", "tenants.a"),
         ("[tenants.a]\ncolour = 1", "tenants.a"),
+        ("[tenants.a]\nfair_by = 'userId'", "tenants.a.fair_by = 'userId'"),
+        ("fair_by = 'userId'", "fair_by = 'userId' (from homing.toml) must be empty, or a path"),
+        ("[health]\npreset = 'faq'", "health.preset (from homing.toml): must be one of workfront"),
+        ("[health]\npreset = 7", "health.preset"),
     ],
 )
 def test_wrong_tables_stop_the_start(text: str, told: str) -> None:

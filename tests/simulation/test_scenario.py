@@ -230,6 +230,13 @@ def test_delays_can_be_written_as_durations() -> None:
     assert schedule.jitter == 0.5
 
 
+def test_health_numbers_may_begin_with_a_preset() -> None:
+    own = read(LITTLE + "[health]\npreset = 'workfront-faq'\nconsecutive_disable = 10\n").rules
+    assert own == HealthRules(
+        consecutive_disable=10, consecutive_freeze=1_999, freeze_after_ms=7 * 24 * 3_600_000
+    )
+
+
 def test_health_numbers_stand_in_a_table_of_their_own_or_in_the_policy() -> None:
     own = read(LITTLE + "[health]\nconsecutive_disable = 10\nfreeze_after = '1h'\n").rules
     assert own == HealthRules(consecutive_disable=10, freeze_after_ms=HOUR)

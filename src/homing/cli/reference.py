@@ -25,7 +25,7 @@ from homing.errors import HomingError
 from homing.model import SPEC, Endpoint, Health, State
 from homing.policy.admission import EventDraft
 from homing.policy.certificates import CertificateFacts, WatchedCertificate
-from homing.policy.health import Change, HalfWay, HealthRules
+from homing.policy.health import HEALTH_PRESETS, Change, HalfWay
 from homing.policy.keys import Role
 from homing.policy.presets import PRESETS
 from homing.policy.tables import DAY_MS, HEALTH_RANGES, PolicyTable
@@ -104,15 +104,20 @@ def _policies() -> Iterator[str]:
 
 
 def _health() -> Iterator[str]:
-    rules = HealthRules()
     yield "## `[health]`"
     yield ""
-    yield "The limits of the rules that disable and freeze an endpoint."
+    yield (
+        "The limits of the rules that disable and freeze an endpoint. `preset` names the rules "
+        "that the other settings of the table change: `workfront` is the default; `workfront-faq` "
+        "has the freeze rule of Adobe's FAQ, which waits seven days."
+    )
     yield ""
-    yield "| setting | default | range |"
-    yield "|---|---|---|"
+    names = list(HEALTH_PRESETS)
+    yield f"| setting | {' | '.join(f'`{name}`' for name in names)} | range |"
+    yield f"|---|{'---|' * len(names)}---|"
     for name, (low, high) in HEALTH_RANGES.items():
-        yield f"| `{name}` | {getattr(rules, name):,} | {low:,} to {high:,} |"
+        values = " | ".join(f"{getattr(it, name):,}" for it in HEALTH_PRESETS.values())
+        yield f"| `{name}` | {values} | {low:,} to {high:,} |"
 
 
 def _tenants() -> Iterator[str]:
@@ -121,8 +126,8 @@ def _tenants() -> Iterator[str]:
     yield (
         "Settings of one tenant: `policy` (a name), its quotas (`publish_per_second`, "
         "`pending_max`, `subscriptions_max`, `changes_per_minute`), `retention_days` (1 to 3,650, "
-        "shorter or longer than the installation's), and a table `health` with the limits that "
-        "differ from the installation's."
+        "shorter or longer than the installation's), `fair_by` (a path, or empty), and a table "
+        "`health` with the limits that differ from the installation's, or with a `preset`."
     )
 
 

@@ -333,10 +333,8 @@ class Publisher:
                     events.append(event)
                     count += len(event.deliveries)
                     rows += 1 + len(event.deliveries)
-                    if reads_data:
-                        rows += self._steps(draft)
-                    if self._is_fair:
-                        rows += self._options.fair_by_of(draft.tenant).steps(draft.data)
+                    if reads_data or self._is_fair:
+                        rows += self._steps(draft) + self._fair_steps(draft)
                     if count > limit:
                         break  # The publish is refused: its other rows are not needed.
             except OutOfSteps:
@@ -384,6 +382,10 @@ class Publisher:
 
     def _steps_with_fields(self, draft: EventDraft) -> int:
         return self._catalog.steps(draft) + self._payload_fields.steps(draft.data)
+
+    def _fair_steps(self, draft: EventDraft) -> int:
+        """About how many steps it takes to find the fair group of an event."""
+        return self._options.fair_by_of(draft.tenant).steps(draft.data) if self._is_fair else 0
 
     def _match(self, waiting: _Waiting) -> None:
         """Match a publish in slices; after that it waits for a commit."""

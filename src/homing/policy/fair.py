@@ -1,4 +1,4 @@
-"""Fair groups: the first attempts of one endpoint take turns by a value in the data of their events.
+"""Fair groups: first attempts of one endpoint take turns by a value in the data of their events.
 
 The operator names a path, such as ``data.userId`` (the setting ``fair_by``). Publishing hashes the
 value at this path into one of ``GROUPS`` groups. A group has a part of its own among the pending
@@ -28,7 +28,7 @@ from homing.policy.payload_fields import path_problem
 GROUPS = 4_096  # The store visits every waiting group of an endpoint when it reads its rows.
 VALUE_BYTES_MAX = 1_024  # of a text; a longer one counts by its beginning
 BYTES_A_STEP = 512  # of data that is skipped count as one step: only the path is decoded
-PATH_RULE = "a path like data.userId, or empty"
+PATH_RULE = "empty, or a path like data.userId: data, then 1 to 16 names, without spaces and commas"
 
 
 def fair_problem(path: str) -> str | None:

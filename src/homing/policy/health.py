@@ -42,6 +42,16 @@ class HealthRules(Struct, frozen=True):
     probe_every_ms: int = 600_000
 
 
+# Adobe publishes two freeze rules. ``workfront`` is that of the page on retries, which is the newer
+# one. ``workfront-faq`` is that of the FAQ: no success for seven days, and at least 2,000 failures
+# in a row. The FAQ wants these failures within 72 hours; at one probe in ten minutes a disabled URL
+# has 432 in that time and would never be frozen, so they count since the last success.
+HEALTH_PRESETS: dict[str, HealthRules] = {
+    "workfront": HealthRules(),
+    "workfront-faq": HealthRules(consecutive_freeze=1_999, freeze_after_ms=7 * 24 * 3_600_000),
+}
+
+
 class Change(Struct, frozen=True):
     """A change of state, with its rule and the numbers that led to it."""
 

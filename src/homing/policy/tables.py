@@ -9,12 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
-from homing.policy.health import HealthRules
+from homing.policy.health import HEALTH_PRESETS, HealthRules
 from homing.policy.presets import ONCE, check_schedule
 from homing.policy.retry import Anchor, Schedule, exponential
 
 DAY_MS = 86_400_000
 
+PRESET = "preset"  # in a table of health rules: the rules that its numbers change
 HEALTH_RANGES = {
     "rate_after_attempts": (1, 1_000_000),
     "failure_percent": (1, 100),
@@ -79,8 +80,17 @@ def _delays(table: PolicyTable) -> tuple[int, ...]:
 
 
 def rules_from(values: Mapping[str, Any], base: HealthRules) -> HealthRules:
-    """The rules of ``base`` with these numbers; raises Invalid, with all problems at once."""
+    """The rules of ``base`` with these numbers; raises Invalid, with all problems at once.
+
+    A preset takes the place of ``base``.
+    """
     problems = []
+    values = dict(values)
+    if (preset := values.pop(PRESET, None)) is not None:
+        if not isinstance(preset, str) or preset not in HEALTH_PRESETS:
+            problems.append(FieldProblem(PRESET, f"must be one of {', '.join(HEALTH_PRESETS)}"))
+        else:
+            base = HEALTH_PRESETS[preset]
     for name, value in values.items():
         if name not in HEALTH_RANGES:
             problems.append(FieldProblem(name, "is not the name of a setting"))

@@ -32,6 +32,7 @@ from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.certificates import WatchedCertificate, certificate_facts
 from homing.policy.erasure import ErasedIds
+from homing.policy.fair import FairBy
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.pull import Cursors
 from homing.ports import Clock
@@ -193,6 +194,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         tenant_health=settings.tenants.health,
         host_rate_per_second=delivery.host_rate_per_second,
         certificates=partial(certificates_in_files, settings),
+        fair_by=FairBy(delivery.fair_by),
+        tenant_fair_by={name: FairBy(path) for name, path in settings.tenants.fair_by.items()},
     )
 
 

@@ -19,7 +19,7 @@ from homing.policy.presets import (
     WORKFRONT_BASE_MS,
 )
 from homing.policy.retry import Schedule
-from homing.policy.tables import HEALTH_RANGES, PolicyTable, rules_from, schedule_from
+from homing.policy.tables import HEALTH_RANGES, PRESET, PolicyTable, rules_from, schedule_from
 from homing.sim.fields import (
     DAY_MS,
     DURATION_RULE,
@@ -218,7 +218,7 @@ def _action(fields: Fields, index: dict[str, int], run_for_ms: int) -> Action:
 
 def _policy(fields: Fields) -> tuple[Schedule, HealthRules]:
     own = fields.table("health")
-    rules = _rules(own, _written(own, tuple(HEALTH_RANGES)), HealthRules())
+    rules = _rules(own, _written(own, (PRESET, *HEALTH_RANGES)), HealthRules())
     if not isinstance(fields.values.get("policy", {}), dict):
         name = fields.choice("policy", tuple(PRESETS))
         return PRESETS.get(name, WORKFRONT), rules

@@ -229,6 +229,16 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
         float,
         _number("Attempts per second at one host, over all tenants; 0: no limit.", 0, 100_000),
     ] = 0
+    fair_by: Annotated[
+        str,
+        _text(
+            "A path in the data of events, such as data.userId. The first attempts of an endpoint"
+            " take turns by the value at this path, so that a bulk edit by one person does not"
+            " delay the events of the others; their order then holds for each value. Empty: first"
+            " attempts start in the order of acceptance.",
+            "empty, or a path like data.userId",
+        ),
+    ] = ""
     memory_bytes_max: Annotated[
         int,
         _number(
@@ -480,6 +490,7 @@ class TenantSettings(Struct, frozen=True):
     quota: Quota | None = None
     retention_days: int | None = None
     identity: IdentityPaths = NO_FILES
+    fair_by: str | None = None
 
 
 _COUNT_MAX = 1_000_000_000
@@ -549,6 +560,10 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     @property
     def identities(self) -> dict[str, IdentityPaths]:
         return {name: own.identity for name, own in self.own.items() if own.identity}
+
+    @property
+    def fair_by(self) -> dict[str, str]:
+        return {name: own.fair_by for name, own in self.own.items() if own.fair_by is not None}
 
     @property
     def health(self) -> dict[str, HealthRules]:

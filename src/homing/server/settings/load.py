@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
+from homing.policy.fair import fair_problem
 from homing.policy.health import HealthRules
 from homing.policy.payload_fields import path_problem
 from homing.policy.url import parse_url
@@ -263,8 +264,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     lane_slots = min(delivery.fresh_slots, delivery.retry_slots)
     if delivery.endpoint_slots > lane_slots:
         raise bad("endpoint_slots", f"1 to {lane_slots} slots: not more than a lane has")
-    if (reason := path_problem(settings.search.fields)) is not None:
-        raise bad("search_fields", reason)
+    _check_paths(settings, bad)
     try:
         settings.reach.rules()
         settings.telemetry.networks()
@@ -289,6 +289,13 @@ def _check_certificate(settings: Settings, bad: Callable[[str, str], BadSetting]
         path = _TABLE[name].value(settings)
         if path and not Path(path).is_file():
             raise bad(name, "a file that is there")
+
+
+def _check_paths(settings: Settings, bad: Callable[[str, str], BadSetting]) -> None:
+    if (reason := path_problem(settings.search.fields)) is not None:
+        raise bad("search_fields", reason)
+    if (reason := fair_problem(settings.delivery.fair_by)) is not None:
+        raise bad("fair_by", reason)
 
 
 def _check_notices(notices: NoticeSettings, bad: Callable[[str, str], BadSetting]) -> None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
 from homing.policy.egress import IdentityPaths
+from homing.policy.fair import fair_problem
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
 from homing.policy.quota import Quota
@@ -38,6 +39,7 @@ class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     client_certificate_file: str = ""
     client_key_file: str = ""
     ca_file: str = ""
+    fair_by: str | None = None
 
 
 def read_toml(path: Path, *, is_named: bool) -> dict[str, Any]:
@@ -109,6 +111,8 @@ def read_tenants(
         if read.policy is not None and read.policy not in policies:
             known = ", ".join(policies)
             raise _wrong(f"{where}.policy = {read.policy!r}", source, f"must be one of {known}")
+        if (reason := fair_problem(read.fair_by or "")) is not None:
+            raise _wrong(f"{where}.fair_by = {read.fair_by!r}", source, f"must be {reason}")
         rules = None
         if read.health is not None:
             rules = read_health(read.health, health, f"{where}.health", source)
@@ -118,6 +122,7 @@ def read_tenants(
             quota=_own_quota(read, quota),
             retention_days=read.retention_days,
             identity=_files(read, where, source),
+            fair_by=read.fair_by,
         )
     return tenants
 
