@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from homing.model import Format, Workfront, show_id
 from homing.policy.formats import body_writer
 from homing.policy.workfront import COLLAPSE_MAX, collapse, frame_of
+from homing.policy.workfront_ids import show_uuid
 from policy.build import a_subscription, an_event
 
 NEW = b'{"ID":"5e7", "objCode":"PROJ","n":1.10,"sizes":["S"],"parameterValues":{"DE:X":["a"]}}'
@@ -90,7 +91,7 @@ def test_other_lists_stay_lists_in_v1(value: Any) -> None:
 
 def test_a_twin_speaks_for_the_other() -> None:
     told = json.loads(written(DATA, Workfront(version="v1", twin_of=9)))
-    assert told["subscriptionId"] == show_id("sub", 9)
+    assert told["subscriptionId"] == show_uuid(9)
 
 
 def test_a_state_of_very_many_lists_is_left_as_it_is() -> None:

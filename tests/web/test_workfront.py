@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -36,6 +37,66 @@ def test_create_responds_with_id_version_and_the_absolute_location() -> None:
         place = f"http://homing.example:8000{BASE}/{got.json['id']}"
         assert got.headers["location"] == place
         assert (await house.client.get(f"{BASE}/{got.json['id']}")).status == 200
+
+    live(story)
+
+
+def test_an_id_is_a_uuid_and_both_forms_are_accepted_in_every_api() -> None:
+    async def story(house: House) -> None:
+        made = await create(house)
+        assert str(UUID(made)) == made
+        assert UUID(made).version == 8
+        own = (await house.client.get(f"/v1/subscriptions/{made}")).json
+        assert own["id"].startswith("sub_")
+        assert own["workfront"]["id"] == made
+        for name in (made, made.upper(), own["id"]):
+            assert (await house.client.get(f"{BASE}/{name}")).json["id"] == made
+            found = await house.client.get(f"/v1/deliveries?subscription={name}")
+            assert found.status == 200
+        body = {"subscriptionIds": [own["id"]], "version": "v1"}
+        got = await house.client.call("PUT", f"{BASE}/version", json=body)
+        assert got.json["subscription_ids"] == [made]
+        hits = (await house.client.get(f"/v1/search?q={made}")).json
+        assert own["id"] in str(hits)
+        assert (await house.client.delete(f"{BASE}/{own['id']}")).status == 200
+
+    live(story)
+
+
+def test_a_foreign_uuid_is_unknown() -> None:
+    async def story(house: House) -> None:
+        made = await create(house)
+        other = made[:-1] + ("0" if made[-1] != "0" else "1")
+        for name in (other, str(uuid4()), made.replace("-", ""), "750a636c-5628-48f5-ba26"):
+            got = await house.client.get(f"{BASE}/{name}")
+            assert (got.status, got.problem.code) == (404, "not_found")
+            assert (await house.client.delete(f"{BASE}/{name}")).status == 404
+            body = {"subscriptionIds": [made, name], "version": "v1"}
+            wrong = await house.client.call("PUT", f"{BASE}/version", json=body)
+            assert (wrong.status, wrong.fields) == (400, ["subscriptionIds[1]"])
+
+    live(story)
+
+
+def test_what_adobe_would_not_honour_is_a_warning_at_create_and_change() -> None:
+    async def story(house: House) -> None:
+        filters = [{"fieldName": "groups", "fieldValue": "x", "comparison": "contains"}]
+        got = await house.client.post(BASE, {**PROJECT, "objCode": "DOCU", "filters": filters})
+        assert got.status == 201
+        (warning,) = got.json["warnings"]
+        assert warning == {
+            "field": "filters[0].fieldName",
+            "reason": "Adobe cannot filter DOCU by groups: this filter never matches there",
+        }
+        made = got.json["id"]
+        assert (await house.client.get(f"{BASE}/{made}")).json["warnings"] == [warning]
+        assert "warnings" not in (await house.client.get(BASE)).json["subscriptions"][0]
+        own = f"/v1/subscriptions/{made}"
+        assert (await house.client.get(own)).json["workfront"]["warnings"] == [warning]
+        listed = (await house.client.get("/v1/subscriptions")).json["items"]
+        assert "warnings" not in listed[0]["workfront"]
+        changed = await house.client.patch(own, {"filters": []})
+        assert changed.json["workfront"]["warnings"] == []
 
     live(story)
 

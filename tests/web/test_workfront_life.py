@@ -88,7 +88,8 @@ def test_a_version_is_changed_and_both_are_sent_for_five_minutes() -> None:
         made = await create(house)
         path = f"{BASE}/{made}"
         got = await house.client.call("PUT", f"{path}/version", json={"version": "v1"})
-        assert (got.status, got.json) == (200, {"id": made, "version": "v1"})
+        assert (got.status, got.json["id"], got.json["version"]) == (200, made, "v1")
+        assert [it["field"] for it in got.json["warnings"]] == ["version"]
         shown = (await house.client.get(path)).json
         assert shown["version"] == "v1"
         assert DATE(shown["dateVersionUpdated"])
@@ -133,7 +134,7 @@ def test_the_twin_goes_with_its_subscription_and_is_used_again() -> None:
         everything = (await house.client.get("/v1/subscriptions")).json["items"]
         assert len(everything) == 2
         (twin,) = [one for one in everything if one["workfront"]["twin_of"]]
-        assert (twin["workfront"]["twin_of"], twin["workfront"]["version"]) == (made, "v2")
+        assert (twin["workfront"]["id"], twin["workfront"]["version"]) == (made, "v2")
         assert (await house.client.get(f"{BASE}/{twin['id']}")).status == 404
         await house.client.delete(f"/v1/subscriptions/{made}")
         assert (await house.client.get("/v1/subscriptions")).json["items"] == []
@@ -149,9 +150,13 @@ def test_the_versions_of_many_are_changed_at_once() -> None:
             return await house.client.call("PUT", f"{BASE}/version", json=body)
 
         some = await put({"subscriptionIds": ids[:2], "version": "v1"})
-        assert some.json == {"subscription_ids": ids[:2], "version": "v1"}
+        told = some.json
+        assert {it: told["warnings"][it][0]["field"] for it in ids[:2]} == dict.fromkeys(
+            ids[:2], "version"
+        )
+        assert (told["subscription_ids"], told["version"]) == (ids[:2], "v1")
         every = await put({"allCustomerSubscriptions": True, "version": "v1"})
-        assert every.json == {"subscription_ids": ids, "version": "v1"}
+        assert (every.json["subscription_ids"], every.json["version"]) == (ids, "v1")
         wrong: list[tuple[dict[str, Any], list[str]]] = [
             ({"version": "v1"}, ["subscriptionIds"]),
             ({"allCustomerSubscriptions": False, "version": "v1"}, ["subscriptionIds"]),
@@ -185,6 +190,8 @@ def test_what_is_edited_through_our_api_keeps_its_workfront_side() -> None:
             {"filters": [{"fieldName": "status", "comparison": "changed"}]},
         )
         assert got.json["workfront"] == {
+            "id": made,
+            "warnings": [],
             "version": "v2",
             "base64": True,
             "object": "5e7",

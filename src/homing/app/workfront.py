@@ -71,12 +71,14 @@ class WorkfrontSubscriptions:
         await self._engine.unsubscribe(subscription_id)
 
     @use_case(MANAGERS, changes=True)
-    async def change_version(self, caller: Caller, subscription_id: int, version: str) -> None:
+    async def change_version(
+        self, caller: Caller, subscription_id: int, version: str
+    ) -> Subscription:
         """Sends another version from now on, and the old one as well for five minutes."""
         _check_version(version)
         async with self._subscriptions.creating:
             await self._visible(caller, subscription_id)
-            await self._engine.change_version(subscription_id, version)
+            return await self._engine.change_version(subscription_id, version)
 
     @use_case(MANAGERS, changes=True)
     async def change_versions(
@@ -92,8 +94,8 @@ class WorkfrontSubscriptions:
         async with self._subscriptions.creating:
             found = await self._of_tenant(caller.scope_one(tenant))
             chosen = found if ids is None else _chosen(ids, found)
-            await asyncio.gather(*(self._engine.change_version(it.id, version) for it in chosen))
-        return chosen
+            changed = (self._engine.change_version(it.id, version) for it in chosen)
+            return await asyncio.gather(*changed)
 
     @use_case(MANAGERS, changes=True)
     async def enable(self, caller: Caller, subscription_id: int) -> Subscription:

@@ -11,6 +11,7 @@ from homing.model import read_id
 from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.policy.payload_fields import VALUE_CHARS_MAX
 from homing.policy.url import URL_CHARS_MAX, parse_url
+from homing.policy.workfront_ids import SUBSCRIPTION, read_uuid
 
 QUERY_CHARS_MAX = URL_CHARS_MAX + 152  # a URL and its tenant
 PART_CHARS_MAX = 200
@@ -87,6 +88,8 @@ def _field(text: str, fields: Collection[str]) -> tuple[str, str]:
 
 
 def _id(text: str) -> tuple[str, int] | None:
+    if (number := read_uuid(text)) is not None:
+        return SUBSCRIPTION, number
     for prefix in _IDS:
         if (number := read_id(prefix, text)) is not None:
             return prefix, number

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from homing.model import Event, Format, Subscription, Workfront, show_id
 from homing.policy.filters_values import read_moment
+from homing.policy.workfront_ids import show_uuid
 
 V1, V2 = "v1", "v2"
 VERSIONS = (V1, V2)
@@ -55,7 +56,7 @@ def frame_of(subscription: Subscription) -> Frame:
     own = subscription.workfront
     if own is None:
         return Frame(encode(show_id("sub", subscription.id)), encode(V2))
-    shown = show_id("sub", own.twin_of or subscription.id)
+    shown = show_uuid(own.twin_of or subscription.id)
     return Frame(encode(shown), encode(own.version), own.base64, own.version == V1)
 
 

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from homing.app.access import Caller, roles_of
 from homing.app.app import App
 from homing.errors import HomingError, NotFound
-from homing.model import read_id
 from homing.policy.causes import CLASSES, CODES
 from homing.policy.keys import Role
+from homing.policy.workfront_ids import read_either_id
 from homing.web.body import decode
 from homing.web.options import WebOptions, WebParts
 from homing.web.query import LIMIT_DEFAULT, LIMIT_MAX, Query
@@ -52,7 +52,7 @@ class Call:
 
     def number(self, prefix: str) -> int:
         """The number behind the ``{id}`` of the path; raises NotFound."""
-        number = read_id(prefix, self.key())
+        number = read_either_id(prefix, self.key())
         if number is None:
             raise NotFound(f"Ids of this kind begin with {prefix}_.")
         return number

@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Struct, msgpack
 
 from homing.errors import BadRequest, FieldProblem, Invalid
-from homing.model import read_id
 from homing.policy.admission import (
     KEY_RULE,
     TYPE_RULE,
@@ -23,6 +22,7 @@ from homing.policy.admission import (
 )
 from homing.policy.causes import code_problem, failure_problem
 from homing.policy.moments import moment, read_duration
+from homing.policy.workfront_ids import read_either_id
 from homing.web.texts import shown_name, text_problems
 
 LIMIT_DEFAULT = 50
@@ -193,7 +193,7 @@ class Query:
 
 def id_field(value: str, name: str, prefix: str) -> int:
     """The number in an id; raises Invalid."""
-    number = read_id(prefix, value)
+    number = read_either_id(prefix, value)
     if number is None:
         raise _refused(name, f"must be an id like {prefix}_01k9x3w8z4g00")
     return number

@@ -30,6 +30,7 @@ from homing.policy.causes import CLASSES, OTHER
 from homing.policy.exact import encode
 from homing.policy.filters import Op, Side
 from homing.ports.erasures import ErasureKind
+from homing.web.problems import FieldReason
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 FailureClass = Annotated[
@@ -211,6 +212,7 @@ class PublicKeyView(Struct, frozen=True):
 class WorkfrontView(Struct, frozen=True):
     """The fields of a subscription that was created through the Workfront-compatible API."""
 
+    id: Annotated[str, Meta(description="Its id in that API: a UUID, accepted here as well.")]
     version: str
     base64: bool
     object: Annotated[str | None, Meta(description="Only events of this object.")]
@@ -218,6 +220,10 @@ class WorkfrontView(Struct, frozen=True):
         str | None,
         Meta(description="It sends the old version of this subscription for five minutes."),
     ]
+    warnings: Annotated[
+        list[FieldReason] | UnsetType,
+        Meta(description="What Adobe would refuse, ignore or never match; not in lists."),
+    ] = UNSET
 
 
 class CertificateView(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from homing.model import (
@@ -33,9 +33,12 @@ from homing.policy.moments import rfc3339
 from homing.policy.sent_headers import logged_lines
 from homing.policy.sentences import At, Sentence
 from homing.policy.signature import PublicKey
+from homing.policy.workfront_ids import show_uuid
+from homing.policy.workfront_warnings import workfront_warnings
 from homing.ports import DeliveryRow, EventRow, Ledger, ReplayJob
 from homing.ports.erasures import Erasure
 from homing.ports.views import LastFailure
+from homing.web.problems import FieldReason
 from homing.web.schemas import (
     AttemptView,
     CauseSummary,
@@ -131,7 +134,10 @@ def public_key_views(keys: Sequence[PublicKey]) -> list[PublicKeyView]:
 
 
 def subscription_view(
-    subscription: Subscription, keys_of: Callable[[str], Sequence[PublicKey]]
+    subscription: Subscription,
+    keys_of: Callable[[str], Sequence[PublicKey]],
+    *,
+    in_list: bool = False,
 ) -> SubscriptionView:
     """A subscription; ``keys_of`` gives the public keys of a tenant."""
     uses_keys = subscription.signature is not Signature.HMAC
@@ -144,7 +150,7 @@ def subscription_view(
             for secret in subscription.secrets
         ],
         public_keys=public_key_views(keys_of(subscription.tenant)) if uses_keys else [],
-        workfront=_workfront_view(subscription),
+        workfront=_workfront_view(subscription, in_list=in_list),
         certificate=_certificate_view(subscription),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
@@ -171,12 +177,20 @@ def _certificate_view(subscription: Subscription) -> CertificateView | None:
     return CertificateView(facts.subject, facts.issuer, facts.fingerprint, expires_at)
 
 
-def _workfront_view(subscription: Subscription) -> WorkfrontView | None:
+def warnings_of(subscription: Subscription) -> list[FieldReason]:
+    """What Adobe would refuse, ignore or never match of a Workfront subscription."""
+    found = workfront_warnings(subscription, subscription.workfront)
+    return [FieldReason(field, reason) for field, reason in found]
+
+
+def _workfront_view(subscription: Subscription, *, in_list: bool) -> WorkfrontView | None:
     own = subscription.workfront
     if own is None:
         return None
     twin_of = None if own.twin_of is None else show_id(SUBSCRIPTION, own.twin_of)
-    return WorkfrontView(own.version, own.base64, own.object_id, twin_of)
+    shown = show_uuid(own.twin_of or subscription.id)
+    warnings = UNSET if in_list else warnings_of(subscription)
+    return WorkfrontView(shown, own.version, own.base64, own.object_id, twin_of, warnings)
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

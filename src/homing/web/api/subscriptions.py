@@ -41,7 +41,9 @@ async def list_subscriptions(call: Call) -> Response:
     )
     keys_of = call.app.signing_keys.published
     return json_response(
-        SubscriptionPage([subscription_view(row, keys_of) for row in rows], show_cursor(after))
+        SubscriptionPage(
+            [subscription_view(row, keys_of, in_list=True) for row in rows], show_cursor(after)
+        )
     )
 
 

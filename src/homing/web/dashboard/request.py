@@ -12,8 +12,8 @@ from homing.app.access import Caller, roles_of
 from homing.app.app import App
 from homing.app.status import Condition
 from homing.errors import NotFound
-from homing.model import read_id
 from homing.policy.keys import Role
+from homing.policy.workfront_ids import read_either_id
 from homing.ports import KeySession
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import FORM_BYTES_MAX
@@ -107,7 +107,7 @@ class PageRequest:
 
     def number(self, prefix: str) -> int:
         """The number behind the ``{id}`` of the path; raises NotFound."""
-        number = read_id(prefix, self.key())
+        number = read_either_id(prefix, self.key())
         if number is None:
             raise NotFound(f"Ids of this kind begin with {prefix}_.")
         return number

@@ -14,10 +14,11 @@ from msgspec import Struct
 from homing.app.access import Caller
 from homing.app.deliveries import Deliveries
 from homing.errors import FieldProblem, Invalid
-from homing.model import Reason, Status, read_id
+from homing.model import Reason, Status
 from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.policy.match import ALL
 from homing.policy.moments import moment
+from homing.policy.workfront_ids import read_either_id
 from homing.ports import DeliveryFilter, DeliveryRow, ReplayFilter, Selection
 from homing.web.query import url_part_problem
 
@@ -119,7 +120,7 @@ class _Values:
 
     def number(self, name: str, prefix: str) -> int | None:
         value = self._given.get(name)
-        found = None if value is None else read_id(prefix, value)
+        found = None if value is None else read_either_id(prefix, value)
         if value is not None and found is None:
             self._wrong(name, f"must be an id that begins with {prefix}_")
         return found

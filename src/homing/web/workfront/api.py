@@ -17,11 +17,12 @@ from homing.errors import (
     NotFound,
     StoreUnavailable,
 )
-from homing.model import Subscription, read_id, show_id
+from homing.model import Subscription
 from homing.policy.exact import encode
+from homing.policy.workfront_ids import SUBSCRIPTION, read_either_id, show_uuid
 from homing.web.operation import Call, Operation, Param
 from homing.web.response import Response
-from homing.web.show import SUBSCRIPTION
+from homing.web.show import warnings_of
 from homing.web.workfront.auth_scheme import AUTH_SCHEME
 from homing.web.workfront.create import draft_from, with_workfront_names
 from homing.web.workfront.schemas import (
@@ -37,7 +38,12 @@ from homing.web.workfront.schemas import (
     VersionsOut,
     WorkfrontSubscriptionIn,
 )
-from homing.web.workfront.show import old_subscription, subscription_out, url_record
+from homing.web.workfront.show import (
+    created,
+    old_subscription,
+    subscription_out,
+    url_record,
+)
 
 BASE = "/attask/eventsubscription/api/v1/subscriptions"
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
@@ -64,9 +70,8 @@ async def create(call: Call) -> Response:
         made = await call.app.workfront.create(call.caller, draft)
     except Invalid as error:
         raise with_workfront_names(error) from None
-    shown = show_id(SUBSCRIPTION, made.id)
-    version = made.workfront.version if made.workfront is not None else ""
-    return _response(Created(shown, version), status=201, location=f"{call.site}{BASE}/{shown}")
+    shown = created(made)
+    return _response(shown, status=201, location=f"{call.site}{BASE}/{shown.id}")
 
 
 async def list_page(call: Call) -> Response:
@@ -75,7 +80,7 @@ async def list_page(call: Call) -> Response:
     found = await call.app.workfront.of_tenant(call.caller, tenant=_tenant(call))
     shown = found[(page - 1) * limit : page * limit]
     endpoints = await call.app.workfront.endpoints_of(call.caller, shown)
-    items = [subscription_out(one, endpoints[one.endpoint_id]) for one in shown]
+    items = [subscription_out(one, endpoints[one.endpoint_id], in_list=True) for one in shown]
     meta = Meta(page, -(-len(found) // limit), limit, len(found))
     return _response(SubscriptionList(items, meta))
 
@@ -96,8 +101,8 @@ async def delete(call: Call) -> Response:
 
 async def change_version(call: Call) -> Response:
     version, number = call.content(VersionIn).version, call.number(SUBSCRIPTION)
-    await call.app.workfront.change_version(call.caller, number, version)
-    return _response(Created(show_id(SUBSCRIPTION, number), version))
+    changed = await call.app.workfront.change_version(call.caller, number, version)
+    return _response(created(changed))
 
 
 async def change_versions(call: Call) -> Response:
@@ -105,8 +110,9 @@ async def change_versions(call: Call) -> Response:
     changed = await call.app.workfront.change_versions(
         call.caller, given.version, tenant=_tenant(call), ids=_ids(given)
     )
-    ids = [show_id(SUBSCRIPTION, one.id) for one in changed]
-    return _response(VersionsOut(ids, given.version))
+    ids = [show_uuid(one.id) for one in changed]
+    told = {show_uuid(one.id): found for one in changed if (found := warnings_of(one))}
+    return _response(VersionsOut(ids, given.version, told))
 
 
 async def enable(call: Call) -> Response:
@@ -133,7 +139,7 @@ def _ids(given: VersionsIn) -> list[int | None] | None:
         raise Invalid(problems=(FieldProblem("subscriptionIds", reason),))
     if isinstance(given.ids, UnsetType):
         return None
-    return [read_id(SUBSCRIPTION, name) for name in given.ids]
+    return [read_either_id(SUBSCRIPTION, name) for name in given.ids]
 
 
 _PAGE = (

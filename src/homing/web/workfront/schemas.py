@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from homing.web.problems import Problem
+from homing.web.problems import FieldReason, Problem
 
 
 class WorkfrontSubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -22,11 +22,12 @@ class WorkfrontSubscriptionIn(Struct, frozen=True, forbid_unknown_fields=True, r
     base64_encoding: bool | str | None = None
 
 
-class Created(Struct, frozen=True):
-    """A new subscription."""
+class Created(Struct, frozen=True, omit_defaults=True):
+    """A new or changed subscription; warnings only where Adobe would do something else."""
 
     id: str
     version: str
+    warnings: list[FieldReason] = []
 
 
 class UrlRecord(Struct, frozen=True):
@@ -40,7 +41,7 @@ class UrlRecord(Struct, frozen=True):
     frozen_at: str | None
 
 
-class SubscriptionOut(Struct, frozen=True, kw_only=True):
+class SubscriptionOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A subscription, with its dates in both spellings that clients use."""
 
     id: str
@@ -60,6 +61,7 @@ class SubscriptionOut(Struct, frozen=True, kw_only=True):
     filters: list[dict[str, Any]]
     filter_connector: str = field(name="filterConnector")
     subscription_url: UrlRecord
+    warnings: list[FieldReason] = []  # only where Adobe would do something else
 
 
 class Meta(Struct, frozen=True):
@@ -104,11 +106,12 @@ class VersionsIn(Struct, frozen=True, forbid_unknown_fields=True):
     everything: bool | UnsetType = field(name="allCustomerSubscriptions", default=UNSET)
 
 
-class VersionsOut(Struct, frozen=True):
-    """The subscriptions that have this version now."""
+class VersionsOut(Struct, frozen=True, omit_defaults=True):
+    """The subscriptions that have this version now, and warnings by id, where there are any."""
 
     subscription_ids: list[str]
     version: str
+    warnings: dict[str, list[FieldReason]] = {}
 
 
 class UrlIn(Struct, frozen=True, forbid_unknown_fields=True):

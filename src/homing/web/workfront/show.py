@@ -1,14 +1,20 @@
-"""Subscriptions in Workfront's format: dates without time zone, masked tokens."""
+"""Subscriptions in Workfront's format: UUIDs, dates without time zone, masked tokens, warnings."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from homing.model import Endpoint, State, Subscription, Workfront, show_id
+from homing.model import Endpoint, State, Subscription, Workfront
 from homing.policy.admission import mask
 from homing.policy.exact import decode
-from homing.web.show import SUBSCRIPTION
-from homing.web.workfront.schemas import OldSubscription, SubscriptionOut, UrlRecord
+from homing.policy.workfront_ids import show_uuid
+from homing.web.show import warnings_of
+from homing.web.workfront.schemas import (
+    Created,
+    OldSubscription,
+    SubscriptionOut,
+    UrlRecord,
+)
 
 
 def date_text(at_ms: int) -> str:
@@ -30,12 +36,19 @@ def url_record(endpoint: Endpoint) -> UrlRecord:
     )
 
 
-def subscription_out(subscription: Subscription, endpoint: Endpoint) -> SubscriptionOut:
+def created(subscription: Subscription) -> Created:
+    own = subscription.workfront or Workfront()
+    return Created(show_uuid(subscription.id), own.version, warnings_of(subscription))
+
+
+def subscription_out(
+    subscription: Subscription, endpoint: Endpoint, *, in_list: bool = False
+) -> SubscriptionOut:
     own = subscription.workfront or Workfront()
     created, changed = date_text(subscription.created_at), date_text(subscription.updated_at)
     obj_code, event_type = _kind(subscription)
     return SubscriptionOut(
-        id=show_id(SUBSCRIPTION, subscription.id),
+        id=show_uuid(subscription.id),
         date_created=created,
         date_modified=changed,
         date_created_camel=created,
@@ -52,6 +65,7 @@ def subscription_out(subscription: Subscription, endpoint: Endpoint) -> Subscrip
         filters=decode(subscription.filters),
         filter_connector=subscription.filter_connector,
         subscription_url=url_record(endpoint),
+        warnings=[] if in_list else warnings_of(subscription),
     )
 
 
@@ -59,7 +73,7 @@ def old_subscription(subscription: Subscription) -> OldSubscription:
     own = subscription.workfront or Workfront()
     obj_code, event_type = _kind(subscription)
     return OldSubscription(
-        id=show_id(SUBSCRIPTION, subscription.id),
+        id=show_uuid(subscription.id),
         customer_id=subscription.tenant,
         obj_id=own.object_id,
         obj_code=obj_code,
