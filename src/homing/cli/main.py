@@ -33,6 +33,7 @@ from homing.cli import (
     simulate,
     subscriptions,
     tail,
+    workfront,
 )
 from homing.cli.hide_secrets import hide_secrets
 
@@ -85,6 +86,7 @@ app.add_typer(outbox.app, short_help="Publish in your own transaction.")
 app.command(short_help="Publish the rows of an outbox.")(local.relay)
 app.command(short_help="Follow attempts as they happen.")(tail.tail)
 app.command(short_help="Play a scenario on virtual time.")(simulate.simulate)
+app.add_typer(workfront.app, short_help="Make sample messages of Workfront.")
 app.command(short_help="Find out what is wrong, and what to do.")(local.doctor)
 app.command(short_help="Copy the database while it is in use.")(local.backup)
 app.command(short_help="Restore the database from a backup.")(local.restore)
