@@ -21,6 +21,7 @@ CAUSES_STORE = "homing.store.causes"
 DECIDE = "homing.engine.decide"
 DISPATCH = "homing.engine.dispatch"
 ERASURES = "homing.store.erasures"
+FAIR = "homing.policy.fair"
 FAN_OUT = "homing.engine.fan_out"
 FLEET = "homing.engine.fleet.membership"
 FLOW = "homing.store.flow"
@@ -713,6 +714,22 @@ BUGS = [
     bug(
         "the newest first attempts overtake those in the store",
         replace(QUEUE, "EndpointQueue.takes", "not self.more_fresh", "True"),
+    ),
+    bug(
+        "fair groups take no turns in memory",
+        remove(FAIR, "FairLane.popleft", "self._groups.move_to_end(group)"),
+    ),
+    bug(
+        "all persons are one fair group",
+        replace(FAIR, "FairBy.part", "int.from_bytes(digest) % GROUPS", "0"),
+    ),
+    bug(
+        "after a start the rows of fair groups are not known",
+        replace_sql("endpoint_start", "p.part >= 16", "p.part < 0"),
+    ),
+    bug(
+        "the rows of fair groups are not read",
+        replace("homing.store.fair", "turns", "row[1] == HAS_GROUPS", "False"),
     ),
     bug(
         "a slot of the lane is not given back",

@@ -73,7 +73,8 @@ class RequestChecks:
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._order: dict[tuple[int, int, int], DeliveryModel] = {}  # the last first attempt
+        # The last first attempt, by process, endpoint and fair group.
+        self._order: dict[tuple[int, int, int, str], DeliveryModel] = {}
 
     def sent(self, memory: Memory, hit: Hit) -> None:
         reference = self._reference
@@ -330,8 +331,9 @@ class RequestChecks:
             return
         # By a clock that was ahead, an enable makes fresh what was held back before it.
         since = endpoint.enabled_since if reference.clock_jumped else 0
-        last = self._order.get((memory.life, endpoint.id, since))
-        self._order[memory.life, endpoint.id, since] = delivery
+        place = (memory.life, endpoint.id, since, self._value(delivery))
+        last = self._order.get(place)
+        self._order[place] = delivery
         if last is None or last.accepted_at < delivery.accepted_at:
             return
         reference.must(
@@ -339,6 +341,13 @@ class RequestChecks:
             "order",
             lambda: f"{name(delivery.id)} goes after {name(last.id)}, accepted before it",
         )
+
+    def _value(self, delivery: DeliveryModel) -> str:
+        """The value by which first attempts take turns: those of one value are in order."""
+        fact = self._reference.facts[delivery.event_id]
+        path = self._reference.mix.options.fair_by_of(fact.tenant).path
+        data = json.loads(fact.data) if path else None
+        return json.dumps(data.get(path.removeprefix("data."))) if isinstance(data, dict) else ""
 
     def responded(self, memory: Memory, hit: Hit, response: Response, asked: int | None) -> None:
         reference = self._reference

@@ -13,6 +13,7 @@ import msgspec
 
 from homing.engine.options import EngineOptions
 from homing.model import Signature
+from homing.policy.fair import FairBy
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
@@ -48,6 +49,9 @@ GUARDS = {11: True, 22: False, 33: True, 44: False}
 HUSH = "hush"  # the tenant whose URLs hang
 HUSH_URL = "https://hush.example/"
 HUSH_DEADLINE_MS = 30_000
+BULK = "bulk"  # the tenant with bulk edits
+BULK_URL = "https://bulk.example/"
+BULK_DEADLINE_MS, BULK_LATENCY_MS = 5_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Mix:
     cuts: int  # sender outages
     cut_kinds: tuple[str, ...]
     hangs: int = 0  # times that one tenant's URLs all hang
+    bulk_edits: int = 0  # times that one person publishes very much, where there are fair groups
     deaths: int = 0  # times at which all hosts of some tenants die, and those of others do not
     slow_names: SlowLookUps | None = None
     erasures_per_hour: float = 0
@@ -251,12 +256,14 @@ def _draw(seed: int, deliveries: int) -> Mix:
         mix = _with_signatures(mix)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
-    if seed % 24 == 18:
+    if seed % 48 == 18:
         return replace(mix, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
     if seed % 25 == 24:
         return _with_egress(mix, Random(f"egress {seed}"))
     if seed % 24 in {12, 21}:
         return _with_guard_changes(mix, Random(f"guard {seed}"))
+    if seed % 48 == 42:
+        return _with_bulk_edits(mix, Random(f"bulk {seed}"))
     if seed % 3 == 1 and seed > 1:
         return _with_cuts(mix, Random(f"cuts {seed}"))
     if seed % 6 == 5:
@@ -363,6 +370,9 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         slack_ms=2 * MINUTE,
         hears_within_ms=5 * SECOND,  # It looks each second, with faults.
     )
+    if seed % 48 == 42:  # As of a single process, without bulk edits.
+        fair = msgspec.structs.replace(mix.options, fair_by=FairBy("data.n"))
+        mix = replace(mix, options=fair)
     mix = _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
     if seed % 4 == 1:
         mix = _with_erasures(mix, Random(f"erasures of fleet {seed}"))
@@ -437,6 +447,25 @@ def _with_hanging(mix: Mix, rng: Random) -> Mix:
         hangs=rng.randint(1, 3),
         options=options,
         numbers=mix.numbers | {HUSH: Numbers()},
+    )
+
+
+def _with_bulk_edits(mix: Mix, rng: Random) -> Mix:
+    """Every 24th seed has fair groups: one for each event, and for each person of one tenant."""
+    options = msgspec.structs.replace(
+        mix.options,
+        fair_by=FairBy("data.n"),
+        tenant_fair_by={BULK: FairBy("data.who")},
+        endpoint_slots=min(mix.options.fresh_slots, mix.options.retry_slots, rng.choice((2, 4))),
+        ready_max=rng.choice((20, 20_000, 20_000)),
+        ready_bytes_max=64 * 1024 * 1024,
+        tenant_health=mix.options.tenant_health | {BULK: _health(Numbers())},
+    )
+    return replace(
+        mix,
+        bulk_edits=rng.randint(1, 3),
+        options=options,
+        numbers=mix.numbers | {BULK: Numbers()},
     )
 
 

@@ -61,6 +61,10 @@ class Publishers:
         """Publish this one, again and again until it is answered, or given up."""
         await self._until_told([draft])
 
+    async def publish_batch(self, drafts: list[EventDraft]) -> None:
+        """The same with several."""
+        await self._until_told(drafts)
+
     async def publish_something(self) -> None:
         rng = self._rng
         drafts = [self._draft() for _ in range(rng.choice((1, 1, 1, 2, 5)))]

@@ -14,7 +14,7 @@ import msgspec
 from homing.model import Failure
 from homing.sim.world import Hit, Reply
 from simulation.health_model import HOUR, MINUTE
-from simulation.mix import HUSH_URL, Egress, Mix
+from simulation.mix import BULK_LATENCY_MS, BULK_URL, HUSH_URL, Egress, Mix
 
 TOLERANCE_MS = 300_000  # between a signature's time and the receiver's own
 SENDER_ERROR_MAX_MS = 600_000  # Beyond that it is not the sender alone.
@@ -112,6 +112,7 @@ class Receivers:
         self.dead: frozenset[str] = frozenset()  # tenants whose hosts have all died
         self.dead_kind = ""
         self.tenant_of: Callable[[Hit], str]
+        self.on_bulk: Callable[[Hit], None]
 
     def reply(self, hit: Hit) -> Reply:
         if abs(int(hit.headers["webhook-timestamp"]) * 1000 - hit.wall) > TOLERANCE_MS:
@@ -126,6 +127,9 @@ class Receivers:
             ours = self._egress.reply(hit)
             if ours is not None:
                 return ours
+        if self._mix.bulk_edits and hit.url == BULK_URL:
+            self.on_bulk(hit)
+            return Reply(latency_ms=10 if self.healed else BULK_LATENCY_MS)
         if not self._mix.cuts:
             return self._reply(hit)
         if self.cut is not None and not self.healed:

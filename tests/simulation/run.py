@@ -32,6 +32,7 @@ KINDS = frozenset(
         "proxy_away",
         "certificate_expired",
         "tenant_hangs",
+        "publish_bulk_edit",
         "outage_began",
         "outage_ended",
         "tenants_die",

@@ -18,6 +18,7 @@ from homing.model import read_id
 from homing.sim.loop import SpinsForEver, WaitsForEver, run_virtual
 from homing.sim.world import Hit
 from homing.store.sqlite import SqliteDb
+from simulation.bulk_edits import BulkEdits
 from simulation.check_end import Balance, Healing
 from simulation.check_outages import OutageChecks
 from simulation.checker import Checker, MachineWitness
@@ -143,6 +144,15 @@ class Seed:
             publishers=self.publishers,
         )
 
+        self.bulk_edits = BulkEdits(
+            mix,
+            self._rng("bulk"),
+            world=first,
+            reference=reference,
+            faults=faults,
+            publishers=self.publishers,
+        )
+        self.receivers.on_bulk = self.bulk_edits.sent
         self.guard: GuardSettings | None = None
         if mix.guard_changes:
             self.guard = GuardSettings(
@@ -215,6 +225,7 @@ class Seed:
                 supervisors.append(asyncio.ensure_future(process.supervise()))
         await self.people.set_up()
         await self.hanging.set_up()
+        await self.bulk_edits.set_up()
         for machine in self.machines:
             machine.faults.rates = self.mix.rates
         if self.reference.alone:
@@ -240,6 +251,7 @@ class Seed:
             actors.append(process.pauses())
         actors += [self.people.act(), self._cuts_and_deaths(), self.hanging.act()]
         actors.append(self.erasing.act())
+        actors.append(self.bulk_edits.act())
         if self.guard is not None:
             actors.append(self.guard.act())
         if self._network is None:
@@ -275,6 +287,7 @@ class Seed:
         parts = (self.people, self.erasing, self.publishers, self.cuts, self.hanging, self.overdue)
         for part in parts:
             part.over = True
+        self.bulk_edits.over = True
         self.outage_checks[1].end()
         self.receivers.healed = True
         if self.names is not None:
