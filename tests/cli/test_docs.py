@@ -130,6 +130,9 @@ class Reader:
             "howto/develop-a-workfront-integration.md",
             (
                 '"version":"v2"}',
+                "Adobe cannot filter DOCU by groups",
+                '"objCode":"PROJ"',
+                "Published 3 events",
                 "Published launch-1: it goes to 1 subscription.",
                 "Published launch-2: no subscription with a URL matches it.",
                 'newState.status equals "CUR"',
