@@ -67,15 +67,15 @@ def known_names() -> list[str]:
     return [f"{code}.{kind}" for code, it in OBJECTS.items() if it.fields for kind in EVENT_TYPES]
 
 
-def sample(name: str, random: Random, *, now: int, user: str | None = None) -> Sample:
+def sample(name: str, rng: Random, *, now: int, user: str | None = None) -> Sample:
     """A sample of this name; raises Invalid with the names that are known."""
     code, _, kind = name.rpartition(".")
     known = OBJECTS.get(code)
     if known is None or not known.fields or kind not in EVENT_TYPES:
         raise Invalid(problems=(FieldProblem("NAME", _unknown(name)),))
-    person = user if user is not None else _hex(random)
-    after = _state(code, known, random, now=now, person=person)
-    before = {} if kind == "CREATE" else _before(code, after, random, now=now)
+    person = user if user is not None else _hex(rng)
+    after = _state(code, known, rng, now=now, person=person)
+    before = {} if kind == "CREATE" else _before(code, after, rng, now=now)
     if kind == "DELETE":
         after, before = {}, after
     return Sample(name, {"userId": person, "newState": after, "oldState": before})
@@ -102,55 +102,55 @@ def _unknown(name: str) -> str:
 
 
 def _state(
-    code: str, known: WorkfrontObject, random: Random, *, now: int, person: str
+    code: str, known: WorkfrontObject, rng: Random, *, now: int, person: str
 ) -> dict[str, Any]:
-    state = {name: _value(name, code, random, now=now) for name in known.fields}
+    state = {name: _value(name, code, rng, now=now) for name in known.fields}
     for name in ("lastUpdatedByID", "updatedBy"):
         if name in state:
             state[name] = person
     return state
 
 
-def _before(code: str, after: dict[str, Any], random: Random, *, now: int) -> dict[str, Any]:
+def _before(code: str, after: dict[str, Any], rng: Random, *, now: int) -> dict[str, Any]:
     """The state before a change of one field, and of who changed it when."""
     before = dict(after)
     changing = next(name for name in _CHANGING if name in after)
     while before[changing] == after[changing]:
-        before[changing] = _value(changing, code, random, now=now, old=True)
+        before[changing] = _value(changing, code, rng, now=now, old=True)
     for name in ("lastUpdateDate", "updatedAt"):
         if name in after:
-            before[name] = _date(now - random.randint(1, 72) * _HOUR_MS)
+            before[name] = _date(now - rng.randint(1, 72) * _HOUR_MS)
     for name in ("lastUpdatedByID", "updatedBy"):
         if name in after:
-            before[name] = _hex(random)
+            before[name] = _hex(rng)
     return before
 
 
-def _value(name: str, code: str, random: Random, *, now: int, old: bool = False) -> Any:
+def _value(name: str, code: str, rng: Random, *, now: int, old: bool = False) -> Any:
     if name == "objCode":
         return code
     if name == "status":
         return _STATUSES.get(code, ("NEW", "CPL"))[0 if old else 1]
     make = _NAMED.get(name)
     if make is not None:
-        return make(random)
+        return make(rng)
     if name == "parameterValues":
-        return {"DE:Region": random.choice(("EMEA", "Americas", "APAC")), "DE:Channels": ["Web"]}
+        return {"DE:Region": rng.choice(("EMEA", "Americas", "APAC")), "DE:Channels": ["Web"]}
     if name.endswith("IDs"):
-        return [_hex(random)]
+        return [_hex(rng)]
     if name in {"lastUpdateDate", "updatedAt"}:
         return _date(now)
     if name.endswith(("Date", "At")):
-        return _date(now - random.randint(-500, 500) * _HOUR_MS)
+        return _date(now - rng.randint(-500, 500) * _HOUR_MS)
     if _SET(name) or name in {"createdBy", "updatedBy"}:
-        return _hex(random)
+        return _hex(rng)
     if re.match(r"(is|has)[A-Z]", name):
-        return random.random() < 0.5
+        return rng.choice((True, False))
     return None
 
 
-def _hex(random: Random) -> str:
-    return f"{random.getrandbits(128):032x}"
+def _hex(rng: Random) -> str:
+    return f"{rng.getrandbits(128):032x}"
 
 
 def _date(at_ms: int) -> str:
@@ -159,8 +159,8 @@ def _date(at_ms: int) -> str:
     return f"{shown:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}+0000"
 
 
-def _title(random: Random) -> str:
-    return f"{random.choice(_WORDS)} {random.choice(_THINGS)} {random.randint(1, 99)}"
+def _title(rng: Random) -> str:
+    return f"{rng.choice(_WORDS)} {rng.choice(_THINGS)} {rng.randint(1, 99)}"
 
 
 _NAMED: dict[str, Callable[[Random], Any]] = {
@@ -169,37 +169,37 @@ _NAMED: dict[str, Callable[[Random], Any]] = {
     "subject": _title,
     "proofName": _title,
     "referenceObjectName": _title,
-    "description": lambda random: f"The {random.choice(_THINGS)} for {random.choice(_PEOPLE)}.",
-    "noteText": lambda random: f"{random.choice(_PEOPLE)}, please have a look.",
-    "title": lambda random: random.choice(("Designer", "Producer", "Copywriter")),
-    "emailAddr": lambda random: f"person{random.randint(1, 999)}@example.com",
-    "fileName": lambda random: f"draft-{random.randint(1, 99)}",
-    "ext": lambda random: random.choice(("pdf", "docx", "png")),
-    "fileType": lambda random: random.choice(("pdf", "docx", "png")),
-    "docSize": lambda random: random.randint(10_000, 5_000_000),
-    "version": lambda random: str(random.randint(1, 9)),
-    "priority": lambda random: random.randint(0, 4),
-    "referenceNumber": lambda random: random.randint(1_000, 99_999),
-    "currency": lambda random: random.choice(("USD", "EUR", "GBP")),
-    "hours": lambda random: random.randint(1, 16) / 2,
-    "totalHours": lambda random: random.randint(60, 90) / 2,
-    "regularHours": lambda random: random.randint(60, 80) / 2,
-    "overtimeHours": lambda random: random.randint(0, 10) / 2,
+    "description": lambda rng: f"The {rng.choice(_THINGS)} for {rng.choice(_PEOPLE)}.",
+    "noteText": lambda rng: f"{rng.choice(_PEOPLE)}, please have a look.",
+    "title": lambda rng: rng.choice(("Designer", "Producer", "Copywriter")),
+    "emailAddr": lambda rng: f"person{rng.randint(1, 999)}@example.com",
+    "fileName": lambda rng: f"draft-{rng.randint(1, 99)}",
+    "ext": lambda rng: rng.choice(("pdf", "docx", "png")),
+    "fileType": lambda rng: rng.choice(("pdf", "docx", "png")),
+    "docSize": lambda rng: rng.randint(10_000, 5_000_000),
+    "version": lambda rng: str(rng.randint(1, 9)),
+    "priority": lambda rng: rng.randint(0, 4),
+    "referenceNumber": lambda rng: rng.randint(1_000, 99_999),
+    "currency": lambda rng: rng.choice(("USD", "EUR", "GBP")),
+    "hours": lambda rng: rng.randint(1, 16) / 2,
+    "totalHours": lambda rng: rng.randint(60, 90) / 2,
+    "regularHours": lambda rng: rng.randint(60, 80) / 2,
+    "overtimeHours": lambda rng: rng.randint(0, 10) / 2,
     "workHoursPerDay": lambda _: 8.0,
-    "actualCost": lambda random: random.randint(100, 90_000) / 100,
-    "actualAmount": lambda random: random.randint(100, 90_000) / 100,
-    "plannedAmount": lambda random: random.randint(100, 90_000) / 100,
-    "work": lambda random: random.randint(1, 80),
-    "workRequired": lambda random: random.randint(60, 4_800),
+    "actualCost": lambda rng: rng.randint(100, 90_000) / 100,
+    "actualAmount": lambda rng: rng.randint(100, 90_000) / 100,
+    "plannedAmount": lambda rng: rng.randint(100, 90_000) / 100,
+    "work": lambda rng: rng.randint(1, 80),
+    "workRequired": lambda rng: rng.randint(60, 4_800),
     "assignmentPercent": lambda _: 100.0,
     "icon": lambda _: "calendar",
     "color": lambda _: "#4b8bbe",
-    "type": lambda random: random.choice(("text", "number", "date")),
-    "data": lambda random: {"name": _title(random)},
-    "groups": lambda random: [_hex(random)],
-    "fields": lambda random: [{"id": _hex(random), "displayName": _title(random)}],
-    "recordTypes": lambda random: [_hex(random)],
-    "recordsCount": lambda random: random.randint(0, 500),
-    "userRoles": lambda random: [_hex(random)],
-    "proofPages": lambda random: random.randint(1, 40),
+    "type": lambda rng: rng.choice(("text", "number", "date")),
+    "data": lambda rng: {"name": _title(rng)},
+    "groups": lambda rng: [_hex(rng)],
+    "fields": lambda rng: [{"id": _hex(rng), "displayName": _title(rng)}],
+    "recordTypes": lambda rng: [_hex(rng)],
+    "recordsCount": lambda rng: rng.randint(0, 500),
+    "userRoles": lambda rng: [_hex(rng)],
+    "proofPages": lambda rng: rng.randint(1, 40),
 }
