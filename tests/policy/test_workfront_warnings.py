@@ -27,7 +27,8 @@ def a_filter(name: str, comparison: str = "eq", value: Any = "x", **more: Any) -
 
 
 def told(subscription: SubscriptionSpec, version: str = "v2") -> list[tuple[str, str]]:
-    return [tuple(it) for it in workfront_warnings(subscription, Workfront(version=version))]
+    found = workfront_warnings(subscription, Workfront(version=version))
+    return [(field, reason) for field, reason in found]
 
 
 @pytest.mark.parametrize(
