@@ -123,10 +123,9 @@ class Receivers:
                 return Reply(latency_ms=10 * HOUR)
             if self.calm:
                 return Reply(latency_ms=self._dials.choice((0, 3)))
-        if self._egress is not None and not self.healed:
-            ours = self._egress.reply(hit)
-            if ours is not None:
-                return ours
+        ours = None if self._egress is None or self.healed else self._egress.reply(hit)
+        if ours is not None:
+            return ours
         if self._mix.bulk_edits and hit.url == BULK_URL:
             self.on_bulk(hit)
             return Reply(latency_ms=10 if self.healed else BULK_LATENCY_MS)
