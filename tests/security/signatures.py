@@ -127,9 +127,8 @@ def judge_some(seed: int, count: int, write: Write) -> Counter[str]:
             signer = TenantSigner(
                 [Secret(new_private_key(rng.randbytes(32))) for _ in range(rng.choice((1, 2)))]
             )
-            template = RequestTemplate(
-                subscription, deadline_ms=5_000, signer_of=lambda _, signer=signer: signer
-            )
+            signers = {subscription.tenant: signer}
+            template = RequestTemplate(subscription, deadline_ms=5_000, signer_of=signers.get)
         work = _work(rng, (seed << 20) + 10 * n)
         request, _ = write(template, work, number=1, now=now, wall=now)
         head = request.header_block.decode().split("\r\n")

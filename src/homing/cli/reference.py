@@ -126,8 +126,10 @@ def _tenants() -> Iterator[str]:
     yield (
         "Settings of one tenant: `policy` (a name), its quotas (`publish_per_second`, "
         "`pending_max`, `subscriptions_max`, `changes_per_minute`), `retention_days` (1 to 3,650, "
-        "shorter or longer than the installation's), `fair_by` (a path, or empty), and a table "
-        "`health` with the limits that differ from the installation's, or with a `preset`."
+        "shorter or longer than the installation's), `fair_by` (a path, or empty), "
+        "`client_certificate_file` and `client_key_file`, `ca_file` (authorities that this tenant "
+        "trusts besides the installation's), and a table `health` with the limits that differ from "
+        "the installation's, or with a `preset`."
     )
 
 

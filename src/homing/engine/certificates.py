@@ -7,6 +7,7 @@ days, so a second process, or a second look in the same day, writes nothing new.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -17,14 +18,16 @@ import structlog
 from homing.engine.core import Core
 from homing.engine.fan_out import rfc3339
 from homing.errors import EventConflict, HomingError
-from homing.model import COUNTER_BITS, NODE_BITS, id_floor, show_id
+from homing.model import COUNTER_BITS, NODE_BITS, Subscription, id_floor, show_id
 from homing.policy.admission import EventDraft
-from homing.policy.certificates import Warned, WatchedCertificate, facts_of
+from homing.policy.certificates import CertificateFacts, Warned, WatchedCertificate, facts_of
 from homing.policy.notice_text import sentence
 from homing.policy.notices import OPERATOR, Notice, NoticeKind
 
 EVENT_TYPE = "homing.certificate.expiring"
 AT_ONCE = 100  # warnings that are written together
+AGAIN_MS = 60_000
+SLICE = 100  # certificates that are read at a time
 
 log = structlog.get_logger("homing.certificates")
 
@@ -40,15 +43,27 @@ class CertificateWatch:
     ) -> None:
         self._catalog, self._clock = core.catalog, core.clock
         self._files, self._publish = core.options.certificates, publish
+        self._facts: dict[int, tuple[int, CertificateFacts | None]] = {}  # by subscription
+        self._key: tuple[int, int] | None = None
+        self._watched: list[WatchedCertificate] = []
         self.tell: Callable[[Sequence[Notice]], Awaitable[None]] | None = None  # to people
 
     def watched(self) -> list[WatchedCertificate]:
-        """Every client certificate of the installation, its tenants and its subscriptions."""
+        """Every client certificate of the installation, its tenants and its subscriptions.
+
+        Pages ask for them often: they are looked at again after a change, or after a minute.
+        """
+        key = (self._catalog.version, self._clock.wall() // AGAIN_MS)
+        if key != self._key:
+            self._key, self._watched = key, self._look()
+        return self._watched
+
+    def _look(self) -> list[WatchedCertificate]:
         found = list(self._files())
         for it in self._catalog.with_certificate.values():
             if it.workfront is not None and it.workfront.twin_of is not None:
                 continue
-            facts = facts_of(it)
+            facts = self._facts_of(it)
             found.append(
                 WatchedCertificate(
                     it.tenant,
@@ -60,6 +75,15 @@ class CertificateWatch:
                 )
             )
         return found
+
+    def _facts_of(self, it: Subscription) -> CertificateFacts | None:
+        """The facts of its certificate, which are read once."""
+        known = self._facts.get(it.id)
+        if known is None or known[0] != it.version:
+            if len(self._facts) > 2 * len(self._catalog.with_certificate):
+                self._facts.clear()  # Most are of subscriptions that are gone.
+            known = self._facts[it.id] = it.version, facts_of(it)
+        return known[1]
 
     async def every_hour(self) -> None:
         """Write the warnings that are due; a failure waits for the next hour."""
@@ -73,6 +97,10 @@ class CertificateWatch:
 
     async def warn(self) -> None:
         """Write the warnings that are due and not yet written."""
+        for count, sub in enumerate(list(self._catalog.with_certificate.values())):
+            self._facts_of(sub)
+            if count % SLICE == 0:  # To read many takes seconds.
+                await asyncio.sleep(0)
         wall = self._clock.wall()
         due = []
         for it in self.watched():

@@ -73,9 +73,9 @@ class Publisher:
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
         self._payload_fields = core.options.payload_fields
-        self._is_fair = core.options.is_fair
-        # About how many steps it takes to match an event and to read its payload fields.
-        self._steps = self._steps_with_fields if self._payload_fields else core.catalog.steps
+        self._reads_data = bool(self._payload_fields) or core.options.is_fair
+        # About how many steps it takes to match an event, and to read its payload fields and group.
+        self._steps = self._steps_with_data if self._reads_data else core.catalog.steps
         self._matcher = Matcher(core.catalog, core.clock, self._payload_fields)
         self._staging = asyncio.Lock()  # Ids are taken in the order of the calls of the store.
         self._last_group = 0
@@ -312,7 +312,7 @@ class Publisher:
         staged: list[list[NewEvent]] = []
         versions: list[int] = []
         rows, sliced, limit = 0, False, self._options.request_deliveries_max
-        reads_data = catalog.filters or bool(self._payload_fields)
+        reads_data = catalog.filters or self._reads_data
         for waiting in tuple(group):
             versions.append(catalog.version)
             events: list[NewEvent] = []
@@ -333,8 +333,8 @@ class Publisher:
                     events.append(event)
                     count += len(event.deliveries)
                     rows += 1 + len(event.deliveries)
-                    if reads_data or self._is_fair:
-                        rows += self._steps(draft) + self._fair_steps(draft)
+                    if reads_data:
+                        rows += self._steps(draft)
                     if count > limit:
                         break  # The publish is refused: its other rows are not needed.
             except OutOfSteps:
@@ -380,12 +380,9 @@ class Publisher:
         elif len(waiting.drafts) > 1 and sum(map(self._steps, waiting.drafts)) > AT_ONCE_STEPS:
             raise OutOfSteps
 
-    def _steps_with_fields(self, draft: EventDraft) -> int:
-        return self._catalog.steps(draft) + self._payload_fields.steps(draft.data)
-
-    def _fair_steps(self, draft: EventDraft) -> int:
-        """About how many steps it takes to find the fair group of an event."""
-        return self._options.fair_by_of(draft.tenant).steps(draft.data) if self._is_fair else 0
+    def _steps_with_data(self, draft: EventDraft) -> int:
+        steps = self._catalog.steps(draft) + self._payload_fields.steps(draft.data)
+        return steps + self._options.fair_by_of(draft.tenant).steps(draft.data)
 
     def _match(self, waiting: _Waiting) -> None:
         """Match a publish in slices; after that it waits for a commit."""

@@ -121,6 +121,7 @@ class HttpSender:
             idle_s_max=options.idle_ms_max / 1000,
             address_age_s_max=options.address_age_ms_max / 1000,
         )
+        self._files_changed, self._files = 0, ""  # the files of identities, as a part of keys
         self._sockets_max = options.sockets_max
         self._flights: set[Flight] = set()
         self._unwritten: list[tuple[Connection, Flight]] = []  # begun in this turn of the loop
@@ -148,7 +149,7 @@ class HttpSender:
         if not self._sweeping:
             self._start_sweeping(now)
         target = request.target
-        own = "" if request.tls is None else request.tls.fingerprint
+        own = self._files if request.tls is None else self._files + request.tls.fingerprint
         key = (request.tenant, target.scheme, target.host, target.port, own)
         try:
             connection = self._pool.take(key, now)
@@ -173,7 +174,12 @@ class HttpSender:
         await asyncio.sleep(0)  # Transports close in the loop's next turn.
 
     def _drop_idle(self) -> None:
-        """A file of a certificate or of authorities has changed: connections are made anew."""
+        """A file of a certificate or of authorities has changed: connections are made anew.
+
+        Those that carry a request now have an older key, so nothing else is sent on them.
+        """
+        self._files_changed += 1
+        self._files = f"{self._files_changed} "
         self._pool.shed(len(self._pool))
 
     # --- connections --------------------------------------------------------------------------
