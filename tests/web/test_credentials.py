@@ -57,6 +57,15 @@ ROWS: dict[str, Row] = {
     "deleteSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", None, 204),
     "rotateSecret": Row(MANAGE, "/v1/subscriptions/{subscription}/secret/rotate"),
     "testSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/test"),
+    "readEvents": Row(READ, "/v1/subscriptions/{stream}/events"),
+    # One that is sent is refused; the other one would have no end.
+    "streamEvents": Row(READ, "/v1/subscriptions/{subscription}/stream", good=409),
+    "acknowledgeEvents": Row(MANAGE, "/v1/subscriptions/{stream}/ack", {"cursor": "x"}, 422),
+    "listReaders": Row(READ, "/v1/subscriptions/{stream}/readers"),
+    "removeReader": Row(MANAGE, "/v1/subscriptions/{stream}/readers", good=404),
+    "getSigningKeys": Row(READ, "/v1/signing-keys", other="own"),
+    "rotateSigningKeys": Row(MANAGE, "/v1/signing-keys/rotate", {"tenant": OWN}, 200, "refused"),
+    "jwks": Row(EVERYBODY, "/.well-known/jwks.json"),
     "tryFilters": Row(READ, "/v1/filters/try?tenant=acme", {"filters": []}),
     "listEndpoints": Row(READ, "/v1/endpoints", other="empty"),
     "getEndpoint": Row(READ, "/v1/endpoints/{endpoint}"),
@@ -116,6 +125,7 @@ ROWS: dict[str, Row] = {
 ABSENT = {
     "event": "evt_none",
     "subscription": "sub_0000000000001",
+    "stream": "sub_0000000000001",
     "endpoint": "ep_0000000000001",
     "delivery": "dlv_0000000000001",
     "pending": "dlv_0000000000001",
@@ -151,7 +161,9 @@ class Scene:
             "/v1/replays", {"filter": {"tenant": OWN, "status": "dropped"}}
         )
         target = await house.client.post("/v1/notice-targets", {**TARGET, "tenant": OWN})
+        stream = await house.client.post("/v1/subscriptions", {"types": ["x"], "tenant": OWN})
         self.ids = {
+            "stream": stream.json["id"],
             "event": event,
             "target": target.json["id"],
             "subscription": made["id"],
