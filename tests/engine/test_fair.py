@@ -67,6 +67,28 @@ def test_one_event_waits_for_a_handful_of_another_persons_ten_thousand(
     live(story, options)
 
 
+@pytest.mark.parametrize(
+    ("options", "at_most"),
+    [
+        pytest.param(FAIR, 1, id="the rows of a new person are read at once"),
+        pytest.param(SMALL, 17, id="with little memory few rows are queued"),
+    ],
+)
+def test_an_endpoint_with_one_slot_does_not_queue_much_of_a_bulk_edit(
+    options: EngineOptions, at_most: int
+) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=100)
+        await world.subscribe(URL)
+        await edit(world, "anna", 1)
+        await world.wait(SECOND)  # From now on, new deliveries are queued without a read.
+        await edit(world, "anna", 300, begin=1)
+        await world.wait(250)
+        assert await before(world, "ben", within_ms=10 * SECOND) <= at_most
+
+    live(story, msgspec.structs.replace(options, endpoint_slots=1))
+
+
 def test_without_fair_by_it_waits_for_all_of_them() -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(200, latency_ms=SECOND)
