@@ -209,7 +209,6 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
-        queue.expect_new_group()
         self.reschedule(queue)
 
     def remove_subscription(self, subscription_id: int, endpoint_id: int) -> None:
@@ -240,7 +239,6 @@ class Dispatcher:
         now = self._clock.now()
         expires_at = now + self._options.window_min_ms
         queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
-        queue.expect_new_group()
         self.reschedule(queue)
 
     def changed_elsewhere(self, endpoint_id: int) -> None:

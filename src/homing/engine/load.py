@@ -207,7 +207,6 @@ class Loader:
 
     def _as_it_was(self, asked: _Asked) -> None:
         asked.queue.note_in_store(more_fresh=asked.more_fresh, next_due=asked.next_due)
-        asked.queue.expect_new_group()
         self._reschedule(asked.queue)  # Its state may have changed meanwhile.
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:

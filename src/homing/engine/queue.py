@@ -34,7 +34,6 @@ _FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
 _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
 FAIR_MIN = 16  # first attempts of an endpoint with fair groups that may be queued, at least
-NEW_GROUPS_TIMES = 4  # as many as it has slots: then it reads no more for the sake of a new group
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
@@ -83,7 +82,6 @@ class EndpointQueue:
         "in_store",
         "loading",
         "more_fresh",
-        "new_group",
         "next_due",
         "paced",
         "probing",
@@ -108,7 +106,6 @@ class EndpointQueue:
         self.ramp = Ramp()
         self.fair = fair  # first attempts take turns by their group; few of them are queued
         self.fresh: deque[Work] | FairLane = FairLane() if fair else deque()
-        self.new_group = False  # the store may have rows of a group that has none queued
         self.retry: deque[Work] = deque()
         self.rate_limited: set[Lane] = set()  # lanes that wait for a rate: no rows are read
         # Of subscriptions that wait for their rate while others of this endpoint go on.
@@ -197,11 +194,7 @@ class EndpointQueue:
         endpoint = self.endpoint
         if endpoint.health.state is not _ENABLED or now < endpoint.hold_until:
             return False
-        if at_once:
-            return self.gap(lane) > 0
-        if self.new_group and lane is _FRESH:
-            return queued < NEW_GROUPS_TIMES * self.ramp.slots
-        return queued < self.ramp.slots
+        return self.gap(lane) > 0 if at_once else queued < self.ramp.slots
 
     def takes(self, delivery: Delivery) -> bool:
         """Whether a delivery that was just committed may be queued without reading the store."""
@@ -303,12 +296,6 @@ class EndpointQueue:
         # A lane that waits for its rate is not read.
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
-        if first and isinstance(self.fresh, FairLane):
-            self.new_group = self.new_group or not self.fresh.has_group(delivery.fair_part)
-
-    def expect_new_group(self) -> None:
-        """Note that the store may have rows of a group that has none queued."""
-        self.new_group = self.fair
 
     def forget_stored(self) -> tuple[bool, int | None]:
         """Note that the store has no rows, until it is read; return the notes from before."""
@@ -318,7 +305,7 @@ class EndpointQueue:
 
     def begin_load(self) -> None:
         """Begin a load: after it the store has the rows it reports and those noted meanwhile."""
-        self.loading, self.stale, self.new_group = True, False, False
+        self.loading, self.stale = True, False
         self.settled_meanwhile.clear()
         self.forget_stored()
 
