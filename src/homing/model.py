@@ -877,6 +877,7 @@ class Credentials(Struct, frozen=True, gc=False):
     scope: str = ""
     audience: str = ""
     key_id: str = ""
+    tls: TlsIdentity | None = None  # for connections to the token endpoint: the subscription's
 
     def __repr__(self) -> str:
         return f"Credentials({self.tenant}, {self.target.host})"

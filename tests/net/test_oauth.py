@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from homing.model import Credentials, Failure, OAuthMethod, SubscriptionSpec
+from homing.model import Credentials, Failure, OAuthMethod, SubscriptionSpec, TlsIdentity
 from homing.net import oauth
 from homing.net.oauth import FETCHES_MAX, OAuthSender
 from homing.net.resolver import Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.policy.certificates import make_identity
 from homing.policy.oauth import credentials_of
 from homing.policy.reach import REFUSED, Reach
 from homing.policy.url import parse_url
 from homing.ports import Request, Response, Sender
+from net.certificates import Authority
 from net.oauth_server import Client, OAuthServer, oauth_server
 from net.receiver import (
+    OK,
     Call,
     a_free_port,
     a_request,
@@ -67,11 +72,13 @@ async def sender(anyio_backend: Any, steps: Steps) -> AsyncIterator[OAuthSender]
     await sender.close()
 
 
-def a_client(url: str, *, tenant: str = "default", **more: Any) -> Credentials:
+def a_client(
+    url: str, *, tenant: str = "default", tls: TlsIdentity | None = None, **more: Any
+) -> Credentials:
     fields = {"oauth_client_id": "a client", "oauth_client_secret": SECRET, **more}
     fields.setdefault("oauth_scope", "events.write")
     spec = SubscriptionSpec(url="http://a.example/", types=("*",), oauth_token_url=url, **fields)
-    found = credentials_of(tenant, spec)
+    found = credentials_of(tenant, spec, tls)
     assert found is not None
     return found
 
@@ -395,7 +402,13 @@ async def test_the_time_of_a_slow_fetch_is_not_taken_from_the_receiver(
         steps.ahead_s += 30  # longer than the deadline of the attempt
         await call.say(_json(b'{"access_token": "t0p", "token_type": "Bearer"}'))
 
-    async with receiver(slow) as peer, receiver(say_ok) as hook:
+    async def take_half(call: Call) -> None:
+        await call.request()
+        steps.ahead_s += 10
+        await asyncio.sleep(0.2)  # for the sweep that would end an attempt past its deadline
+        await call.say(OK)
+
+    async with receiver(slow) as peer, receiver(take_half) as hook:
         client = a_client(f"http://127.0.0.1:{peer.port}/token")
         attempt = an_attempt(f"http://127.0.0.1:{hook.port}/", client, deadline_ms=20_000)
         response = await ask(HttpSender(PRIVATE, monotonic=steps), attempt)
@@ -439,6 +452,34 @@ async def test_a_token_endpoint_at_a_forbidden_address_is_never_dialled(
     assert peer.calls == []
     assert {it.failure for it in responses} == {Failure.FORBIDDEN_ADDRESS}
     assert all(it.detail.endswith(REFUSED) for it in responses)
+
+
+async def test_the_token_endpoint_may_need_the_certificates_of_the_subscription(
+    anyio_backend: Any, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.client("homing")
+    asking = authority.server("auth.test")
+    asking.verify_mode = ssl.CERT_REQUIRED
+    asking.load_verify_locations(authority.ca_file)
+    resolver = Resolver(getaddrinfo=names(auth_test="127.0.0.1"))
+    sender = HttpSender(PRIVATE, resolver=resolver)
+    own = make_identity(certificate=certificate, key=key, authorities=authority.ca_file.read_text())
+
+    async def issue(call: Call) -> None:
+        await call.request()
+        await call.say(_json(b'{"access_token": "t0p", "token_type": "bearer"}'))
+
+    async with receiver(issue, tls=asking) as peer, receiver(say_ok) as hook:
+        url = f"https://auth.test:{peer.port}/token"
+        with_own, without = a_client(url, tls=own), a_client(url)
+        target = f"http://127.0.0.1:{hook.port}/"
+        trusted, unknown = await ask_all(
+            sender, [an_attempt(target, it) for it in (with_own, without)]
+        )
+
+    assert (trusted.code, unknown.failure) == (200, Failure.TOKEN)
+    assert unknown.detail.startswith("the token endpoint auth.test failed: TLS: ")
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from joserfc.jwk import import_key
 from msgspec.structs import replace
 
 from homing.errors import Invalid
-from homing.model import Credentials, Failure, OAuthMethod
+from homing.model import Credentials, Failure, OAuthMethod, TlsIdentity
 from homing.policy.admission import SubscriptionDraft, check_subscription
 from homing.policy.authentication import authorization_lines
 from homing.policy.causes import key_of, title
@@ -30,6 +30,7 @@ from homing.policy.oauth import (
     token_request,
     wait_s,
 )
+from homing.policy.outage import Sign, sign
 from homing.policy.outcome import SENDER_FAILURES
 
 URL = "https://auth.example/token"
@@ -129,8 +130,9 @@ def test_equal_fields_of_one_tenant_are_one_client_and_all_others_are_not() -> N
         client(oauth_audience="s"),
         client(oauth_method=OAuthMethod.CLIENT_SECRET_POST),
         credentials_of("bolt", checked(**OAUTH)),
+        credentials_of("acme", checked(**OAUTH), TlsIdentity("fingerprint")),
     ]
-    assert len({it.identity for it in (client(), *others) if it is not None}) == 8
+    assert len({it.identity for it in (client(), *others) if it is not None}) == 9
     assert "s3cret" not in repr(client())
 
 
@@ -183,6 +185,16 @@ def test_a_fetch_without_a_response_is_ours_only_if_its_failure_is(failure: Fail
     assert (found in SENDER_FAILURES) is (failure in SENDER_FAILURES)
     if failure not in SENDER_FAILURES and failure is not Failure.FORBIDDEN_ADDRESS:
         assert found is Failure.TOKEN
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_a_failed_fetch_is_evidence_of_an_outage_only_if_no_target_can_cause_it(
+    failure: Failure,
+) -> None:
+    found = no_response("auth.example", failure, "why", ours=failure in SENDER_FAILURES).failure
+    ours_alone = failure in {Failure.SENDER_LIMITS, Failure.SENDER_PROXY}
+
+    assert (sign(None, found, dialled=False) is Sign.NOTHING) is not ours_alone
 
 
 def test_the_wait_after_failures_doubles_up_to_a_minute() -> None:

@@ -137,7 +137,7 @@ class RequestTemplate:
         if len(self._signers) == 1 and not self._tenant_signs:
             only = self._signers[0]
         self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
-        self._credentials = credentials_of(subscription.tenant, subscription)
+        self._credentials = credentials_of(subscription.tenant, subscription, self._tls)
         line, masked_line = authorization_lines(subscription)
         own, masked = [line], [masked_line]
         for name, value in subscription.headers:

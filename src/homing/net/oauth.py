@@ -212,6 +212,7 @@ class Tokens:
             lines,
             body,
             FETCH_MS,
+            tls=client.tls,
             body_bytes_max=RESPONSE_BYTES_MAX + 1,
         )
         self._inner.send(request, done)

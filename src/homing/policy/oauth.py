@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from homing import __version__
-from homing.model import Credentials, Failure, OAuthMethod, SubscriptionSpec
+from homing.model import Credentials, Failure, OAuthMethod, SubscriptionSpec, TlsIdentity
 from homing.policy.client_assertion import assertion
 from homing.policy.failure_text import failure_text
 from homing.policy.url import parse_url
@@ -57,7 +57,7 @@ _LINES = (
 )
 
 # Failures of the network between the sender and one token endpoint.
-_ON_THE_WAY = frozenset((Failure.SENDER_DNS, Failure.SENDER_NETWORK))
+_ON_THE_WAY = frozenset((Failure.SENDER_DNS, Failure.SENDER_NETWORK, Failure.SENDER_TUNNEL))
 
 
 class Token(Struct, frozen=True, eq=False):
@@ -78,7 +78,9 @@ class NoToken(Struct, frozen=True):
     detail: str
 
 
-def credentials_of(tenant: str, spec: SubscriptionSpec) -> Credentials | None:
+def credentials_of(
+    tenant: str, spec: SubscriptionSpec, tls: TlsIdentity | None = None
+) -> Credentials | None:
     """The client of a subscription; None if it uses no OAuth. The fields have been checked."""
     if spec.oauth_token_url is None:
         return None
@@ -94,6 +96,7 @@ def credentials_of(tenant: str, spec: SubscriptionSpec) -> Credentials | None:
         spec.oauth_scope or "",
         spec.oauth_audience or "",
         spec.oauth_key_id or "",
+        "" if tls is None else tls.fingerprint,
     )
     return Credentials(
         identity=hashlib.sha256(msgspec.json.encode(parts)).digest(),
@@ -106,6 +109,7 @@ def credentials_of(tenant: str, spec: SubscriptionSpec) -> Credentials | None:
         scope=spec.oauth_scope or "",
         audience=spec.oauth_audience or "",
         key_id=spec.oauth_key_id or "",
+        tls=tls,
     )
 
 
@@ -173,8 +177,8 @@ def read_token(host: str, code: int, body: bytes, *, now: float) -> Token | NoTo
 def no_response(host: str, failure: Failure, detail: str, *, ours: bool) -> NoToken:
     """Why there is no token when the request for it got no response.
 
-    ``ours``: the failure is sender-side. A look-up or a route that fails concerns one token
-    endpoint, which serves many endpoints: it says nothing about the way to any of these.
+    ``ours``: the failure is sender-side. A look-up, a route or a tunnel that fails concerns one
+    token endpoint, which serves many endpoints: it says nothing about the way to any of these.
     """
     if failure is Failure.FORBIDDEN_ADDRESS:
         return NoToken(failure, f"the token endpoint {host}: {detail}")
