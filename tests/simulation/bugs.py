@@ -394,7 +394,7 @@ BUGS = [
             OUTAGE_POLICY,
             "could_be_hosts",
             "failure not in _NEVER_HOSTS",
-            "failure not in {Failure.SENDER_LIMITS, Failure.FORBIDDEN_ADDRESS}",
+            "failure not in _NEVER_HOSTS or failure is Failure.SENDER_PROXY",
         ),
     ),
     bug(

@@ -80,8 +80,8 @@ class EgressFaults:
         return self._urls[url]
 
     def _spell(self, rng: Random) -> tuple[float, float]:
-        begin = rng.uniform(0.05, 0.8) * self._mix.run_for_ms
-        return begin, begin + rng.choice((20, 60, 120)) * MINUTE
+        begin = rng.uniform(0.05, 0.7) * self._mix.run_for_ms
+        return begin, begin + rng.choice((40, 60, 90)) * MINUTE
 
 
 class Asked(Protocol):
