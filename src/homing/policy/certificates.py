@@ -206,9 +206,7 @@ def identity_problems(
     ):
         return
     if (draft.client_key or "").startswith("****"):
-        reason = "must not begin with ****, which stands for a masked value: give the key itself"
-        yield FieldProblem("client_key", reason)
-        return
+        return  # It is refused as every masked value is.
     long = [name for name in _FIELDS if len(getattr(draft, name) or "") > SPEC[name].chars_max]
     for name in long:
         yield FieldProblem(name, f"must be at most {SPEC[name].chars_max:,} characters")
