@@ -83,6 +83,7 @@ class Format(TextEnum):
     STANDARD = "standard"
     RAW = "raw"
     CLOUDEVENTS = "cloudevents"
+    CLOUDEVENTS_BINARY = "cloudevents-binary"
     WORKFRONT = "workfront"
 
 
@@ -209,9 +210,12 @@ def read_id(prefix: str, text: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
-def content_hash(kind: str, given_time: str, data: bytes) -> bytes:
-    """Events with the same id are the same event if this hash of type, given time and data is."""
-    return hashlib.blake2b(f"{kind}\0{given_time}\0".encode() + data, digest_size=16).digest()
+def content_hash(kind: str, given_time: str, data: bytes, context: str = "") -> bytes:
+    """Events with the same id are the same event if this hash of what was published is."""
+    digest = hashlib.blake2b(f"{kind}\0{given_time}\0".encode() + data, digest_size=16)
+    if context:
+        digest.update(b"\0" + context.encode())  # No JSON has this byte.
+    return digest.digest()
 
 
 def bucket_of(tenant: str, url: str) -> int:
@@ -230,6 +234,7 @@ class Event(Struct, frozen=True, gc=False, array_like=True):
     accepted_at: int
     data: bytes  # JSON, byte for byte as it came
     trace: str = ""  # the publisher's traceparent; empty: none
+    context: str = ""  # of a CloudEvent: its other attributes, as JSON; see policy.cloudevents
 
 
 class Delivery(Struct, frozen=True, gc=False, array_like=True):

@@ -148,6 +148,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     accepted_at: str
     data: Raw
     deliveries: tuple[Delivery, ...]
+    context: dict[str, str | bool | int] | None = None
     deliveries_more: bool = False
     unmatched: tuple[UnmatchedSubscription, ...] = ()
     unmatched_more: bool = False

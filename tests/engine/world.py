@@ -355,6 +355,7 @@ def live(story: Callable[[World], Awaitable[None]], options: EngineOptions | Non
 def check_signatures(world: World) -> None:
     """Check sent requests with other libraries; of very many, only the first and the last."""
     hits = [hit for hit in world.sender.hits if "homing-delivery" in hit.headers]
+    hits = [hit for hit in hits if not hit.headers["content-type"].startswith("image/")]  # no text
     for hit in (*hits[:HITS_CHECKED], *hits[HITS_CHECKED:][-HITS_CHECKED:]):
         versions = {it.partition(",")[0] for it in hit.headers["webhook-signature"].split(" ")}
         accepts = {"v1": _accepted_v1, "v1a": _accepted_v1a}

@@ -28,6 +28,7 @@ from homing.model import (
 )
 from homing.policy.authentication import authorization_lines
 from homing.policy.certificates import identity_of
+from homing.policy.cloudevents import binary_headers
 from homing.policy.formats import body_writer
 from homing.policy.oauth import credentials_of
 from homing.policy.reach import REFUSED_SINCE, settings_changed
@@ -128,6 +129,7 @@ class RequestTemplate:
         frame = frame_of(subscription) if own_bodies else None
         self._write_body, content_type = body_writer(subscription.format, frame)
         self._form, self._lines = prepared(content_type)
+        self._in_headers = subscription.format is Format.CLOUDEVENTS_BINARY
         self._last_body = last_body or LastBody()
         kind, self._signer_of = subscription.signature, signer_of
         secrets = subscription.secrets if kind is not Signature.ED25519 else ()
@@ -170,6 +172,9 @@ class RequestTemplate:
         kind = event.type
         block = self._lines % (webhook_id, timestamp, signed, kind.encode(), delivery_id, number)
         others = self._masked
+        if self._in_headers:
+            attributes = binary_headers(event)
+            block, others = block + attributes, attributes + others
         if event.trace or self._trace_share is not None:
             trace = header_line(event, delivery.id, number, share=self._trace_share)
             block, others = block + trace, trace + others

@@ -70,7 +70,7 @@ class FanOut:
             matches = [it for it in matches if it.endpoint_id] if pulled else matches
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
-        event = Event(number, tenant, key, kind, time, now, data, draft.trace)
+        event = Event(number, tenant, key, kind, time, now, data, draft.trace, draft.context)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
         if self._is_fair and deliveries:
             part = self._options.fair_by_of(tenant).part(data)

@@ -424,8 +424,12 @@ def _have_distinct_ids(drafts: Sequence[EventDraft]) -> bool:
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:
-    """Whether two drafts have the same content: type, time and data."""
-    return (one.type, one.time or "", one.data) == (other.type, other.time or "", other.data)
+    """Whether two drafts have the same content: type, time, data and context."""
+    return _content(one) == _content(other)
+
+
+def _content(draft: EventDraft) -> tuple[str, str, bytes, str]:
+    return draft.type, draft.time or "", draft.data, draft.context
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:

@@ -16,7 +16,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
-from homing.model import SPEC, Field, Kind, Subscription, SubscriptionSpec, Target, Workfront
+from homing.model import (
+    SPEC,
+    Field,
+    Format,
+    Kind,
+    Subscription,
+    SubscriptionSpec,
+    Target,
+    Workfront,
+)
 from homing.policy.authentication import authentication_problems, token_url_of, ways_of
 from homing.policy.certificates import identity_problems
 from homing.policy.filters import filter_problems
@@ -91,6 +100,7 @@ class EventDraft(Struct, frozen=True, gc=False):
     key: str | None = None
     time: str | None = None
     trace: str = ""  # the traceparent of the request
+    context: str = ""  # the other attributes of a CloudEvent, as JSON
 
 
 class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):
@@ -238,6 +248,8 @@ def check_subscription(
     problems += _masked_problems(draft)
     problems += _pattern_problems(draft.types)
     problems += _header_problems(draft.headers, ways_of(draft)[0:1])
+    if draft.format is Format.CLOUDEVENTS_BINARY:
+        problems += _attribute_problems(draft.headers)
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
     problems += _limit_problems(draft)
@@ -360,6 +372,15 @@ def _name_reason(lower: str) -> str | None:
     if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
         return "is reserved: Homing or the connection sets it; choose another name"
     return None
+
+
+def _attribute_problems(headers: tuple[tuple[str, str], ...]) -> list[FieldProblem]:
+    reason = f"is reserved in the format {Format.CLOUDEVENTS_BINARY}: choose another name"
+    return [
+        FieldProblem(f"headers.{name}", reason)
+        for name, _ in headers
+        if name.lower().startswith("ce-") and _HEADER_NAME(name)
+    ]
 
 
 def _value_reason(value: str) -> str | None:

@@ -10,15 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from typing import assert_never
-from urllib.parse import quote
 
 from msgspec.json import encode
 
 from homing.model import Event, Format
+from homing.policy.cloudevents import binary_body, structured_body
 from homing.policy.workfront import Frame, workfront_body
 
 JSON = b"application/json"
 CLOUDEVENTS_JSON = b"application/cloudevents+json"
+OF_THE_DATA = b""  # The header lines of each event have the content type of its data.
 
 
 def body_writer(fmt: Format, frame: Frame | None = None) -> tuple[Callable[[Event], bytes], bytes]:
@@ -33,7 +34,9 @@ def body_writer(fmt: Format, frame: Frame | None = None) -> tuple[Callable[[Even
         case Format.RAW:
             return _raw, JSON
         case Format.CLOUDEVENTS:
-            return _cloudevents, CLOUDEVENTS_JSON
+            return structured_body, CLOUDEVENTS_JSON
+        case Format.CLOUDEVENTS_BINARY:
+            return binary_body, OF_THE_DATA
         case Format.WORKFRONT:
             assert frame is not None
             return partial(workfront_body, frame=frame), JSON
@@ -51,23 +54,4 @@ def _standard(event: Event) -> bytes:
         encode(event.type),
         encode(event.time),
         event.data,
-    )
-
-
-def _cloudevents(event: Event) -> bytes:
-    """CloudEvents 1.0, structured mode; source and id together are unique, as they must be."""
-    return b"".join(
-        (
-            b'{"specversion":"1.0","id":',
-            encode(event.key),
-            b',"source":',
-            encode(f"urn:homing:{quote(event.tenant, safe='')}"),
-            b',"type":',
-            encode(event.type),
-            b',"time":',
-            encode(event.time),
-            b',"datacontenttype":"application/json","data":',
-            event.data,
-            b"}",
-        )
     )

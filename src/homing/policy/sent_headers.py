@@ -17,14 +17,15 @@ from msgspec.msgpack import Decoder, Encoder
 
 from homing import __version__
 from homing.model import Attempt, show_id
-from homing.policy.formats import CLOUDEVENTS_JSON, JSON
+from homing.policy.formats import CLOUDEVENTS_JSON, JSON, OF_THE_DATA
 
+_TYPE = b"content-type: %b\r\n"
 _LINES = (
-    b"content-type: %b\r\nuser-agent: homing/%b\r\n"
+    b"user-agent: homing/%b\r\n"
     b"webhook-id: %b\r\nwebhook-timestamp: %b\r\nwebhook-signature: %b\r\n"
     b"homing-event-type: %b\r\nhoming-delivery: %b\r\nhoming-attempt: %d\r\n"
 )
-_CONTENT_TYPES = {0: JSON, 1: CLOUDEVENTS_JSON}  # by form
+_CONTENT_TYPES = {0: JSON, 1: CLOUDEVENTS_JSON, 2: OF_THE_DATA}  # by form
 _DIGEST_BYTES, _ASYMMETRIC_BYTES = 32, 64
 _SHORT = 0x90  # The first byte of a short form is an array's; a header line has no such byte.
 
@@ -47,8 +48,11 @@ _read = Decoder(_ShortForm).decode
 def prepared(content_type: bytes) -> tuple[int, bytes]:
     """The form, and the lines, still without webhook id, time, signatures, type, id and number."""
     form = next(it for it, known in _CONTENT_TYPES.items() if known == content_type)
-    lines = _LINES.replace(b"%b", content_type, 1).replace(b"%b", __version__.encode(), 1)
-    return form, lines
+    return form, _type_line(content_type) + _LINES.replace(b"%b", __version__.encode(), 1)
+
+
+def _type_line(content_type: bytes) -> bytes:
+    return b"" if content_type == OF_THE_DATA else _TYPE % content_type
 
 
 def signatures(digests: bytes, asymmetric: bytes = b"") -> bytes:
@@ -69,8 +73,7 @@ def logged_lines(attempt: Attempt) -> bytes:
         return stored
     it = _read(stored)
     delivery_id = show_id("dlv", attempt.delivery_id).encode()
-    lines = _LINES % (
-        _CONTENT_TYPES[it.form],
+    lines = _type_line(_CONTENT_TYPES[it.form]) + _LINES % (
         it.version.encode(),
         show_id("dlv", it.root_id).encode() if it.root_id else delivery_id,
         b"%d" % it.timestamp,

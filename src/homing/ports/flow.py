@@ -34,7 +34,8 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
 
     def content_hash(self) -> bytes:
         """Tells a repeated id with equal content from a conflict; computed off the event loop."""
-        return content_hash(self.event.type, self.given_time, self.event.data)
+        event = self.event
+        return content_hash(event.type, self.given_time, event.data, event.context)
 
 
 class Receipt(Struct, frozen=True, gc=False, array_like=True):

@@ -75,7 +75,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "event_key": _columns("tenant key event_id content_hash"),
     "event_field": _columns("event_id place hash tenant"),
-    "event": _columns("id tenant key type time accepted_at data trace deliveries last_id"),
+    "event": _columns("id tenant key type time accepted_at data trace context deliveries last_id"),
     "pending": _columns(f"{_DELIVERY} part {_SCHEDULE} cause_id"),
     "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id"),
     "attempt": _columns(
@@ -243,6 +243,7 @@ def event_row(new: NewEvent) -> Row:
         event.accepted_at,
         event.data,
         event.trace,
+        event.context,
         len(deliveries),
         deliveries[-1].id if deliveries else event.id,
     )
@@ -250,7 +251,7 @@ def event_row(new: NewEvent) -> Row:
 
 def event(row: Row) -> Event:
     """An event from the columns of ``event``, without the last two (deliveries, last_id)."""
-    return Event(*row[:8])
+    return Event(*row[:9])
 
 
 def event_key_row(new: NewEvent) -> Row:

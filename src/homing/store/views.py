@@ -560,7 +560,7 @@ def _that_fit(page: list[Row]) -> list[Row]:
 
 
 def _event_row(row: Row) -> EventRow:
-    return EventRow(rows.event(row), deliveries=row[8])
+    return EventRow(rows.event(row), deliveries=row[rows.EVENT_WIDTH - 2])
 
 
 def _ledger(row: Row, scan_limit: int) -> Ledger:

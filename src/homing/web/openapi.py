@@ -12,12 +12,26 @@ from msgspec.json import schema_components
 
 from homing import __version__
 from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.policy.cloudevents import REQUIRED, SPEC_VERSION
+from homing.web.api.cloudevents import BATCHED, STRUCTURED
 from homing.web.operation import Operation
 from homing.web.problems import CONTENT_TYPE, Problem
 from homing.web.schemas import EventIn
 
 _REF = "#/components/schemas/{name}"
 _NDJSON = "application/x-ndjson"
+_CLOUDEVENT: dict[str, Any] = {
+    "type": "object",
+    "description": "A CloudEvent 1.0 in the JSON format; other names are extension attributes.",
+    "required": list(REQUIRED),
+    "properties": {
+        "specversion": {"const": SPEC_VERSION},
+        **{it: {"type": "string"} for it in ("id", "source", "type", "subject", "time")},
+        **{it: {"type": "string"} for it in ("datacontenttype", "dataschema")},
+        "data": {},
+        "data_base64": {"type": "string", "contentEncoding": "base64"},
+    },
+}
 
 
 def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -114,6 +128,10 @@ def _request_schema(
 ) -> dict[str, Any]:
     if kind == _NDJSON:
         return {"type": "string", "description": "One event per line."}
+    if kind == STRUCTURED:
+        return _CLOUDEVENT
+    if kind == BATCHED:
+        return {"type": "array", "items": _CLOUDEVENT, "minItems": 1, "maxItems": 1000}
     if request is EventIn:
         batch = {"type": "array", "items": refs[request], "minItems": 1, "maxItems": 1000}
         return {"anyOf": [refs[request], batch]}

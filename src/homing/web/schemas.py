@@ -431,6 +431,10 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     type: str
     time: str
     accepted_at: Time
+    context: Annotated[
+        dict[str, str | bool | int] | None,
+        Meta(description="Of an event that was published as a CloudEvent: its other attributes."),
+    ]
     data: Raw
     deliveries: list[DeliveryView]
     deliveries_more: bool

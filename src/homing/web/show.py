@@ -26,6 +26,7 @@ from homing.model import (
 from homing.policy.admission import MASK, mask
 from homing.policy.causes import key_of, title
 from homing.policy.certificates import facts_of
+from homing.policy.cloudevents import context_of
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
@@ -121,6 +122,7 @@ def event_detail(
         type=event.type,
         time=event.time,
         accepted_at=time_text(event.accepted_at),
+        context=context_of(event),
         data=Raw(event.data),
         deliveries=[delivery_view(row) for row in rows],
         deliveries_more=more,

@@ -13,6 +13,7 @@ from homing.errors import (
     TooLarge,
 )
 from homing.model import show_id
+from homing.web.api.cloudevents import BATCHED, STRUCTURED
 from homing.web.api.publish import NDJSON
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation, Param
 from homing.web.query import show_cursor
@@ -55,11 +56,12 @@ OPERATIONS = (
         id="publishEvents",
         use_case=Publishing.publish,
         summary="Publish one event, an array of events, or one per line (NDJSON); all or none. "
+        "Also CloudEvents 1.0, structured, batched, or in binary mode (`ce-*` headers). "
         "An event whose id was published before has `duplicate: true`: nothing new is sent.",
         handler=None,
         status=202,
         request=EventIn,
-        request_types=("application/json", NDJSON),
+        request_types=("application/json", NDJSON, STRUCTURED, BATCHED),
         response=Published,
         errors=(BadRequest, EventConflict, TooLarge, Invalid, StoreUnavailable),
     ),

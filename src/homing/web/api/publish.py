@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, defstruct
+from msgspec import UNSET, Struct
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import astuple, replace
 from starlette.types import Receive, Scope, Send
@@ -28,6 +28,8 @@ from homing.policy.admission import (
 )
 from homing.policy.trace import read_traceparent
 from homing.ports import Receipt
+from homing.web.api import cloudevents
+from homing.web.api.batch import TOO_DEEP, TOO_MANY, batch_of, cut
 from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
 from homing.web.connections import client_address
@@ -43,21 +45,11 @@ _NDJSON_TYPES = frozenset((NDJSON.encode(), b"application/ndjson", b"application
 _one = Decoder(EventIn)
 _few = Decoder(list[EventIn])
 _encode = Encoder().encode
-_TOO_DEEP = "is nested too deeply"
 _FEW_BYTES = 20 * BATCH_EVENTS_MAX  # too small for more events than a batch may have
 _LINES_MAX = 10 * BATCH_EVENTS_MAX  # of one body, including empty lines
-_TOO_MANY = f"A batch may have at most {BATCH_EVENTS_MAX:,} events."
 
 
-def _batch_of(kind: type) -> Decoder[Struct]:
-    """A decoder for an array that stops at the first item beyond the limit of a batch."""
-    fields = [(f"item_{index}", kind, None) for index in range(BATCH_EVENTS_MAX)]
-    batch = defstruct("Batch", fields, array_like=True, forbid_unknown_fields=True)
-    return Decoder(batch)
-
-
-_many = _batch_of(EventIn)
-_items = _batch_of(Raw)
+_many = batch_of(EventIn)
 
 
 class Plain(NamedTuple):
@@ -69,7 +61,7 @@ class Plain(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[tuple[bytes, bytes]]) -> Plain | None:
-        """None if a header requires the normal path."""
+        """None if a header requires the normal path: an encoding, or a CloudEvent."""
         authorization, kind, trace = None, b"", ""
         for name, value in headers:
             if name == b"authorization":
@@ -78,8 +70,10 @@ class Plain(NamedTuple):
                 kind = value
             elif name == b"traceparent":
                 trace = read_traceparent(value.decode("latin-1"))
-            elif name == b"content-encoding":
+            elif name in {b"content-encoding", cloudevents.MARK}:
                 return None
+        if cloudevents.is_cloudevents(kind):
+            return None
         return cls(authorization, _is_lines(kind), trace)
 
 
@@ -96,7 +90,7 @@ class Publish:
         """Responds with 202 when all events are on disk; raises HomingError otherwise."""
         authorization: bytes | None = None
         declared: bytes | None = None
-        kind, trace = b"", ""
+        kind, trace, marked = b"", "", False
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization = value
@@ -108,13 +102,22 @@ class Publish:
                 trace = read_traceparent(value.decode("latin-1"))
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise BadRequest("A content-encoding is not supported: send the body without one.")
+            elif name == cloudevents.MARK:
+                marked = True
+        mode = cloudevents.mode_of(kind) or (cloudevents.Mode.BINARY if marked else None)
         authenticator = self._authenticator
         caller = authenticator.known(authorization) or await authenticator.caller_of(
             authorization, client_address(scope.get("client"))
         )
         try:
             response = await self._published(
-                caller, scope, receive, declared=declared, lines=_is_lines(kind), trace=trace
+                caller,
+                scope,
+                receive,
+                declared=declared,
+                lines=_is_lines(kind),
+                trace=trace,
+                mode=mode,
             )
         except Forbidden as error:
             address = client_address(scope.get("client"))
@@ -143,6 +146,7 @@ class Publish:
         declared: bytes | None,
         lines: bool,
         trace: str,
+        mode: cloudevents.Mode | None,
     ) -> bytes:
         """The body of the response."""
         caller.must_be(PUBLISHERS)
@@ -152,7 +156,12 @@ class Publish:
         body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
         try:
             tenant = caller.tenant or DEFAULT_TENANT
-            drafts = read_drafts(body, tenant, lines=lines, trace=trace)
+            if mode is None:
+                drafts = read_drafts(body, tenant, lines=lines, trace=trace)
+            else:
+                drafts = cloudevents.read_drafts(
+                    body, tenant, mode=mode, headers=scope["headers"], trace=trace
+                )
             return published(await self._publishing.publish(caller, drafts))
         finally:
             share.release(body)
@@ -182,7 +191,7 @@ def read_drafts(body: bytes, tenant: str, *, lines: bool, trace: str = "") -> li
     """The events of a body, by default for this tenant; raises BadRequest, TooLarge or Invalid."""
     check_utf8(body)
     if lines and body.count(b"\n") > _LINES_MAX:
-        raise TooLarge(_TOO_MANY)
+        raise TooLarge(TOO_MANY)
     try:
         if lines:
             events = _one.decode_lines(body)
@@ -216,11 +225,11 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
     if lines:
         items = [line for line in body.split(b"\n") if line.strip()]
     elif body.lstrip()[:1] == b"[":
-        items = [bytes(item) for item in _cut(body)]
+        items = [bytes(item) for item in cut(body)]
     else:
         items = [body]
     if len(items) > BATCH_EVENTS_MAX:
-        raise TooLarge(_TOO_MANY)
+        raise TooLarge(TOO_MANY)
     events: list[EventIn] = []
     problems: list[FieldProblem] = []
     readable = True
@@ -236,7 +245,7 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
             problems += texts or [FieldProblem(where, f"is not JSON: {error}")]
         except RecursionError:
             readable = False
-            problems.append(FieldProblem(where, _TOO_DEEP))
+            problems.append(FieldProblem(where, TOO_DEEP))
     if problems:
         kept = tuple(problems[:PROBLEMS_MAX])
         raise Invalid(problems=kept) if readable else BadRequest(problems=kept)
@@ -245,14 +254,3 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
 
 def _given(batch: Struct) -> list[EventIn]:
     return [event for event in astuple(batch) if event is not None]
-
-
-def _cut(body: bytes) -> list[Raw]:
-    try:
-        return [item for item in astuple(_items.decode(body)) if item is not None]
-    except msgspec.ValidationError:
-        raise TooLarge(_TOO_MANY) from None
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"The body is not JSON: {error}.") from None
-    except RecursionError:
-        raise BadRequest(f"The body {_TOO_DEEP}.") from None

@@ -8,6 +8,7 @@ from homing.app.events import Events
 from homing.app.publishing import Publishing
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import EventDraft, is_type
+from homing.policy.cloudevents import context_of
 from homing.ports import EventRow
 from homing.web.api.publish import read_drafts
 from homing.web.dashboard.forms import EVENT_FORM_BYTES_MAX
@@ -61,6 +62,7 @@ async def event(request: PageRequest) -> Shown:
         rows=found.deliveries,
         more=found.more,
         unmatched=found.unmatched,
+        context=context_of(found.event),
         pretty=pretty(found.event.data),
         raw=found.event.data.decode("utf-8", "replace"),
     )

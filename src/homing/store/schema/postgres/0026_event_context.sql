@@ -1,0 +1,3 @@
+-- The other attributes of a CloudEvent (source, subject, extensions), as JSON; empty: it was none.
+
+ALTER TABLE event ADD COLUMN context text NOT NULL DEFAULT '';
