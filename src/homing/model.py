@@ -50,6 +50,7 @@ class Reason(TextEnum):
     EXPIRED = "expired"
     BY_PERSON = "by_person"
     SUBSCRIPTION_DELETED = "subscription_deleted"
+    GONE = "gone"  # the receiver responded with 410, and its policy obeys that
 
 
 class State(TextEnum):
@@ -712,6 +713,12 @@ class Workfront(Struct, frozen=True):
     until: int | None = None  # until this time
 
 
+class ReceiverState(Struct, frozen=True, omit_defaults=True):
+    """What the receiver of a subscription has said about it."""
+
+    gone_at: int | None = None  # it responded with 410; until a person activates it or changes URL
+
+
 class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
     """A standing request: these events of this tenant go to this URL."""
 
@@ -724,6 +731,7 @@ class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
     version: int  # of the catalog, when it last changed
     deleted_at: int | None = None
     workfront: Workfront | None = None
+    receiver: ReceiverState | None = None  # None: it has said nothing
     newer: dict[str, Any] = {}  # fields that a newer release stored; kept as they are
 
     def __repr__(self) -> str:
@@ -796,7 +804,7 @@ class Decided(TextEnum):
     RETRY = "retry"
     UNCHANGED = "unchanged"  # a probe failed: its delivery keeps its schedule
     DROPPED = "dropped"
-    CANCELLED = "cancelled"  # the delivery was cancelled during the attempt
+    CANCELLED = "cancelled"  # the delivery was cancelled during the attempt, or by its response
     WAIT = "wait"  # a failure of the sender: tried again shortly, no retry is used up
     NOTHING = "nothing"  # the attempt was a test
 

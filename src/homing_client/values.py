@@ -621,6 +621,7 @@ NoticeKind = Literal[
     "reminder",
     "recovered",
     "first_drop",
+    "gone",
     "outage",
     "outage_over",
 ]

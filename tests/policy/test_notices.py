@@ -169,6 +169,7 @@ FACTS: dict[NoticeKind, dict[str, Any]] = {
     },
     NoticeKind.FIRST_DROP: {"count": 3},
     NoticeKind.CERTIFICATE: {"subject": "CN=homing", "expires_at": NOW, "days": 7},
+    NoticeKind.GONE: {"subscription": "sub_0000000000005"},
     NoticeKind.OUTAGE: {"why": "8 of 10 endpoints fail to connect"},
     NoticeKind.OUTAGE_OVER: {"outage_ms": 90_000},
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import StaleCatalog
-from homing.model import Endpoint, Reason, Status, Subscription
+from homing.errors import NotFound, StaleCatalog
+from homing.model import Endpoint, Reason, ReceiverState, Status, Subscription
+from homing.policy.receiver import after_change, set_gone
 from homing.ports import CleanupJob, CleanupStep, DeliveryFilter, DeliveryRow, NewEvent
 from homing.store.admin import Admin
 from homing.store.tx import Db
@@ -49,6 +50,22 @@ class Scene:
     async def delete(self) -> None:
         await self.admin.delete_subscription(
             self.mine.id, now=NOW + 9, cleanup_job_id=self.make.id()
+        )
+
+    async def gone(self, *, accepted_until: int = NOW + 9) -> None:
+        new = set_gone(self.mine, now=accepted_until)
+        self.mine = await self.admin.subscription_gone(
+            new,
+            cleanup_job_id=self.make.id(),
+            notices=(),
+            for_people=(),
+            bucket=self.a.bucket,
+        )
+
+    async def activate(self, at: Endpoint) -> None:
+        new = after_change(self.mine, replace(self.mine, active=True, url=at.url))
+        self.mine = await self.admin.change_subscription(
+            new, endpoint=at, cleanup_job_id=self.make.id()
         )
 
     async def step(
@@ -194,3 +211,67 @@ async def test_the_second_of_two_who_do_the_same_step_finds_it_done(db: Db) -> N
     assert await scene.step(cleanup_job) == CleanupStep(touched=0, done=True)
     (ledger,) = await scene.views.ledger(tenant="acme")
     assert ledger.cancelled == 2
+
+
+async def test_what_is_pending_is_cancelled_when_its_receiver_is_gone(db: Db) -> None:
+    scene = await Scene(db).build()
+    await scene.gone()
+    stored = await scene.views.subscription(scene.mine.id)
+    assert stored == scene.mine
+    assert (stored.active, stored.receiver) == (False, ReceiverState(gone_at=NOW + 9))
+    in_flight = frozenset({scene.events[0].deliveries[0].id})
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    step = await scene.step(cleanup_job, target=scene.a, except_ids=in_flight)
+    assert step == CleanupStep(touched=9, done=True)
+    cancelled = [row for row in await scene.rows(scene.mine) if row.status is Status.CANCELLED]
+    assert {row.reason for row in cancelled} == {Reason.GONE}
+    assert await scene.places(scene.other) == [(Status.PENDING, scene.a.url)]
+    (ledger,) = await scene.views.ledger(tenant="acme")
+    assert (ledger.accepted, ledger.pending, ledger.cancelled) == (20, 11, 9)
+
+
+async def test_a_delivery_accepted_after_the_410_stays_pending(db: Db) -> None:
+    scene = await Scene(db).build()
+    last = scene.events[-1].deliveries[0].accepted_at
+    await scene.gone(accepted_until=last - 1)
+    await scene.do_all(scene.a)
+    kept = {row.delivery.accepted_at for row in await scene.rows(scene.mine) if not row.finished_at}
+    assert kept == {it.deliveries[0].accepted_at for it in scene.events} - set(range(last))
+
+
+async def test_a_410_about_another_version_of_the_subscription_is_refused(db: Db) -> None:
+    scene = await Scene(db).build()
+    seen = scene.mine
+    await scene.move(scene.b)
+    moved, scene.mine = scene.mine, seen
+    with pytest.raises(StaleCatalog):
+        await scene.gone()
+    assert await scene.views.subscription(moved.id) == moved
+    scene.mine = moved
+    await scene.delete()
+    with pytest.raises(NotFound):
+        await scene.gone()
+
+
+async def test_a_410_in_the_middle_of_a_move_cancels_at_every_place(db: Db) -> None:
+    scene = await Scene(db).build()
+    await scene.move(scene.b)
+    (first,) = await scene.admin.cleanup_jobs()
+    await scene.step(first, target=scene.b, limit=6)
+    await scene.gone()
+    await scene.do_all(scene.b)
+    assert {it for it, _ in await scene.places(scene.mine)} == {Status.CANCELLED}
+    assert {row.reason for row in await scene.rows(scene.mine)} == {Reason.GONE}
+
+
+async def test_what_is_left_follows_a_subscription_that_is_activated_again(db: Db) -> None:
+    scene = await Scene(db).build()
+    await scene.gone()
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
+    assert (await scene.step(cleanup_job, target=scene.a, limit=8)).touched == 4
+    await scene.activate(scene.b)
+    await scene.do_all(scene.b)
+    assert await scene.places(scene.mine) == [
+        (Status.CANCELLED, scene.a.url),
+        (Status.PENDING, scene.b.url),
+    ]

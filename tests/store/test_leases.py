@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from homing.errors import LostLeases, Unavailable
 from homing.model import id_floor
+from homing.policy.receiver import set_gone
 from homing.ports import Member, SettleBatch
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -178,6 +179,15 @@ async def test_a_late_probe_a_late_cleanup_job_and_late_retention_are_refused(
     event = scene.make.event(scene.sub)
     await scene.publish([event])
     admin, flow = Admin(db), Flow(db)
+    with pytest.raises(LostLeases):
+        await admin.subscription_gone(
+            set_gone(scene.sub, now=NOW),
+            cleanup_job_id=4,
+            notices=(),
+            for_people=(),
+            bucket=scene.endpoint.bucket,
+            epoch=9,
+        )
     await admin.delete_subscription(scene.sub.id, now=NOW, cleanup_job_id=5)
     (cleanup_job,) = await admin.cleanup_jobs()
     with pytest.raises(LostLeases):

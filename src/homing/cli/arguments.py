@@ -88,6 +88,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     BY_PERSON = "by_person"
     SUBSCRIPTION_DELETED = "subscription_deleted"
+    GONE = "gone"
 
 
 class Outcome(StrEnum):

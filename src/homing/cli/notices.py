@@ -39,6 +39,7 @@ class NoticeKind(StrEnum):
     REMINDER = "reminder"
     RECOVERED = "recovered"
     FIRST_DROP = "first_drop"
+    GONE = "gone"
     OUTAGE = "outage"
     OUTAGE_OVER = "outage_over"
 

@@ -57,6 +57,7 @@ class CompletedAttempt(Struct, frozen=True, gc=False):
     epoch: int = 1  # of the lease under which it was sent
     rank: int = 0  # of its endpoint when the attempt took its slot
     wall_ahead_ms: int = 0  # of steady time; read only with a Retry-After
+    version: int = 0  # of its subscription when it was sent
 
 
 def rested(attempt: CompletedAttempt) -> CompletedAttempt:

@@ -27,12 +27,14 @@ from homing.model import (
     Reason,
     State,
     Status,
+    Subscription,
     Transition,
 )
-from homing.policy import causes, health, retry
+from homing.policy import causes, health, receiver, retry
 from homing.policy.notices import Notice
 from homing.policy.outcome import wants_hold
 from homing.policy.reach import settings_changed
+from homing.policy.retry import Schedule
 from homing.ports import NewEvent, Response, SettleBatch
 
 REPORT_EVERY_MS = 60_000
@@ -58,7 +60,7 @@ class Terminated(Struct, frozen=True, gc=False):
 
 
 class Misrouted(Struct, frozen=True, gc=False):
-    """A delivery whose subscription has another endpoint by now, or is deleted."""
+    """A delivery whose subscription has another endpoint by now, is deleted, or is gone."""
 
     delivery: Delivery
     epoch: int = 1
@@ -112,6 +114,8 @@ class Decision:
         self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
         self._recovered: dict[int, int] = {}
         self.guarded: set[int] = set()  # endpoints that the guard newly admits or refuses
+        # Active subscriptions whose receiver says that they are gone, with the attempt.
+        self.gone: dict[int, CompletedAttempt] = {}
 
     def take(self, items: Iterable[Item]) -> None:
         """Decide these outcomes in the order in which they finished."""
@@ -189,9 +193,12 @@ class Decision:
         delivery, now = attempt.work.delivery, attempt.finished_at
         subscription = self._catalog.get(delivery.subscription_id)
         schedule = self._options.schedule_of(subscription, tenant=delivery.tenant)
-        hold_at = None
-        if attempt.lane is Lane.PROBE:
-            row: Delivery | None = retry.after_probe_failure(delivery, schedule, now=now)
+        hold_at, row = None, None
+        ending = (Status.DROPPED, Reason.EXHAUSTED)
+        if self._is_gone(attempt, subscription, schedule):
+            decided, ending = Decided.CANCELLED, (Status.CANCELLED, Reason.GONE)
+        elif attempt.lane is Lane.PROBE:
+            row = retry.after_probe_failure(delivery, schedule, now=now)
             decided = Decided.UNCHANGED
         else:
             if attempt.response.retry_after is not None and wants_hold(attempt.response.code):
@@ -209,7 +216,7 @@ class Decision:
         self._log(attempt, decided, row)
         if row is None:
             ended = replace(delivery, attempts=attempt.number)
-            self._end(ended, Status.DROPPED, Reason.EXHAUSTED, now)
+            self._end(ended, *ending, now)
         else:
             self._wait(row)
         endpoint = self._endpoints[endpoint.id]  # ``_end`` may have changed its count of drops.
@@ -222,6 +229,21 @@ class Decision:
         endpoint = endpoint if endpoint.failing else replace(endpoint, failing=True)
         verdict = health.after_failure(endpoint.health, rules, now=now)
         self._judged(endpoint, verdict, now, attempt.response)
+
+    def _is_gone(
+        self, attempt: CompletedAttempt, subscription: Subscription | None, schedule: Schedule
+    ) -> bool:
+        """Whether the response ends the delivery; notes an active subscription in ``gone``."""
+        verdict = receiver.after_gone(
+            subscription,
+            schedule,
+            code=attempt.response.code,
+            endpoint_id=attempt.endpoint_id,
+            version=attempt.version,
+        )
+        if subscription is not None and verdict is receiver.Verdict.DEACTIVATE:
+            self.gone.setdefault(subscription.id, attempt)
+        return verdict is not receiver.Verdict.NOTHING
 
     def _log(
         self, attempt: CompletedAttempt, decided: Decided, row: Delivery | None = None
@@ -304,6 +326,9 @@ class Decision:
         subscription = self._catalog.get(row.subscription_id)
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
+            return
+        if subscription.receiver and receiver.is_over(subscription, row.accepted_at):
+            self._end(row, Status.CANCELLED, Reason.GONE, self._now)
             return
         if subscription.endpoint_id != row.endpoint_id:
             row = replace(

@@ -40,6 +40,7 @@ from homing.model import (
     show_id,
 )
 from homing.policy.outcome import judge
+from homing.policy.receiver import GONE, is_over
 from homing.policy.slots import TRUSTED
 from homing.ports import EndpointStart, Response
 
@@ -375,7 +376,11 @@ class Dispatcher:
         work = queue.take(lane)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
-        if subscription is None or subscription.endpoint_id != queue.endpoint.id:
+        if (
+            subscription is None
+            or subscription.endpoint_id != queue.endpoint.id
+            or (subscription.receiver and is_over(subscription, delivery.accepted_at))
+        ):
             queue.claim(delivery.id, lane)
             self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))
         elif (
@@ -429,6 +434,8 @@ class Dispatcher:
             )
             if response.retry_after is not None:  # A date in it refers to the wall clock.
                 attempt = replace(attempt, wall_ahead_ms=self._clock.state().ahead_ms)
+            if response.code == GONE:
+                attempt = replace(attempt, version=subscription.version)
             self.on_completed(attempt)
 
         try:

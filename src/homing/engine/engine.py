@@ -123,6 +123,7 @@ class Engine:
         )
         self.certificates = CertificateWatch(core, publish=self._publisher.publish)
         maintenance.every_hour = self.certificates.every_hour
+        settler.on_gone = maintenance.run_cleanup_jobs
         self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, maintenance)

@@ -312,7 +312,8 @@ class Maintenance:
                 self._dispatcher.remove_subscription(
                     cleanup_job.subscription_id, cleanup_job.endpoint_id
                 )
-                if moved and target is not None:
+                stays = target is not None and target.id == cleanup_job.endpoint_id
+                if target is not None and (moved or stays):  # Some of its deliveries may stay.
                     self._dispatcher.check_store(target.id)
 
     # --- tasks -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 
 from homing.engine.catalog import Catalog
 from homing.engine.fan_out import FanOut
-from homing.model import Endpoint, Ids, Transition, show_id
+from homing.model import Endpoint, Ids, Subscription, Transition, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
 from homing.policy.failure_text import failure_text
@@ -58,6 +58,16 @@ class Notices:
     def dropped(self, endpoint: Endpoint, *, count: int, since: int, now: int) -> NewEvent:
         """``homing.delivery.dropped``: how many since the last such notice."""
         return self._write("homing.delivery.dropped", endpoint, now, count=count, since=since)
+
+    def gone(self, endpoint: Endpoint, subscription: Subscription, *, now: int) -> NewEvent:
+        """``homing.subscription.gone``: the receiver responded with 410."""
+        return self._write(
+            "homing.subscription.gone",
+            endpoint,
+            now,
+            subscription=show_id("sub", subscription.id),
+            description=subscription.description,
+        )
 
     def _write(self, event_type: str, endpoint: Endpoint, now: int, **facts: Any) -> NewEvent:
         data = {"endpoint": show_id("ep", endpoint.id), "url": endpoint.url, "at": now, **facts}
@@ -108,6 +118,15 @@ class PeopleNotices:
         if not self._catalog.has_notice_targets or not is_first_drop(since, now=now):
             return ()
         return (self._about(endpoint, NoticeKind.FIRST_DROP, now, {"count": count}),)
+
+    def gone(
+        self, endpoint: Endpoint, subscription: Subscription, *, now: int
+    ) -> tuple[Notice, ...]:
+        """A receiver responded with 410, and its subscription is inactive."""
+        if not self._catalog.has_notice_targets:
+            return ()
+        facts = {"subscription": show_id("sub", subscription.id)}
+        return (self._about(endpoint, NoticeKind.GONE, now, facts),)
 
     def _about(
         self,

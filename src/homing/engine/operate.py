@@ -41,6 +41,7 @@ from homing.policy.admission import SubscriptionDraft
 from homing.policy.notices import Notice
 from homing.policy.outcome import judge
 from homing.policy.reach import names_address
+from homing.policy.receiver import after_change, is_gone
 from homing.policy.rotation import rotated
 from homing.policy.signature import SEED_BYTES, new_private_key, new_secret
 from homing.policy.url import parse_url
@@ -114,9 +115,10 @@ class Operator:
         def changed(old: Subscription) -> Subscription:
             draft = draft_of(old)
             signing = (Secret(draft.secret),) if draft.secret else old.secrets
-            return msgspec.structs.replace(
+            new = msgspec.structs.replace(
                 old, secrets=signing, workfront=draft.workfront, **draft.spec()
             )
+            return after_change(old, new)
 
         return await self._replace(subscription_id, changed)
 
@@ -197,7 +199,7 @@ class Operator:
             except StaleCatalog:
                 continue
             await self._notify_peers(new)
-            if new.endpoint_id != old.endpoint_id:
+            if new.endpoint_id != old.endpoint_id or is_gone(old):
                 await self._cleanup_jobs()
             return new
         raise Unavailable("Other changes of this subscription came first each time; try again.")

@@ -20,6 +20,7 @@ from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleEndpoints
 from homing.model import Lane, State, Subscription, Work
+from homing.policy.receiver import is_over
 from homing.policy.slots import TRUSTED, LaneSlots
 
 log = structlog.get_logger("homing.probe")
@@ -130,7 +131,11 @@ class Prober:
         subscription = self._catalog.get(delivery.subscription_id)
         if delivery.id in queue.in_flight:
             return None  # An attempt from before the endpoint was disabled is still in flight.
-        if subscription is None or subscription.endpoint_id != endpoint.id:
+        if (
+            subscription is None
+            or subscription.endpoint_id != endpoint.id
+            or is_over(subscription, delivery.accepted_at)
+        ):
             self._settler.add(Misrouted(delivery, held))
             return None
         return work, subscription

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -30,11 +30,21 @@ from homing.engine.dispatch import Dispatcher, Settled
 from homing.engine.latency import LONG_S, SHORT_S, Histogram
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
-from homing.errors import HomingError, LostLeases, StaleEndpoints
-from homing.model import Attempt, Event, Outcome, Status, Work, show_id
+from homing.errors import (
+    HomingError,
+    LostLeases,
+    NotFound,
+    StaleCatalog,
+    StaleEndpoints,
+    Unavailable,
+)
+from homing.model import Attempt, Event, Outcome, Status, Subscription, Work, show_id
+from homing.policy.audit import Who
 from homing.policy.causes import class_of
+from homing.policy.receiver import set_gone
 from homing.policy.trace import trace_id_of
 from homing.ports import SettleBatch
+from homing.ports.audit import acting
 
 log = structlog.get_logger("homing.settle")
 
@@ -42,6 +52,7 @@ ENOUGH = 256  # outcomes start a commit …
 SOON_MS = 20  # … or this time after the first of them
 FEW = 64  # of several tenants: if more wait, only ENOUGH successes or SOON_MS start a commit
 AGAIN_MS = (100, 200, 500, 1_000, 2_000)
+THE_RECEIVER = Who("the receiver")
 _ARRIVED = Status.DELIVERED
 _DELIVERED = Outcome.DELIVERED  # Python 3.11 looks up a member of an enum slowly.
 
@@ -73,6 +84,7 @@ class Settler:
         self.on_accepted: Callable[[list[Work]], None]
         self.on_lost: Callable[[frozenset[int]], None]
         self.on_people_notices: Callable[[], None] = lambda: None  # records were written
+        self.on_gone: Callable[[], object]  # a cleanup job was left
         self.accepting: Callable[[], bool] = lambda: False  # whether events are being written
 
     @property
@@ -164,6 +176,9 @@ class Settler:
                         self._worked()
                         return
                     decision = await self._decide(items)
+                    if decision.gone:  # After that the batch is decided again.
+                        await self._set_gone(decision.gone)
+                        continue
                     batch = decision.batch(number, fences)
                 # A retry has the same number, so that the batch is written only once.
                 self.since = self._clock.now()
@@ -173,8 +188,7 @@ class Settler:
                 self._stale = stale.endpoint_ids
                 self._worked()
             except LostLeases as lost:  # Outcomes of these buckets are dropped, the others written.
-                assert batch is not None
-                self.on_lost(self._lost(lost.buckets, batch))
+                self.on_lost(self._lost(lost.buckets, fences))
                 batch = None
                 self._worked()  # The store works, even if nothing is left to settle.
             except Exception as error:  # noqa: BLE001 - bugs, too: keep the batch and log
@@ -188,9 +202,58 @@ class Settler:
                 self._apply(items, decision, batch, gone)
                 return
 
-    def _lost(self, buckets: frozenset[int], batch: SettleBatch) -> frozenset[int]:
+    async def _set_gone(self, gone: Mapping[int, CompletedAttempt]) -> None:
+        """Set subscriptions inactive whose receivers responded with 410."""
+        for subscription_id, attempt in gone.items():
+            subscription = self._core.catalog.get(subscription_id)
+            if subscription is None:
+                continue
+            try:
+                await self._set_one_gone(subscription, attempt)
+            except (StaleCatalog, NotFound):  # A person has changed or deleted it: decide again.
+                await self._core.catalog.refresh()
+
+    async def _set_one_gone(self, before: Subscription, attempt: CompletedAttempt) -> None:
+        core, now = self._core, self._clock.now()
+        endpoint = self._dispatcher.queues[attempt.endpoint_id].endpoint
+        subscription = set_gone(before, now=now)
+        notice = core.notices.gone(endpoint, subscription, now=now)
+        for_people = core.people.gone(endpoint, subscription, now=now)
+        try:
+            with acting(THE_RECEIVER, "subscriptions.gone"):
+                await core.admin.subscription_gone(
+                    subscription,
+                    cleanup_job_id=core.ids.take(now),
+                    notices=(notice,),
+                    for_people=for_people,
+                    bucket=endpoint.bucket,
+                    epoch=self._ownership.fence(endpoint.bucket),
+                )
+        except Unavailable:  # The change may have been written without a reply.
+            self.on_gone()
+            for delivery in notice.deliveries:
+                self._dispatcher.check_store(delivery.endpoint_id)
+            await core.catalog.refresh()
+            raise
+        await core.catalog.refresh()
+        self._ownership.notify_peers("catalog")
+        self._dispatcher.remove_subscription(subscription.id, endpoint.id)
+        self._dispatcher.check_store(endpoint.id)
+        self.on_accepted([Work(delivery, notice.event) for delivery in notice.deliveries])
+        if for_people:
+            self.on_people_notices()
+        self.on_gone()
+        self._log.warning(
+            "a receiver responded with 410 and its subscription is inactive now: activate it once "
+            "the URL works again",
+            subscription=show_id("sub", subscription.id),
+            url=subscription.url,
+            tenant=subscription.tenant,
+        )
+
+    def _lost(self, buckets: frozenset[int], fences: Sequence[tuple[int, int]]) -> frozenset[int]:
         """The buckets that were lost, without those that were taken again during the call."""
-        asked, epochs = dict(batch.fences), self._ownership.epochs
+        asked, epochs = dict(fences), self._ownership.epochs
         return frozenset(it for it in buckets if epochs[it] == asked.get(it))
 
     def _failed(self, error: Exception, *, first: bool) -> None:

@@ -154,6 +154,8 @@ def _subscription(it: Subscription) -> Values:
             value = dict.fromkeys((key for key, _ in value), HIDDEN) if pairs else HIDDEN
         values[name] = value
     values["secrets"] = len(it.secrets)
+    if it.receiver is not None:
+        values["receiver"] = msgspec.to_builtins(it.receiver)
     if it.workfront is not None:
         own = it.workfront
         times = {"version_at": _time(own.version_at), "until": _time(own.until)}

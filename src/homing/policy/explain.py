@@ -104,6 +104,8 @@ def _dropped(facts: Facts) -> Sentence:
             return say("{}a person dropped it{}", begin, replay)
         case Reason.SUBSCRIPTION_DELETED:
             return say("{}its subscription was deleted.", begin)
+        case Reason.GONE:
+            return say("{}its receiver responded with 410{}", begin, replay)
         case None:
             return say("{}no reason is recorded{}", begin, replay)
         case _ as never:
@@ -116,6 +118,8 @@ def _cancelled(facts: Facts) -> Sentence:
         why = ": its subscription was deleted"
     elif facts.reason is Reason.BY_PERSON:
         why = ": a person cancelled it"
+    elif facts.reason is Reason.GONE:
+        why = ": its receiver responded with 410, so its subscription was set inactive"
     if facts.arrived:
         why += "; an attempt that was in flight at that time did arrive"
     return say("Cancelled{} after {}{}.", _finish(facts), _attempts(facts.delivery.attempts), why)

@@ -34,6 +34,7 @@ _NAMES = {
     NoticeKind.RECOVERED: "recovered",
     NoticeKind.FIRST_DROP: "first drop",
     NoticeKind.CERTIFICATE: "expiring certificate",
+    NoticeKind.GONE: "gone",
     NoticeKind.OUTAGE: "sender outage",
     NoticeKind.OUTAGE_OVER: "sender outage over",
 }
@@ -94,6 +95,8 @@ def headline(notice: Notice) -> str:
             days = notice.facts.get("days", 0)
             what = "has expired" if not days else f"expires within {_days(days)}"
             return f"The client certificate {_whose(notice)} {what}"
+        case NoticeKind.GONE:
+            return f"{host} is gone: a subscription is inactive"
         case NoticeKind.OUTAGE:
             return "This installation cannot send: sender outage"
         case NoticeKind.OUTAGE_OVER:
@@ -142,6 +145,12 @@ def sentence(notice: Notice) -> str:
                 f"The client certificate of {facts.get('subject', '')} "
                 f"{'expired' if over else 'expires'} on {until}; {then}. "
                 f"{_where_to_renew(notice)}"
+            )
+        case NoticeKind.GONE:
+            return (
+                f"The receiver responded with 410, so the subscription {facts.get('subscription')} "
+                "is inactive and its pending deliveries are cancelled. If the URL works again, "
+                "activate the subscription and replay what was cancelled."
             )
         case NoticeKind.OUTAGE:
             return (

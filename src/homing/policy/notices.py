@@ -57,6 +57,7 @@ class NoticeKind(TextEnum):
     RECOVERED = "recovered"
     FIRST_DROP = "first_drop"
     CERTIFICATE = "certificate"  # a client certificate expires soon, or has expired
+    GONE = "gone"  # a receiver responded with 410, and its subscription is inactive
     OUTAGE = "outage"  # of the sender; to the operator only
     OUTAGE_OVER = "outage_over"
 

@@ -1,7 +1,8 @@
 """The outcome of an attempt: delivered, failed, or a sender-side failure.
 
 Delivered is a 2xx status, and nothing else is. There is no list of statuses that end a delivery
-early: a 404 or a 410 may be a deployment in progress, and is retried like any other failure.
+early: a 404 or a 410 may be a deployment in progress, and is retried like any other failure. Only a
+policy that says so obeys a 410 (``policy.receiver``).
 """
 
 from __future__ import annotations

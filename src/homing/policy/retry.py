@@ -57,6 +57,13 @@ class Anchor(StrEnum):
     PREVIOUS_FAILURE = "previous_failure"
 
 
+class OnGone(StrEnum):
+    """What the response 410 means: a failure like any other, or the end of the subscription."""
+
+    RETRY = "retry"
+    DEACTIVATE = "deactivate"
+
+
 class Schedule(Struct, frozen=True):
     """The times of a delivery's retries, as data.
 
@@ -70,6 +77,7 @@ class Schedule(Struct, frozen=True):
     window_ms: int
     jitter: float = 0.0
     deadline_ms: int = 5000
+    on_gone: OnGone = OnGone.RETRY
 
 
 class _Step(Struct, frozen=True, gc=False):

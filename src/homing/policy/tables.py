@@ -11,7 +11,7 @@ from msgspec import Struct
 from homing.errors import FieldProblem, Invalid
 from homing.policy.health import HEALTH_PRESETS, HealthRules
 from homing.policy.presets import ONCE, check_schedule
-from homing.policy.retry import Anchor, Schedule, exponential
+from homing.policy.retry import Anchor, OnGone, Schedule, exponential
 
 DAY_MS = 86_400_000
 
@@ -37,6 +37,7 @@ class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
     window_ms: int | None = None
     jitter: float = 0.0
     deadline_ms: int = 5_000
+    on_gone: OnGone = OnGone.RETRY
 
 
 def schedule_from(name: str, table: PolicyTable) -> Schedule:
@@ -55,6 +56,7 @@ def schedule_from(name: str, table: PolicyTable) -> Schedule:
         window_ms=longest if table.window_ms is None else table.window_ms,
         jitter=table.jitter,
         deadline_ms=table.deadline_ms,
+        on_gone=table.on_gone,
     )
     check_schedule(schedule)
     return schedule

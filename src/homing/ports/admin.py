@@ -27,7 +27,7 @@ class CleanupJob(Struct, frozen=True):
     """Bulk work that a change leaves behind, done in bounded steps and kept until done."""
 
     id: int
-    kind: str  # "move": pending of a subscription follow its URL; "cancel": it was deleted
+    kind: str  # "move": pending rows follow its URL; "cancel": it was deleted; "gone": a 410
     subscription_id: int
     endpoint_id: int  # where the pending rows are
     after_id: int  # done up to here
@@ -124,6 +124,22 @@ class AdminStore(Protocol):
 
         StaleCatalog if they are not of the version that was read (0: there are none); Conflict
         while the tenant is being erased.
+        """
+
+    async def subscription_gone(
+        self,
+        subscription: Subscription,
+        *,
+        cleanup_job_id: int,
+        notices: Sequence[NewEvent],
+        for_people: Sequence[Notice],
+        bucket: int,
+        epoch: int = 0,
+    ) -> Subscription:
+        """Set it inactive because of a 410, and leave a "gone" cleanup job.
+
+        NotFound if it is deleted, StaleCatalog if its version has changed, LostLeases on another
+        epoch of its endpoint's ``bucket`` (0: no lease is needed).
         """
 
     async def cleanup_jobs(self) -> list[CleanupJob]: ...

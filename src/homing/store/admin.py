@@ -24,6 +24,7 @@ from homing.model import (
 from homing.policy.audit import AuditDraft
 from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
+from homing.policy.receiver import is_gone
 from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
 from homing.store import audit as audit_log
@@ -163,6 +164,37 @@ class Admin:
         before = await _living(tx, subscription_id)
         await _log(tx, audit, before, None)
         return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
+
+    @transaction()
+    async def subscription_gone(
+        self,
+        tx: Tx,
+        subscription: Subscription,
+        *,
+        cleanup_job_id: int,
+        notices: Sequence[NewEvent],
+        for_people: Sequence[Notice],
+        bucket: int,
+        epoch: int = 0,
+        audit: AuditDraft | None = None,
+    ) -> Subscription:
+        await leases.hold(tx, [(bucket, epoch)] if epoch else ())
+        version = await _raise_catalog(tx)
+        before = await _of_version(tx, subscription)
+        new = replace(subscription, version=version)
+        await _log(tx, audit, before, new)
+        await _replace_subscription(tx, new)
+        await tx.all("cleanup_job_moves_gone", subscription_id=new.id)
+        await cleanup_jobs.leave(
+            tx,
+            cleanup_jobs.GONE,
+            cleanup_job_id=cleanup_job_id,
+            subscription_id=new.id,
+            at=new.endpoint_id,
+        )
+        await write_events(tx, notices, node=self._node)
+        await notice_records.write(tx, for_people, node=self._node)
+        return new
 
     @transaction(read_only=True)
     async def signing_keys_since(self, tx: Tx, version: int) -> list[SigningKeys]:
@@ -557,6 +589,8 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
     """Replace a subscription; a cleanup job moves its pending deliveries to a new endpoint."""
     before = await _living(tx, new.id)
     await _replace_subscription(tx, new)
+    if is_gone(before) and not is_gone(new):
+        await tx.all("cleanup_job_gone_moves", subscription_id=new.id)
     if before.endpoint_id != new.endpoint_id:
         await cleanup_jobs.leave(
             tx,

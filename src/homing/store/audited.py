@@ -23,6 +23,7 @@ AUDITED = frozenset(
         "delete_pair",
         "delete_subscription",
         "set_signing_keys",
+        "subscription_gone",
         "set_endpoint",
         "cancel_delivery",
         "replay",

@@ -5,6 +5,10 @@ of the kind "move". The job moves them to the present endpoint of the subscripti
 in a row need only two jobs. A deleted subscription leaves a job of the kind "cancel", and its
 "move" jobs become "cancel" jobs.
 
+A subscription whose receiver responded with 410 leaves a job of the kind "gone", which cancels what
+was accepted until then; its "move" jobs become "gone" jobs. They become "move" jobs (again) when a
+person activates the subscription or changes its URL: what is not cancelled yet stays pending.
+
 Deliveries in flight are left out: the engine moves them when they settle.
 """
 
@@ -19,6 +23,7 @@ from homing.store.writes import LedgerChange, add_to_ledger
 
 MOVE = "move"
 CANCEL = "cancel"
+GONE = "gone"
 
 
 async def leave(tx: Tx, kind: str, *, cleanup_job_id: int, subscription_id: int, at: int) -> None:
@@ -52,10 +57,13 @@ async def step(
         after_id=cleanup_job.after_id,
         limit=limit,
     )
+    before = await _gone_at(tx, cleanup_job) if cleanup_job.kind == GONE else None
     ids = [
         number
-        for number, subscription_id in scanned
-        if subscription_id == cleanup_job.subscription_id and number not in except_ids
+        for number, subscription_id, accepted_at in scanned
+        if subscription_id == cleanup_job.subscription_id
+        and number not in except_ids
+        and (before is None or accepted_at <= before)
     ]
     touched = 0
     if ids and cleanup_job.kind == MOVE and target is not None:
@@ -80,6 +88,13 @@ async def _is_back(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> 
     return False
 
 
+async def _gone_at(tx: Tx, cleanup_job: CleanupJob) -> int | None:
+    """Until when accepted deliveries are cancelled; None: all, its subscription is deleted."""
+    row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
+    state = rows.subscription(row).receiver if row is not None else None
+    return None if state is None else state.gone_at
+
+
 async def _move(tx: Tx, cleanup_job: CleanupJob, ids: list[int], target: Endpoint) -> int:
     moved = await tx.all(
         "cleanup_job_move",
@@ -93,10 +108,8 @@ async def _move(tx: Tx, cleanup_job: CleanupJob, ids: list[int], target: Endpoin
 
 async def _cancel(tx: Tx, cleanup_job: CleanupJob, ids: list[int], *, now: int, node: int) -> int:
     gone = await tx.all("cleanup_job_cancel", ids=ids, endpoint_id=cleanup_job.endpoint_id)
-    finished = [
-        Finished(rows.pending(row), Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, now)
-        for row in gone
-    ]
+    reason = Reason.GONE if cleanup_job.kind == GONE else Reason.SUBSCRIPTION_DELETED
+    finished = [Finished(rows.pending(row), Status.CANCELLED, reason, now) for row in gone]
     await tx.insert("history", [rows.history_row(it) for it in finished])
     if finished:
         tenant = finished[0].delivery.tenant

@@ -33,6 +33,7 @@ from homing.model import (
     Outcome,
     Phases,
     Reason,
+    ReceiverState,
     Secret,
     SigningKeys,
     State,
@@ -145,7 +146,10 @@ def subscription_row(sub: Subscription) -> Row:
     values: dict[str, Any] = {name: _column(SPEC[name], getattr(sub, name)) for name in _OWN}
     values["secrets"] = _json(sub.secrets)
     values["workfront"] = None if sub.workfront is None else _json(sub.workfront)
-    values["settings"] = _json(sub.newer | {name: getattr(sub, name) for name in _IN_SETTINGS})
+    settings = sub.newer | {name: getattr(sub, name) for name in _IN_SETTINGS}
+    if sub.receiver is not None:
+        settings["receiver"] = sub.receiver
+    values["settings"] = _json(settings)
     return tuple(
         values[name] if name in values else getattr(sub, name) for name in COLUMNS["subscription"]
     )
@@ -166,6 +170,8 @@ def subscription(row: Row) -> Subscription:
     settings: dict[str, Any] = msgspec.json.decode(values.pop("settings"))
     for name in _IN_SETTINGS & settings.keys():
         values[name] = msgspec.convert(settings.pop(name), SPEC[name].type)
+    if "receiver" in settings:
+        values["receiver"] = msgspec.convert(settings.pop("receiver"), ReceiverState)
     return Subscription(**values, newer=settings)
 
 

@@ -88,8 +88,16 @@ SELECT {cleanup_job} FROM cleanup_job WHERE id = :id FOR UPDATE;
 -- A subscription was deleted while its deliveries were being moved.
 UPDATE cleanup_job SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
 
+-- name: cleanup_job_moves_gone
+-- The receiver of a subscription responded with 410 while its deliveries were being moved.
+UPDATE cleanup_job SET kind = 'gone', after_id = 0 WHERE subscription_id = :subscription_id AND kind = 'move';
+
+-- name: cleanup_job_gone_moves
+-- A person has activated it, or changed its URL: deliveries that are left belong to its endpoint.
+UPDATE cleanup_job SET kind = 'move', after_id = 0 WHERE subscription_id = :subscription_id AND kind = 'gone';
+
 -- name: cleanup_job_scan
-SELECT id, subscription_id FROM pending
+SELECT id, subscription_id, accepted_at FROM pending
 WHERE endpoint_id = :endpoint_id AND id > :after_id
 ORDER BY id LIMIT :limit;
 
