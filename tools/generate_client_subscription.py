@@ -57,6 +57,16 @@ class CertificateFacts(Struct, frozen=True):
     expires_at: str
 
 
+class Receiver(Struct, frozen=True, kw_only=True):
+    """What the receiver of a subscription has said: a 410, or a proof that it owns the URL."""
+
+    gone_at: str | None = None
+    verified_at: str | None = None
+    asked_at: str | None = None
+    problem: str = ""
+    per_minute_max: int | None = None
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
     """A subscription; token, secrets, header values and the client key are masked."""
 
@@ -67,6 +77,8 @@ class Subscription(Struct, frozen=True, kw_only=True):
     secrets: tuple[MaskedSecret, ...]
     public_keys: tuple[PublicKey, ...] = ()
     certificate: CertificateFacts | None = None
+    unverified: bool = False
+    receiver: Receiver | None = None
     created_at: str
     updated_at: str
 

@@ -198,6 +198,12 @@ class Invalid(HomingError):
     http_status = 422
 
 
+class NotVerified(Invalid):
+    """The receiver has not proved that it owns the URL."""
+
+    code = "not_verified"
+
+
 class UnstorableText(Invalid):
     """The database cannot hold a text."""
 

@@ -96,6 +96,14 @@ class Signature(TextEnum):
     BOTH = "both"
 
 
+class Verification(TextEnum):
+    """How a receiver proves that it owns its URL, before the first delivery."""
+
+    NONE = "none"
+    CHALLENGE = "challenge"
+    CLOUDEVENTS = "cloudevents"
+
+
 class Connector(TextEnum):
     """Whether all filters must hold, or one."""
 
@@ -632,6 +640,18 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             chars_max=500,
         ),
     ] = ()
+    verification: Annotated[
+        Verification,
+        Field(
+            kind=Kind.CHOICE,
+            label="Verification",
+            sentence=(
+                "How the receiver proves that it owns the URL before it gets events: none, "
+                "challenge (it must return a random text), or cloudevents (the OPTIONS handshake "
+                "of CloudEvents); default: the installation's."
+            ),
+        ),
+    ] = Verification.NONE
     active: Annotated[
         bool,
         Field(
@@ -717,6 +737,10 @@ class ReceiverState(Struct, frozen=True, omit_defaults=True):
     """What the receiver of a subscription has said about it."""
 
     gone_at: int | None = None  # it responded with 410; until a person activates it or changes URL
+    verified_at: int | None = None  # it has proved that it owns the URL
+    asked_at: int | None = None  # when it was last asked for that proof
+    problem: str = ""  # why it has not given it
+    per_minute_max: int | None = None  # the rate that it allows (CloudEvents)
 
 
 class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
@@ -733,6 +757,13 @@ class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
     workfront: Workfront | None = None
     receiver: ReceiverState | None = None  # None: it has said nothing
     newer: dict[str, Any] = {}  # fields that a newer release stored; kept as they are
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it gets nothing because its receiver has not proved that it owns the URL."""
+        if self.verification is Verification.NONE:
+            return False
+        return self.receiver is None or self.receiver.verified_at is None
 
     def __repr__(self) -> str:
         return f"Subscription({show_id('sub', self.id)}, {self.url})"

@@ -226,6 +226,10 @@ class AsyncHoming:
         """The public keys of a tenant as a JWK set, which ``verify`` takes."""
         return await self._call(protocol.jwks(tenant))
 
+    async def verify_subscription(self, subscription_id: str) -> Subscription:
+        """Ask the receiver now to prove that it owns the URL."""
+        return await self._call(protocol.verify_subscription(subscription_id))
+
     async def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
         return await self._call(protocol.test_subscription(subscription_id))

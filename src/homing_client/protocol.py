@@ -260,6 +260,10 @@ def jwks(tenant: str | None) -> Call[dict[str, Any]]:
     return _get(f"/.well-known/jwks.json{query}", dict[str, Any])
 
 
+def verify_subscription(subscription_id: str) -> Call[Subscription]:
+    return _post(f"/v1/subscriptions/{_part(subscription_id)}/verify", Subscription)
+
+
 def test_subscription(subscription_id: str) -> Call[Attempt]:
     return _post(f"/v1/subscriptions/{_part(subscription_id)}/test", Attempt)
 

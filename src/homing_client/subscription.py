@@ -36,6 +36,16 @@ class CertificateFacts(Struct, frozen=True):
     expires_at: str
 
 
+class Receiver(Struct, frozen=True, kw_only=True):
+    """What the receiver of a subscription has said: a 410, or a proof that it owns the URL."""
+
+    gone_at: str | None = None
+    verified_at: str | None = None
+    asked_at: str | None = None
+    problem: str = ""
+    per_minute_max: int | None = None
+
+
 class Subscription(Struct, frozen=True, kw_only=True):
     """A subscription; token, secrets, header values and the client key are masked."""
 
@@ -68,10 +78,13 @@ class Subscription(Struct, frozen=True, kw_only=True):
     ca_certificates: str | None = None
     description: str = ""
     metadata: dict[str, str] = {}
+    verification: str = "none"
     active: bool = True
     secrets: tuple[MaskedSecret, ...]
     public_keys: tuple[PublicKey, ...] = ()
     certificate: CertificateFacts | None = None
+    unverified: bool = False
+    receiver: Receiver | None = None
     created_at: str
     updated_at: str
 
@@ -105,6 +118,7 @@ class SubscriptionOptions(TypedDict, total=False):
     ca_certificates: str | None
     description: str
     metadata: Mapping[str, str]
+    verification: str
     active: bool
 
 
@@ -138,4 +152,5 @@ class SubscriptionChanges(TypedDict, total=False):
     ca_certificates: str | None
     description: str | None
     metadata: Mapping[str, str | None] | None
+    verification: str | None
     active: bool

@@ -226,6 +226,10 @@ class Homing:
         """The public keys of a tenant as a JWK set, which ``verify`` takes."""
         return self._call(protocol.jwks(tenant))
 
+    def verify_subscription(self, subscription_id: str) -> Subscription:
+        """Ask the receiver now to prove that it owns the URL."""
+        return self._call(protocol.verify_subscription(subscription_id))
+
     def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
         return self._call(protocol.test_subscription(subscription_id))

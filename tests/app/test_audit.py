@@ -77,6 +77,7 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Subscriptions.delete": ({"url": "https://receiver.example/hook"}, None),
     "Subscriptions.rotate": ({"secrets": 1}, {"secrets": CHANGED}),
     "SigningKeys.rotate": (None, {"tenant": "acme", "keys": 1}),
+    "Subscriptions.verify": ({}, {}),
     "Subscriptions.test": (None, {"outcome": "delivered", "code": 200}),
     "WorkfrontSubscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
     "WorkfrontSubscriptions.delete": ({"url": "https://wf.example/"}, None),
@@ -151,6 +152,12 @@ async def id_to_change(house: House, name: str, route: str, found: Objects) -> s
         cursor = (await house.client.get(f"{path}/events")).json["cursor"]
         await house.client.post(f"{path}/ack", {"cursor": cursor})
         return str(made.json["id"])
+    if name == "Subscriptions.verify":
+        unproved = await house.subscribe(
+            "https://new.example/", tenant="acme", verification="challenge"
+        )
+        await house.world.wait(1)
+        return str(unproved["id"])
     if name == "NoticeTargets.send_link":
         await sql(house, "UPDATE notice_target SET confirmed_at = NULL, kind = 'email'")
         await house.world.wait(3_600_000)

@@ -61,6 +61,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         f"POST {SUB}/{{id}}/secret/rotate",
         "POST /subscriptions/{id}/rotate",
     ),
+    "Subscriptions.verify": (f"POST {SUB}/{{id}}/verify", "POST /subscriptions/{id}/verify"),
     "Subscriptions.test": (f"POST {SUB}/{{id}}/test", "POST /subscriptions/{id}/test"),
     "SigningKeys.get": ("GET /v1/signing-keys",),
     "SigningKeys.rotate": (
@@ -625,7 +626,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
             if route in {"POST /subscriptions/check", "POST /subscriptions/try"}:
                 continue  # They change nothing.
             if (
-                route.endswith(("/delete", "/link", "/revoke", "/readers/remove"))
+                route.endswith(("/delete", "/link", "/revoke", "/readers/remove", "/verify"))
                 or route == "POST /deliveries/{id}/cancel"
             ):
                 continue  # Tried in other tests.

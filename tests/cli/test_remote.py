@@ -251,3 +251,18 @@ def test_the_audit_log_is_listed_exported_and_verified(terminal: Terminal) -> No
     assert missing.code == 1
     assert "Segment 99, which was expected, is missing." in missing.out
     assert terminal.run("audit", "verify", "--expect", "99").code == 2
+
+
+def test_a_subscription_without_a_proof_is_shown_and_asked_again(terminal: Terminal) -> None:
+    told = terminal.well("subscribe", f"{NOWHERE}proof", "proof.*", "--verification", "challenge")
+    assert "It gets no events yet" in told.out
+    assert "connection refused" in told.out
+    rows = terminal.well("subscriptions", "--json").lines
+    (made,) = [it for it in rows if it["url"] == f"{NOWHERE}proof"]
+    assert made["unverified"] is True
+    assert "unverified" in terminal.well("subscriptions").out
+    again = terminal.well("verify", made["id"])
+    assert "homing verify" in again.out
+    assert terminal.well("verify", made["id"], "--json").document["unverified"] is True
+    assert terminal.well("publish", "proof.a", "1", "--json").document["deliveries"] == 0
+    terminal.well("unsubscribe", made["id"])

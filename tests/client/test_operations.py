@@ -129,6 +129,14 @@ async def test_a_subscription_is_made_changed_tested_and_deleted(
         attempt = await homing.test_subscription(made.id)
         assert (attempt.lane, attempt.outcome, attempt.code) == ("test", "delivered", 204)
         assert receiver.came[0][0]["x-b"] == "2"
+        unproved = await homing.subscribe(
+            receiver.url, ["b"], tenant=tenant, verification="challenge"
+        )
+        assert unproved.unverified
+        asked = await homing.verify_subscription(unproved.id)
+        assert asked.receiver is not None
+        assert "does not return the challenge" in asked.receiver.problem
+        await homing.delete_subscription(unproved.id)
     assert [one.id for one in await listed(homing.subscriptions(tenant=tenant))] == [made.id]
     assert (await homing.subscription(made.id)).description == "Ours"
     await homing.delete_subscription(made.id)

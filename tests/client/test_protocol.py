@@ -61,6 +61,7 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.signing_keys(None),
         p.rotate_signing_keys(None, None),
         p.jwks(None),
+        p.verify_subscription("X"),
         p.test_subscription("X"),
         p.read_events("X", reader="r", after=None, from_now=True, limit=9, wait_s=1.5),
         p.acknowledge("X", "c", reader="r"),

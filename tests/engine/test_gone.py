@@ -271,7 +271,8 @@ def test_a_crash_after_the_subscription_was_set_inactive_loses_nothing() -> None
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(410)
         subscription = await world.subscribe(URL)
-        settle, dead = world.flow.settle, []
+        dead: list[int] = []
+        settle = world.flow.settle
 
         async def dies(batch: Any) -> frozenset[int]:
             if dead or not await is_gone():
@@ -302,7 +303,8 @@ def test_a_reply_that_is_lost_leads_to_one_change() -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = always(410)
         await world.subscribe(URL)
-        change, lost = world.admin.subscription_gone, []
+        lost: list[int] = []
+        change = world.admin.subscription_gone
 
         async def unanswered(*args: Any, **more: Any) -> Any:
             done = await change(*args, **more)

@@ -56,6 +56,7 @@ class Hit:
     headers: dict[str, str]
     body: bytes
     wall: int  # the receiver's own clock, which is right
+    method: str = "POST"
 
     @property
     def delivery(self) -> str:
@@ -71,6 +72,7 @@ class Reply:
     latency_ms: int = 0
     retry_after: str | None = None
     excerpt: bytes = b""
+    headers: bytes = b""
     dialled: bool = True  # on a new connection
     remembered: bool = False  # to an address that was known from before
     proxied: bool = False
@@ -95,7 +97,8 @@ class ScriptedSender:
         url = f"{target.scheme}://{target.authority}{target.path}"
         lines = request.header_block.decode().split("\r\n")[:-1]
         headers = dict(line.split(": ", 1) for line in lines)
-        hit = Hit(self._clock.now(), url, headers, request.body, self._clock.wall())
+        now, wall = self._clock.now(), self._clock.wall()
+        hit = Hit(now, url, headers, request.body, wall, request.method.decode())
         self.hits.append(hit)
         script = self.scripts.get(url)
         reply = Reply() if script is None else script(hit)
@@ -108,6 +111,7 @@ class ScriptedSender:
             phases=Phases(connect_us=0 if reply.dialled else None, total_us=latency * 1000),
             retry_after=reply.retry_after,
             excerpt=reply.excerpt,
+            headers=reply.headers,
             remembered=reply.remembered,
             proxied=reply.proxied,
         )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 
+import msgspec
 import pytest
 
 from homing.model import Failure, Target
@@ -45,6 +46,17 @@ async def test_the_bytes_on_the_wire_are_exactly_these(sender: HttpSender) -> No
     assert response.code == 200
     assert response.headers == b"content-length: 2\r\n"
     assert response.excerpt == b"ok"
+
+
+async def test_another_method_is_sent_as_it_is_given(sender: HttpSender) -> None:
+    async with receiver(say_ok) as peer:
+        asked = a_request(a_target(peer.port), body=b"")
+        response = await ask(sender, msgspec.structs.replace(asked, method=b"OPTIONS"))
+        await ask(sender, asked)
+    first, _, second = peer.calls[0].got.partition(b"\r\n\r\n")
+    assert first.startswith(b"OPTIONS /hook?a=1 HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert second.startswith(b"POST /hook?a=1 HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert response.code == 200
 
 
 async def test_phases_are_those_that_happened(sender: HttpSender) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from homing.engine import challenges
 from homing.model import Failure
 from homing.net import dial
 from homing.net.guard import REFUSAL
@@ -208,6 +209,35 @@ async def test_no_forbidden_address_is_asked_of_the_proxy(
         control = (await here.client.post(f"/v1/subscriptions/{allowed}/test")).json
         assert control["failure"] == "sender_proxy"
         assert here.dialled == ["10.9.8.7"]
+
+
+async def test_no_name_leads_a_challenge_to_a_forbidden_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(challenges, "HOST_PER_MINUTE_MAX", 10_000)
+    monkeypatch.setattr(challenges, "TENANT_PER_MINUTE_MAX", 10_000)
+    turns = [*FORBIDDEN, *(f"{PUBLIC} {one}" for one in list(FORBIDDEN)[:20])]
+    async with world(monkeypatch, public_url="https://homing.example") as here:
+        for kind in ("challenge", "cloudevents"):
+            for number, one in enumerate(turns):
+                host = f"{kind}{number}.example"
+                here.responses[host] = [one]
+                draft = {"url": f"http://{host}/", "types": ["*"], "verification": kind}
+                made = (await here.client.post("/v1/subscriptions", draft)).json
+                assert made["unverified"], one
+                assert made["receiver"]["problem"] == "The challenge failed: address not allowed"
+                got = await here.client.post(f"/v1/subscriptions/{made['id']}/verify")
+                assert (got.status, got.json["unverified"]) == (200, True)
+        literals = [f"[{one}]" if ":" in one else one for one in FORBIDDEN if "%" not in one]
+        for host in literals:
+            draft = {"url": f"http://{host}/", "types": ["*"], "verification": "challenge"}
+            got = await here.client.post("/v1/subscriptions", draft)
+            assert (got.status, got.fields) == (422, ["url"]), host
+        assert here.dialled == []
+        here.responses["fine.example"] = [PUBLIC]
+        draft = {"url": "http://fine.example/", "types": ["*"], "verification": "challenge"}
+        await here.client.post("/v1/subscriptions", draft)
+        assert here.dialled == [PUBLIC]  # The control.
 
 
 async def _replay_one(here: World) -> None:

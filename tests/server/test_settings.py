@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from homing.errors import BadSetting
 from homing.policy.egress import IdentityPaths
 from homing.policy.health import HealthRules
-from homing.policy.retry import Anchor
+from homing.policy.presets import PRESETS
+from homing.policy.retry import Anchor, OnGone
 from homing.server.settings import (
     Settings,
     ignored_variables,
@@ -132,6 +133,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "endpoint_slots": ("7", 7, "delivery.endpoint_slots"),
     "memory_bytes_max": ("2000000", 2_000_000, "delivery.memory_bytes_max"),
     "grace_ms": ("7", 7, "delivery.grace_ms"),
+    "verification": ("challenge", "challenge", "delivery.verification"),
     "host_rate_per_second": ("0.5", 0.5, "delivery.host_rate_per_second"),
     "retention_days": ("7", 7, "database.retention_days"),
     "public_url": ("https://h.example", "https://h.example", "notices.public_url"),
@@ -300,6 +302,13 @@ def test_a_ca_file_must_be_there() -> None:
     assert "a file that is there" in wrong(HOMING_CA_FILE="ca.pem")
 
 
+def test_the_handshake_of_cloudevents_needs_the_name_of_this_installation() -> None:
+    told = wrong(HOMING_VERIFICATION="cloudevents")
+    assert "HOMING_PUBLIC_URL" in told or "public_url" in told
+    environ = {"HOMING_VERIFICATION": "cloudevents", "HOMING_PUBLIC_URL": "https://h.example:81/x"}
+    assert load_settings(environ=environ).notices.origin == "h.example"
+
+
 # --- tables ---------------------------------------------------------------------------------
 
 
@@ -321,6 +330,7 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         window_ms = 60000
         jitter = 0.5
         deadline_ms = 2000
+        on_gone = "deactivate"
         """
     )
     settings = load_settings(environ={})
@@ -328,6 +338,8 @@ def test_policies_of_ones_own_join_the_presets() -> None:
     assert patient.delays_ms == (1000, 3000, 7000)
     assert (patient.window_ms, patient.anchor) == (7000, Anchor.FIRST_FAILURE)
     assert (short.window_ms, short.jitter, short.deadline_ms) == (60_000, 0.5, 2_000)
+    assert (short.on_gone, patient.on_gone) == (OnGone.DEACTIVATE, OnGone.RETRY)
+    assert {it.on_gone for it in PRESETS.values()} == {OnGone.RETRY}
     single, empty = settings.delivery.schedules["single"], settings.delivery.schedules["empty"]
     assert (single.delays_ms, empty.delays_ms, empty.window_ms) == ((), (), 5_000)
     assert {"workfront", "once"} <= settings.delivery.schedules.keys()
@@ -343,6 +355,7 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         ("delays_ms = [2]\ncolour = 1", "unknown field"),
         ("delays_ms = [2]\ndeadline_ms = 1", "deadline_ms"),
         ("base_ms = 1\nretries = 4000", "retries must be 0 to 40"),
+        ("delays_ms = [2]\non_gone = 'drop'", "on_gone"),
     ],
 )
 def test_a_wrong_policy_stops_the_start(body: str, reason: str) -> None:

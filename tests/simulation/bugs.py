@@ -15,6 +15,7 @@ DELIVERIES = 100
 
 ADMIN = "homing.store.admin"
 ATTEMPT = "homing.engine.attempt"
+CHALLENGES = "homing.engine.challenges"
 CANARIES = "homing.engine.outage.canaries"
 CAUSES = "homing.policy.causes"
 CAUSES_STORE = "homing.store.causes"
@@ -35,12 +36,14 @@ OUTAGE = "homing.engine.outage.detection"
 OUTAGE_POLICY = "homing.policy.outage"
 PUBLISH = "homing.engine.publish"
 QUEUE = "homing.engine.queue"
+RECEIVER = "homing.policy.receiver"
 REPLAY = "homing.engine.replay"
 RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
 SIGNATURE = "homing.policy.signature"
 TOKENS = "homing.net.oauth"
+VERIFICATION = "homing.policy.verification"
 WRITES = "homing.store.writes"
 
 
@@ -431,8 +434,8 @@ BUGS = [
         replace(
             "homing.ports.flow",
             "NewEvent.content_hash",
-            "content_hash(..., ..., self.event.data)",
-            "content_hash('', '', self.event.data)",
+            "content_hash(..., ..., event.data, event.context)",
+            "content_hash('', '', event.data, event.context)",
         ),
     ),
     bug(
@@ -1073,5 +1076,80 @@ BUGS = [
     bug(
         "the payload fields of an erased event stay",
         remove(ERASURES, "remove", 'await tx.many("event_fields_remove", ids)'),
+    ),
+    # --- what receivers say: that they are gone, and that they own their URL
+    bug(
+        "a 410 counts although the subscription was changed since",
+        replace(RECEIVER, "after_gone", "subscription.version == version", "True"),
+    ),
+    bug(
+        "a 410 is retried although its policy obeys it",
+        replace(RECEIVER, "after_gone", "schedule.on_gone is not OnGone.DEACTIVATE", "True"),
+    ),
+    bug(
+        "every policy obeys a 410",
+        replace(RECEIVER, "after_gone", "schedule.on_gone is not OnGone.DEACTIVATE", "False"),
+    ),
+    bug(
+        "what is pending is sent although its subscription is gone",
+        replace(
+            DISPATCH,
+            "Dispatcher.start",
+            "subscription.receiver and is_over(subscription, delivery.accepted_at)",
+            "False",
+        ),
+    ),
+    bug(
+        "an attempt in flight is retried although its subscription is gone",
+        replace(
+            DECIDE, "Decision._wait", "receiver.is_over(subscription, row.accepted_at)", "False"
+        ),
+    ),
+    bug(
+        "a subscription that was activated again goes on losing its deliveries",
+        replace(
+            ADMIN,
+            "_change",
+            'await tx.all("cleanup_job_gone_moves", subscription_id=new.id)',
+            "None",
+        ),
+    ),
+    bug(
+        "nobody is told that a subscription is gone",
+        replace(SETTLE, "Settler._set_one_gone", "(notice,)", "()"),
+    ),
+    fleet_bug(
+        "a late 410 is not refused",
+        remove(
+            ADMIN,
+            "Admin.subscription_gone",
+            "await leases.hold(tx, [(bucket, epoch)] if epoch else ())",
+        ),
+    ),
+    bug(
+        "a subscription without a proof gets events",
+        replace("homing.policy.match", "Index.add", "subscription.is_unverified", "False"),
+    ),
+    bug(
+        "every 2xx is a proof",
+        replace(
+            VERIFICATION,
+            "judge_echo",
+            'Proof(f"The response {code} does not return the challenge.")',
+            "Proof()",
+        ),
+    ),
+    bug(
+        "a new URL needs no proof of its own",
+        replace(VERIFICATION, "after_change", "before.url == after.url", "True"),
+    ),
+    bug(
+        "a challenge carries the token",
+        replace(
+            CHALLENGES,
+            "Challenges._challenge",
+            "without_authentication(replace(subscription, format=Format.RAW, headers=()))",
+            "replace(subscription, format=Format.RAW, headers=())",
+        ),
     ),
 ]

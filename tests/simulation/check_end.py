@@ -65,6 +65,13 @@ class Healing:
             )
         for _ in range(ROUNDS):
             rows = await self._world.deliveries(status=Status.PENDING)
+            for row in rows:
+                sub = reference.subs[row.delivery.subscription_id]
+                reference.must(
+                    not sub.gone or row.delivery.accepted_at > sub.gone_at,
+                    "S16",
+                    lambda it=row: f"{name(it.delivery.id)} is pending, and its URL is gone",  # type: ignore[misc]
+                )
             if not rows or reference.violations:
                 break
             holds = {it.id: it.hold_until for it in await self._world.endpoints()}

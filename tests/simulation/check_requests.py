@@ -82,6 +82,11 @@ class RequestChecks:
         if hit.headers["homing-event-type"] == "homing.test":
             reference.say(f"test to {hit.url}")
             return
+        if hit.headers["homing-event-type"] == "homing.challenge":
+            reference.say(f"challenge to {hit.url}")
+            bare = "authorization" not in hit.headers
+            reference.must(bare, "S15", lambda: f"{hit.url} is not proved, and gets a token")
+            return
         number = read_id("dlv", hit.delivery)
         delivery = reference.deliveries.get(number or 0)
         if delivery is None:
@@ -93,6 +98,7 @@ class RequestChecks:
         if known is None or known.deleted_at is not None or known.url != hit.url:
             reference.violated("S2", f"{hit.delivery} goes to {hit.url}; its process knew {known}")
             return
+        self._receivers_word(hit, delivery, known)
         self._content(hit, delivery, known)
         self._signatures(memory, hit, known)
         self._subscribed(memory, hit, sub, known)
@@ -111,8 +117,23 @@ class RequestChecks:
             self._in_order(memory, delivery, endpoint)
         bucket = reference.buckets[endpoint.id]
         flight = Flight(hit, delivery.id, endpoint.id, bucket, epoch, probe, lane)
+        flight.version = known.version
         self._once(flight)
         memory.flights[delivery.id] = reference.sent[delivery.id, hit.number] = flight
+
+    def _receivers_word(self, hit: Hit, delivery: DeliveryModel, known: Subscription) -> None:
+        """Nothing goes to a URL that is not proved, nor what was accepted before a 410."""
+        state, must = known.receiver, self._reference.must
+        proved = known.verification.value == "none" or (
+            state is not None and state.verified_at is not None
+        )
+        must(proved, "S15", lambda: f"{hit.delivery} goes to {hit.url}, which is not proved")
+        gone_at = state.gone_at if state is not None else None
+        must(
+            gone_at is None or delivery.accepted_at > gone_at,
+            "S16",
+            lambda: f"{hit.delivery} goes to {hit.url}, which is gone since {gone_at}",
+        )
 
     def _is_probe(
         self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel

@@ -36,8 +36,9 @@ class SettleChecks:
         touched = {it.endpoint_id for it in batch.attempts} | {it.id for it in batch.endpoints}
         marks = {it: len(reference.endpoints[it].changes) for it in sorted(touched)}
         exhausted: set[int] = set()
+        by_410: set[int] = set()
         for attempt in batch.attempts:
-            self._attempt(memory, attempt, exhausted, gone)
+            self._attempt(memory, attempt, exhausted, by_410, gone)
             self._cause(attempt, batch)
         for endpoint_id in sorted({it.endpoint_id for it in batch.attempts}):
             if not reference.is_used(endpoint_id):
@@ -50,12 +51,13 @@ class SettleChecks:
                     ended.status.value == "dropped"
                 )
             else:
-                self._finished(memory, ended, batch, exhausted)
+                self._finished(memory, ended, batch, exhausted, by_410)
         for row in batch.waiting:
             if row.id in gone:
                 self._gone(row)
             else:
                 self._waiting(row)
+                self._not_gone(memory, row)
         for endpoint in batch.endpoints:
             compare_endpoint(reference, endpoint, memory)
         change = Change(memory.life, reference.clock(), by_person=False)
@@ -115,7 +117,12 @@ class SettleChecks:
     # --- attempts ----------------------------------------------------------------------------
 
     def _attempt(
-        self, memory: Memory, attempt: Attempt, exhausted: set[int], gone: frozenset[int]
+        self,
+        memory: Memory,
+        attempt: Attempt,
+        exhausted: set[int],
+        ended: set[int],
+        gone: frozenset[int],
     ) -> None:
         reference = self._reference
         reference.counts["attempts"] += 1
@@ -157,7 +164,7 @@ class SettleChecks:
                     self._rested(flight, delivery, attempt)
                     delivery.had_sender_error(flight.finished_at, probe=flight.probe)
             case _:
-                self._failed(flight, delivery, endpoint, exhausted, pending=pending)
+                self._failed(attempt, flight, endpoint, exhausted, ended, pending=pending)
 
     def _cause(self, attempt: Attempt, batch: SettleBatch) -> None:
         causes = self._reference.causes
@@ -230,16 +237,22 @@ class SettleChecks:
 
     def _failed(
         self,
+        attempt: Attempt,
         flight: Flight,
-        delivery: DeliveryModel,
         endpoint: EndpointModel,
         exhausted: set[int],
+        ended: set[int],
         *,
         pending: bool,
     ) -> None:
-        at = flight.finished_at
+        at, delivery = flight.finished_at, self._reference.deliveries[attempt.delivery_id]
         assert at is not None
         asked = None
+        if self._is_gone(attempt, flight, delivery):
+            delivery.attempts += pending
+            ended.add(delivery.id)
+            endpoint.failed(at, probe=flight.probe, asked=None)
+            return
         if not flight.probe and flight.code in {429, 503} and (flight.asked or 0) > at:
             asked = min(flight.asked or 0, at + HOLD_MAX_MS)
             self._reference.counts["retry_after"] += 1
@@ -249,6 +262,27 @@ class SettleChecks:
         elif pending and not delivery.failed(at, enabled_since=endpoint.enabled_since, asked=asked):
             exhausted.add(delivery.id)
         endpoint.failed(at, probe=flight.probe, asked=asked)
+
+    def _is_gone(self, attempt: Attempt, flight: Flight, delivery: DeliveryModel) -> bool:
+        """Whether a 410 ended the delivery; by what its process knew, it had to, or must not."""
+        reference, sub = self._reference, self._reference.subs[delivery.subscription_id]
+        known = reference.lives[flight.life].catalog[sub.id]
+        at = flight.finished_at or 0
+        obeys = flight.code == 410 and reference.mix.obeys(known.policy, known.tenant)
+        here = known.deleted_at is None and known.endpoint_id == flight.endpoint_id
+        ends = obeys and here and (not known.active or known.version == flight.version)
+        ended = attempt.decided.value == "cancelled"
+        reference.must(
+            ended == ends or (obeys and sub.changed.at >= at),  # It was decided before the change.
+            "S16",
+            lambda: f"{name(delivery.id)} {flight.code}: {attempt.decided}, with {known}",
+        )
+        reference.must(
+            not ended or not known.active or sub.changed.at >= at,
+            "S16",
+            lambda: f"{name(delivery.id)} got a 410, and its subscription is active",
+        )
+        return ended
 
     # --- rows --------------------------------------------------------------------------------
 
@@ -275,7 +309,12 @@ class SettleChecks:
         )
 
     def _finished(
-        self, memory: Memory, ended: Finished, batch: SettleBatch, exhausted: set[int]
+        self,
+        memory: Memory,
+        ended: Finished,
+        batch: SettleBatch,
+        exhausted: set[int],
+        by_410: set[int],
     ) -> None:
         reference = self._reference
         delivery = reference.deliveries[ended.delivery.id]
@@ -298,8 +337,13 @@ class SettleChecks:
                 self._expired(memory, ended, delivery)
             case "cancelled", "subscription_deleted":
                 reference.must(sub.deleted, "S1", lambda: f"{name(delivery.id)} was not cancelled")
+            case "cancelled", "gone":
+                right = delivery.id in by_410 or delivery.accepted_at <= sub.gone_at
+                reference.must(right, "S16", lambda: f"{name(delivery.id)} was not gone")
             case other:
                 reference.violated("S1", f"{name(delivery.id)} finished as {other}")
+        right = delivery.id not in by_410 or reason in {"gone", "by_person"}
+        reference.must(right, "S16", lambda: f"{name(delivery.id)} got a 410 and goes on")
         right = delivery.id not in exhausted or ended.status.value != "delivered"
         reference.must(right, "S1", lambda: f"{name(delivery.id)} is exhausted")
         reference.finish(delivery, ended.status.value, reason)
@@ -338,6 +382,19 @@ class SettleChecks:
             at >= quiet,
             "S14",
             lambda: f"{name(delivery.id)} expired {quiet - at} ms before the quiet hour was over",
+        )
+
+    def _not_gone(self, memory: Memory, row: Delivery) -> None:
+        """What was accepted before a 410 does not wait, as far as its process knows of it."""
+        reference = self._reference
+        sub = reference.subs[row.subscription_id]
+        known = memory.catalog.get(sub.id, sub.now).receiver
+        gone_at = None if known is None else known.gone_at
+        recent = sub.changed.at >= reference.clock() - SETTLED_WITHIN_MS
+        reference.must(
+            gone_at is None or row.accepted_at > gone_at or (recent and not reference.alone),
+            "S16",
+            lambda: f"{name(row.id)} waits, and its subscription is gone since {gone_at}",
         )
 
     def _waiting(self, row: Delivery) -> None:

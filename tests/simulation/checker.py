@@ -83,6 +83,7 @@ class Checker(Watch):
         self._settle_checks = SettleChecks(reference)
         self._asked: dict[tuple[str, int], tuple[int, bool]] = {}  # by Retry-After
         self._cleanup_jobs: dict[int, int] = {}  # how far each has come
+        self._jobs_of: dict[int, set[int]] = {}  # by subscription
         self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
 
     # --- requests ----------------------------------------------------------------------------
@@ -437,12 +438,63 @@ class Checker(Watch):
             for delivery in reference.deliveries.values():
                 if delivery.subscription_id == sub.id and delivery.status == "pending":
                     delivery.moved = True
+        self._proof(sub, result)
+        if sub.gone and (result.receiver is None or result.receiver.gone_at is None):
+            self._walk_again(sub.id)
         before = sub.now.endpoint_id
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
         if before != result.endpoint_id and not reference.is_used(before):
             reference.causes.left(before, result.updated_at)
         self._at(memory, result, endpoint)
         reference.say(f"changed {result.id} to {result.url}, active {result.active}")
+
+    def _proof(self, sub: Sub, result: Subscription) -> None:
+        """A new proof is that of a URL which has returned a challenge."""
+        state, before = result.receiver, sub.now.receiver
+        if state is None or state.verified_at is None:
+            return
+        same = before is not None and before.verified_at == state.verified_at
+        self.reference.must(
+            (same and sub.now.url == result.url) or result.url in self.reference.echoed,
+            "S15",
+            lambda: f"{result.url} is taken for proved",
+        )
+
+    def _walk_again(self, subscription_id: int) -> None:
+        """Its cleanup jobs start at the first delivery again."""
+        for job in self._jobs_of.get(subscription_id, ()):
+            self._cleanup_jobs.pop(job, None)
+
+    def _done_subscription_gone(
+        self, memory: Memory, subscription: Subscription, *, result: Subscription, **more: Any
+    ) -> None:
+        reference, sub = self.reference, self.reference.subs[subscription.id]
+        owner, _ = reference.owner_of(more["bucket"])
+        mine = owner == memory.member_id
+        reference.must(mine, "S6", lambda: f"a 410 ends {sub.id}, and {owner} owns the bucket")
+        reference.must(
+            any(
+                it.code == 410
+                and it.version == sub.now.version
+                and it.endpoint_id == sub.now.endpoint_id
+                and reference.deliveries[it.delivery_id].subscription_id == sub.id
+                for it in memory.flights.values()
+            )
+            and reference.mix.obeys(sub.now.policy, sub.tenant),
+            "S16",
+            lambda: f"{sub.now} is set inactive without a 410 about it",
+        )
+        self._walk_again(sub.id)
+        sub.now, sub.changed, sub.responded = result, self._change(memory), False
+        sub.gone_at = result.receiver.gone_at or 0 if result.receiver is not None else 0
+        reference.unsure.add(result.endpoint_id)
+        reference.counts["subscription_gone"] += 1
+        reference.say(f"gone {sub.id} at {result.url}")
+        types = [it.event.type for it in more["notices"]]
+        right = types == ["homing.subscription.gone"]
+        reference.must(right, "notices", lambda: f"nobody is told that {sub.id} is gone")
+        for new in more["notices"]:
+            self._notice(memory, new)
 
     def _done_delete_subscription(
         self, memory: Memory, subscription_id: int, *, result: Subscription, **_: Any
@@ -485,6 +537,7 @@ class Checker(Watch):
             self.reference.subs[cleanup_job.subscription_id],
             self._cleanup_jobs,
         )
+        self._jobs_of.setdefault(sub.id, set()).add(cleanup_job.id)
         waiting = reference.waiting.get(cleanup_job.endpoint_id, {})
         there = sorted(it for it in waiting if it > after.get(cleanup_job.id, 0))[:limit]
         if there and not result.done:
@@ -496,6 +549,8 @@ class Checker(Watch):
         reference.must(right, "S6", lambda: f"a cleanup job is done, and {owner} owns the bucket")
         mine = [waiting[it] for it in there if it not in except_ids]
         mine = [it for it in mine if it.subscription_id == cleanup_job.subscription_id]
+        if sub.gone and not sub.deleted:
+            mine = [it for it in mine if it.accepted_at <= sub.gone_at]
         reference.must(
             len(mine) == result.touched, "S1", lambda: f"{cleanup_job}: {result}, not {len(mine)}"
         )
@@ -503,6 +558,9 @@ class Checker(Watch):
         for delivery in mine:
             if sub.deleted:
                 reference.finish(delivery, "cancelled", "subscription_deleted")
+                reference.cancels[delivery.id] = sub.changed
+            elif sub.gone:
+                reference.finish(delivery, "cancelled", "gone")
                 reference.cancels[delivery.id] = sub.changed
             elif target is not None:
                 reference.move(delivery, target.id)

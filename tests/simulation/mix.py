@@ -18,7 +18,7 @@ from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.presets import PRESETS
-from homing.policy.retry import Anchor, Schedule
+from homing.policy.retry import Anchor, OnGone, Schedule
 from simulation.health_model import (
     HOUR,
     MINUTE,
@@ -122,6 +122,9 @@ class Mix:
     erasures_per_hour: float = 0
     oauth: float = 0.0  # the part of the subscriptions that fetch access tokens
     egress: Egress | None = None
+    gone: float = 0  # the part of the bad replies that are a 410
+    obeying: frozenset[str] = frozenset()  # policies that obey it
+    challenged: float = 0  # the part of the subscriptions that need a proof
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
@@ -133,6 +136,10 @@ class Mix:
     response_within_ms: int = 15 * MINUTE  # to people and publishers, by an engine that lives
     slack_ms: int = 5 * MINUTE  # for what is due to be done, once nothing stands in its way
     hears_within_ms: int = HOUR  # of a change that its engine was not told of
+
+    def obeys(self, policy: str | None, tenant: str) -> bool:
+        """Whether a 410 ends a subscription."""
+        return (policy or self.tenant_policies.get(tenant) or self.policy) in self.obeying
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
@@ -186,6 +193,7 @@ ACTIONS = (
 ROTATIONS = ("rotate_secret", "rotate_keys", "change_signature")  # of some seeds
 
 FLEET_ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
+_VERIFY = ("verify", "verify", "describe", "describe", "describe")
 FLEET_TIMES = 3  # as many deliveries: most of them are notices of what people do
 _TIMES = {"enable": 4, "freeze": 3, "cancel": 2}  # as often as the others
 _FLEET_ACTIONS = tuple(it for it in FLEET_ACTIONS for _ in range(_TIMES.get(it, 1)))
@@ -256,6 +264,8 @@ def _draw(seed: int, deliveries: int) -> Mix:
         mix = _with_signatures(mix)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
+    if seed % 16 == 13:
+        return _with_receivers_word(mix, Random(f"receivers {seed}"))
     if seed % 48 == 18:
         return replace(mix, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
     if seed % 25 == 24:
@@ -376,7 +386,10 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
     mix = _with_fields(mix, Random(f"fields of fleet {seed}"), most=4)
     if seed % 4 == 1:
         mix = _with_erasures(mix, Random(f"erasures of fleet {seed}"))
-    return _with_signatures(mix) if seed % 3 == 0 else mix
+    mix = _with_signatures(mix) if seed % 3 == 0 else mix
+    if seed % 16 == 13:
+        return _obeying(mix, Random(f"receivers of fleet {seed}"))
+    return mix
 
 
 def _with_guard_changes(mix: Mix, rng: Random) -> Mix:
@@ -435,6 +448,37 @@ def _with_egress(mix: Mix, rng: Random) -> Mix:
         own_hosts=True,
         egress=Egress(
             proxy_outages=rng.randint(1, 2), direct=0.5, certificates=rng.choice((0.2, 0.4))
+        ),
+    )
+
+
+def _with_receivers_word(mix: Mix, rng: Random) -> Mix:
+    """Every sixteenth seed has policies that obey a 410, and URLs that must prove themselves."""
+    mix = _obeying(mix, rng)
+    return replace(
+        mix,
+        actions=(*mix.actions, "deactivate", "deactivate", "replay", "change_url", *_VERIFY),
+        actions_per_hour=max(mix.actions_per_hour, min(20, 400 * HOUR / mix.run_for_ms)),
+        subscriptions_each=max(mix.subscriptions_each, 3),
+        challenged=rng.choice((0.0, 0.4, 0.8)),
+    )
+
+
+def _obeying(mix: Mix, rng: Random) -> Mix:
+    own = [it for it in mix.tables if it.startswith("quick")]
+    schedules = mix.options.schedules | {
+        it: msgspec.structs.replace(mix.options.schedules[it], on_gone=OnGone.DEACTIVATE)
+        for it in own
+    }
+    return replace(
+        mix,
+        bad=max(mix.bad, 0.3),
+        gone=rng.choice((0.1, 0.3, 0.6)),
+        obeying=frozenset(own),
+        policy="quick",
+        tenant_policies={},
+        options=msgspec.structs.replace(
+            mix.options, schedules=schedules, policy="quick", tenant_policies={}
         ),
     )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from homing.engine.engine import Engine
 from homing.errors import HomingError
-from homing.model import Format, Status, Subscription
+from homing.model import Format, Status, Subscription, Verification
 from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.ports import ReplayFilter
 from simulation.checker import ENABLES, FREEZES, Checker
@@ -57,6 +57,7 @@ class People:
         self._machines, self._mix, self._rng = machines, mix, rng
         self._checker, self._reference, self._fire = checker, checker.reference, fire
         self._signing = Random(f"signatures {mix.seed}")
+        self._proofs = Random(f"proofs {mix.seed}")
         self._many = 0
         self._asked = 0
         self.jobs: list[Job] = []
@@ -105,6 +106,8 @@ class People:
         )
         if self._mix.oauth and rng.random() < self._mix.oauth:
             draft = msgspec.structs.replace(draft, token=None, **CLIENT)
+        if not types and self._proofs.random() < self._mix.challenged:
+            draft = msgspec.structs.replace(draft, verification=Verification.CHALLENGE)
         await self._ask(lambda engine: engine.subscribe(draft))
         if draft.filters == FILTERS:
             self._fire("person_filters")
@@ -307,6 +310,29 @@ class People:
         if len(living) > self._mix.subscriptions_each:
             return False  # Enough: every notice goes to all of them.
         await self._subscribe(tenant)
+        return True
+
+    async def _describe(self) -> bool:
+        """Change a subscription with an attempt in flight, and nothing that matters for it."""
+        for _ in range(100):
+            if self._reference.flights or self.over:
+                break
+            await asyncio.sleep(0.5)
+        flights = sorted(self._reference.flights)
+        if not flights:
+            return False
+        flight = self._reference.flights[self._proofs.choice(flights)]
+        sub = self._reference.subs[self._reference.deliveries[flight.delivery_id].subscription_id]
+        await self._change(sub.now, description=f"by a person, {len(flights)}")
+        return True
+
+    async def _verify(self) -> bool:
+        unproved = [it for it in self._reference.subs.values() if it.unproved and not it.deleted]
+        if not unproved:
+            return False
+        sub = self._proofs.choice(unproved)
+        await self._ask(lambda engine: engine.verify(sub.id))
+        self._known(sub.id)
         return True
 
     async def _test_send(self) -> bool:

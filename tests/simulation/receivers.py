@@ -106,6 +106,8 @@ class Receivers:
         self._diaries: dict[str, list[Spell]] = {}
         self._dials = Random(f"dials {mix.seed}")
         self._egress = None if mix.egress is None else EgressFaults(mix, mix.egress, fire=fire)
+        self._words = Random(f"words {mix.seed}")
+        self.proved: Callable[[str], None] = lambda _url: None  # its receiver returns a challenge
         self.healed = False
         self.calm = False  # all is well for a while
         self.cut: str | None = None  # so we are cut off
@@ -118,6 +120,10 @@ class Receivers:
         if abs(int(hit.headers["webhook-timestamp"]) * 1000 - hit.wall) > TOLERANCE_MS:
             self._fire("receiver_refused_stale")
             return Reply(code=401)
+        is_challenge = hit.headers["homing-event-type"] == "homing.challenge"
+        return self._challenged(hit) if is_challenge else self._received(hit)
+
+    def _received(self, hit: Hit) -> Reply:
         if self._mix.hangs and not self.healed:
             if hit.url.startswith(HUSH_URL):
                 return Reply(latency_ms=10 * HOUR)
@@ -148,8 +154,27 @@ class Receivers:
                 self._fire("receiver_poisoned")
         if trouble is None:
             return Reply(code=self._rng.choice((200, 202, 204)), latency_ms=self._latency())
+        if self._mix.gone and self._words.random() < self._mix.gone:
+            self._fire("receiver_410")
+            return Reply(code=410, latency_ms=self._latency())
         self._fire(f"receiver_{trouble}")
         return self._bad(hit, trouble)
+
+    def _challenged(self, hit: Hit) -> Reply:
+        """Most return the challenge, some anything else, and some are in trouble."""
+        self._fire("challenge")
+        kind = self._words.choice(("echo", "echo", "echo", "ok", "body", "500"))
+        match kind:
+            case "echo":
+                self.proved(hit.url)
+                body = msgspec.json.decode(hit.body)["challenge"].encode()
+                return Reply(latency_ms=3, excerpt=body)
+            case "ok":
+                return Reply(latency_ms=3, excerpt=b"ok")
+            case "body":
+                return Reply(latency_ms=3, excerpt=hit.body)
+            case _:
+                return Reply(code=500)
 
     def _latency(self) -> int:
         return self._rng.choice(self._mix.latencies_ms)

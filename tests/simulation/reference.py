@@ -57,6 +57,20 @@ class Sub:
     changed: Change
     responded: bool = False  # a person was told of the last change: all processes act on it
     left: set[int] = field(default_factory=set)  # endpoints that it was at
+    gone_at: int = 0  # when a 410 last set it inactive
+
+    @property
+    def gone(self) -> bool:
+        """A 410 has set it inactive, and no person has changed that."""
+        state = self.now.receiver
+        return state is not None and state.gone_at is not None
+
+    @property
+    def unproved(self) -> bool:
+        """Its receiver must prove that it owns the URL, and has not."""
+        if self.now.verification.value == "none":
+            return False
+        return self.now.receiver is None or self.now.receiver.verified_at is None
 
     @property
     def id(self) -> int:
@@ -71,7 +85,7 @@ class Sub:
         return self.now.deleted_at is not None
 
     def matches(self, tenant: str, event_type: str, data: bytes) -> bool:
-        if self.deleted or not self.now.active or tenant != self.tenant:
+        if self.deleted or not self.now.active or self.unproved or tenant != self.tenant:
             return False
         if self.now.filters != "[]" and not has_number(data):
             return False
@@ -154,6 +168,7 @@ class Flight:
     surely_sender_error: bool = False  # it was a sender outage
     maybe_theirs: bool = False  # a sender error for so long that it may be the host's after all
     passed_guard: bool = False  # its address was dialled
+    version: int = 0  # of its subscription, as its process knew it
     refusal_may_be: frozenset[str] = frozenset()  # outcomes, if the guard refused it
 
     @property
@@ -260,6 +275,7 @@ class Reference(Findings):
     drops_reported: Counter[int] = field(default_factory=Counter)
     drop_notice_at: dict[int, int] = field(default_factory=dict)
     causes: CausesModel = field(default_factory=CausesModel)
+    echoed: set[str] = field(default_factory=set)  # URLs that have returned a challenge
 
     @property
     def alone(self) -> bool:

@@ -60,6 +60,10 @@ KINDS = frozenset(
         "publish_twins_that_differ",
         "publish_id_of_another_tenant",
         "person_filters",
+        "person_verify",
+        "receiver_410",
+        "challenge",
+        "subscription_gone",
         "publish_again_unanswered",
     }
 )

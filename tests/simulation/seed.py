@@ -94,6 +94,7 @@ class Seed:
             mix, self._rng("receivers"), fire=faults.fire, asked=checker.asked
         )
         self.receivers.tenant_of = self._tenant_of
+        self.receivers.proved = self.reference.echoed.add
         self.names: SlowNames | None = None
         if mix.slow_names is not None:
             self.names = SlowNames(mix, self._rng("names"), reference=reference, fire=faults.fire)
@@ -236,7 +237,7 @@ class Seed:
         await Healing(self.first, self.reference).watch()
         await asyncio.sleep(self.mix.slack_ms / 1000)
         await Balance(self.machines, self.checker).check(self.people.jobs)
-        for kind in ("duplicates", "probes", *GUARD_KINDS):
+        for kind in ("duplicates", "probes", "subscription_gone", *GUARD_KINDS):
             self.fired[kind] += self.reference.counts[kind]
         self.fired["handed_over"] += self.reference.counts["given"]
         for supervisor in supervisors:

@@ -20,6 +20,7 @@ from homing.model import (
     OAuthMethod,
     Signature,
     Subscription,
+    Verification,
 )
 from homing.policy.admission import check_subscription, draft_of, patched
 from homing.web.dashboard.subscription_form import (
@@ -80,6 +81,7 @@ SET: dict[str, Any] = {
     "ca_certificates": CERTIFICATE,
     "description": "For the shop",
     "metadata": (("customer", "4711"), ("a: b ", " c: d")),
+    "verification": Verification.CHALLENGE,
     "active": False,
 }
 

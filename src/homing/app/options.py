@@ -11,7 +11,7 @@ from msgspec import Struct
 from homing.app.access import ADMINS, Caller
 from homing.app.people import PeopleOptions
 from homing.app.simulation import Simulate
-from homing.model import Target
+from homing.model import Target, Verification
 from homing.policy.networks import Network
 from homing.policy.quota import Quota
 from homing.policy.reach import REFUSED
@@ -44,6 +44,8 @@ class AppOptions(Struct, frozen=True):
     is_draining: Callable[[], bool] = bool  # a stop has begun, and requests are still served
     people: PeopleOptions = PeopleOptions()
     simulate: Simulate | None = None  # None: this process has no simulator
+    verification: Verification = Verification.NONE  # of every new URL, at least
+    origin: str = ""  # of this sender in the handshake of CloudEvents; empty: it has no name
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:
         """Why a caller may not send to this target, or ""; the log has the rule and ``url``.

@@ -6,17 +6,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.options import AppOptions
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
-from homing.model import SPEC, Attempt, Subscription, Target
+from homing.model import SPEC, Attempt, Subscription, Target, Verification
 from homing.policy.admission import SubscriptionDraft, check_subscription
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
+from homing.policy.verification import needed
 from homing.ports import ViewStore
 from homing.ports.audit import note_changed
+
+NO_ORIGIN = (
+    "must not be cloudevents: its handshake names this sender, and the operator has not set "
+    "public_url; use challenge"
+)
 
 
 class Drafted(NamedTuple):
@@ -134,6 +142,13 @@ class Subscriptions:
         return await self._engine.rotate(subscription_id, secret, overlap_ms=overlap_ms)
 
     @use_case(MANAGERS, changes=True)
+    async def verify(self, caller: Caller, subscription_id: int) -> Subscription:
+        """Asks the receiver now to prove that it owns the URL, with the verification of the
+        subscription. Raises NotFound, Conflict without a verification, NotVerified, TooMany."""
+        await self._visible(caller, subscription_id)
+        return await self._engine.verify(subscription_id)
+
+    @use_case(MANAGERS, changes=True)
     async def test(self, caller: Caller, subscription_id: int) -> Attempt:
         """Sends a test event now, in any state of the endpoint, whose health is not affected."""
         await self._visible(caller, subscription_id)
@@ -150,6 +165,11 @@ class Subscriptions:
     ) -> SubscriptionDraft:
         """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
         draft, problems = drafted
+        verification = needed(draft, before, self._options.verification)
+        if verification is not draft.verification:
+            draft = replace(draft, verification=verification)
+        if verification is Verification.CLOUDEVENTS and not self._options.origin:
+            problems += (FieldProblem("verification", NO_ORIGIN),)
 
         def refuses(target: Target) -> str:
             url = f"{target.scheme}://{target.authority}{target.path}"

@@ -91,6 +91,9 @@ def _policies() -> Iterator[str]:
         "(retry n is due after (2ⁿ − 1) × `base_ms`) or `delays_ms`; `retries = 0` or an empty "
         "list makes a policy without retries. `anchor` is `first_failure` (all delays count from "
         "the first failure) or `previous_failure` (each delay counts from the failure before it). "
+        "`on_gone` says what the response 410 means: `retry` (a failure like any other) or "
+        "`deactivate` (the subscription becomes inactive and its pending deliveries are "
+        "cancelled). "
         "These presets are built in:"
     )
     yield ""
@@ -337,6 +340,12 @@ def _notices() -> Iterator[tuple[str, str, dict[str, Any]]]:
         recorder,
         "Deliveries to the endpoint were dropped. `count` is their number since the last such "
         "event; there is at most one event a minute.",
+    )
+    notices.gone(endpoint, endpoint.id, now=_AT)
+    yield _notice(
+        recorder,
+        "The receiver responded with 410, and the policy of the subscription obeys that: the "
+        "subscription is inactive, and its pending deliveries are being cancelled.",
     )
     yield _certificate_event(endpoint)
 

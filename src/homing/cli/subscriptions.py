@@ -77,11 +77,39 @@ def _view_created(out: Console, made: NewSubscription) -> None:
             )
         )
     )
+    _view_receiver(out, made)
     if not made.url:
         path = f"GET /v1/subscriptions/{plain(made.id)}/events"
         out.print(f"Its events are not sent: read them with {path}.", style="dim")
         return
     out.print(_SIGNED[made.signature], style="dim")
+
+
+def _view_receiver(out: Console, one: Subscription) -> None:
+    """Why the subscription gets no events, if its receiver is the reason."""
+    it = one.receiver
+    if one.unverified:
+        why = f" {plain(it.problem)}" if it is not None and it.problem else ""
+        out.print(
+            f"It gets no events yet: the receiver has not proved that it owns the URL.{why} "
+            f"Once it can, run `homing verify {plain(one.id)}`.",
+            style="yellow",
+        )
+    elif it is not None and it.gone_at is not None:
+        out.print(f"Its receiver responded with 410 at {plain(it.gone_at)}.", style="yellow")
+
+
+@remote_command
+def verify(subscription: SubscriptionArgument, *, remote: Remote) -> None:
+    """Ask the receiver of a subscription to prove that it owns the URL."""
+    remote.show(lambda client: client.verify_subscription(subscription), _view_verified)
+
+
+def _view_verified(out: Console, one: Subscription) -> None:
+    if one.unverified:
+        _view_receiver(out, one)
+    else:
+        out.print(f"Verified: {plain(one.id)} gets events.")
 
 
 @remote_command
@@ -109,6 +137,10 @@ def subscriptions(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag
 
 def _row(one: Subscription) -> tuple[object, ...]:
     active = coloured("enabled", text="yes") if one.active else coloured("cancelled", text="no")
+    if one.receiver is not None and one.receiver.gone_at is not None:
+        active = coloured("cancelled", text="no (410)")
+    elif one.unverified:
+        active = coloured("cancelled", text="unverified")
     return (
         one.id,
         one.tenant,

@@ -397,6 +397,10 @@ class Engine:
         """Delete a subscription; no attempt starts after this returns, pending are cancelled."""
         await self._operator.unsubscribe(subscription_id)
 
+    async def verify(self, subscription_id: int) -> Subscription:
+        """Ask the receiver now to prove that it owns the URL."""
+        return await self._operator.verify(subscription_id)
+
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         return await self._operator.test_send(subscription_id)

@@ -14,7 +14,7 @@ import msgspec
 
 from homing.engine.catalog import Catalog
 from homing.engine.fan_out import FanOut
-from homing.model import Endpoint, Ids, Subscription, Transition, show_id
+from homing.model import Endpoint, Ids, Transition, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
 from homing.policy.failure_text import failure_text
@@ -59,15 +59,10 @@ class Notices:
         """``homing.delivery.dropped``: how many since the last such notice."""
         return self._write("homing.delivery.dropped", endpoint, now, count=count, since=since)
 
-    def gone(self, endpoint: Endpoint, subscription: Subscription, *, now: int) -> NewEvent:
+    def gone(self, endpoint: Endpoint, subscription_id: int, *, now: int) -> NewEvent:
         """``homing.subscription.gone``: the receiver responded with 410."""
-        return self._write(
-            "homing.subscription.gone",
-            endpoint,
-            now,
-            subscription=show_id("sub", subscription.id),
-            description=subscription.description,
-        )
+        shown = show_id("sub", subscription_id)
+        return self._write("homing.subscription.gone", endpoint, now, subscription=shown)
 
     def _write(self, event_type: str, endpoint: Endpoint, now: int, **facts: Any) -> NewEvent:
         data = {"endpoint": show_id("ep", endpoint.id), "url": endpoint.url, "at": now, **facts}
@@ -119,13 +114,11 @@ class PeopleNotices:
             return ()
         return (self._about(endpoint, NoticeKind.FIRST_DROP, now, {"count": count}),)
 
-    def gone(
-        self, endpoint: Endpoint, subscription: Subscription, *, now: int
-    ) -> tuple[Notice, ...]:
+    def gone(self, endpoint: Endpoint, subscription_id: int, *, now: int) -> tuple[Notice, ...]:
         """A receiver responded with 410, and its subscription is inactive."""
         if not self._catalog.has_notice_targets:
             return ()
-        facts = {"subscription": show_id("sub", subscription.id)}
+        facts = {"subscription": show_id("sub", subscription_id)}
         return (self._about(endpoint, NoticeKind.GONE, now, facts),)
 
     def _about(

@@ -10,12 +10,22 @@ from contextlib import contextmanager
 import msgspec
 
 from homing.engine.attempt import RequestTemplates, refused
+from homing.engine.challenges import Challenges
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.maintenance import Maintenance
 from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
-from homing.errors import Conflict, NotFound, StaleCatalog, StaleEndpoints, Unavailable
+from homing.errors import (
+    Conflict,
+    FieldProblem,
+    NotFound,
+    NotVerified,
+    StaleCatalog,
+    StaleEndpoints,
+    TooMany,
+    Unavailable,
+)
 from homing.model import (
     Attempt,
     Decided,
@@ -31,12 +41,13 @@ from homing.model import (
     State,
     Subscription,
     Transition,
+    Verification,
     Work,
     Workfront,
     bucket_of,
     show_id,
 )
-from homing.policy import health
+from homing.policy import health, verification
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.notices import Notice
 from homing.policy.outcome import judge
@@ -49,6 +60,8 @@ from homing.policy.workfront import twin_after, twin_of
 from homing.ports import NewEvent, Response
 
 CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
+OTHER_URL = "The subscription has another URL by now: verify it again."
+UNVERIFIED = "The receiver has not proved that it owns the URL: verify the subscription first."
 CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
 
 
@@ -82,6 +95,7 @@ class Operator:
         self._templates = RequestTemplates(
             deadline_of=core.options.deadline_of, signer_of=core.catalog.signer_of
         )
+        self._challenges = Challenges(core)
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -107,7 +121,7 @@ class Operator:
             )
             await self._catalog.refresh()
         self._ownership.notify_peers("catalog")
-        return made
+        return await self._try_to_verify(made) if made.is_unverified else made
 
     async def change(
         self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]
@@ -118,9 +132,64 @@ class Operator:
             new = msgspec.structs.replace(
                 old, secrets=signing, workfront=draft.workfront, **draft.spec()
             )
-            return after_change(old, new)
+            return verification.after_change(old, after_change(old, new))
 
-        return await self._replace(subscription_id, changed)
+        def unproved(before: Subscription) -> Subscription:
+            after = changed(before)
+            if after.is_unverified and not before.is_unverified:
+                raise Conflict(OTHER_URL)  # Another change came first.
+            return after
+
+        old = await self._current(subscription_id)
+        new = changed(old)
+        if not new.is_unverified:
+            return await self._replace(subscription_id, unproved)
+        if old.is_unverified:  # Nothing is pending: the new URL may wait for its proof.
+            made = await self._replace(subscription_id, unproved)
+            is_new = (made.url, made.verification) != (old.url, old.verification)
+            return await self._try_to_verify(made) if is_new else made
+        proof = await self._challenges.ask(new, secrets.token_urlsafe(24))
+        if proof.problem:
+            raise NotVerified(problems=(FieldProblem("url", proof.problem),))
+
+        def proved(before: Subscription) -> Subscription:
+            after = changed(before)
+            if (after.url, after.verification) != (new.url, new.verification):
+                raise Conflict(OTHER_URL)
+            return verification.with_proof(after, proof, now=self._clock.now())
+
+        return await self._replace(subscription_id, proved)
+
+    async def verify(self, subscription_id: int) -> Subscription:
+        """Ask the receiver to prove that it owns the URL; raises TooMany or Conflict."""
+        subscription = await self._current(subscription_id)
+        _refuse_twin(subscription)
+        if subscription.verification is Verification.NONE:
+            raise Conflict("This subscription needs no proof: its verification is none.")
+        proof = await self._challenges.ask(subscription, secrets.token_urlsafe(24))
+
+        def asked(before: Subscription) -> Subscription:
+            asked_for = (subscription.url, subscription.verification)
+            if (before.url, before.verification) != asked_for:
+                raise Conflict(OTHER_URL)
+            if proof.problem and not before.is_unverified:  # A proof stays one.
+                raise NotVerified(problems=(FieldProblem("url", proof.problem),))
+            return verification.with_proof(before, proof, now=self._clock.now())
+
+        return await self._replace(subscription_id, asked)
+
+    async def _try_to_verify(self, made: Subscription) -> Subscription:
+        """The subscription after a first challenge; the reason is kept if there is no proof."""
+        try:
+            return await self.verify(made.id)
+        except TooMany as error:
+            now, text = self._clock.now(), error.detail
+            proof = verification.Proof(text)
+            return await self._replace(
+                made.id, lambda before: verification.with_proof(before, proof, now=now)
+            )
+        except (Conflict, NotFound):  # It was changed or deleted meanwhile.
+            return made
 
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int
@@ -400,6 +469,8 @@ class Operator:
         subscription = await self._current(subscription_id)
         if not subscription.url:
             raise Conflict("This subscription has no URL: publish an event and read it instead.")
+        if subscription.is_unverified:
+            raise Conflict(UNVERIFIED)
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)

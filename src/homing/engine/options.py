@@ -47,6 +47,7 @@ class EngineOptions(Struct, frozen=True):
     outage: OutageRules = OutageRules()
     payload_fields: PayloadFields = PayloadFields()  # by which events can be found
     erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
+    origin: str = ""  # the name of this sender in the handshake of CloudEvents
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
     certificates: Callable[[], Sequence[WatchedCertificate]] = tuple  # those in files
     fair_by: FairBy = FairBy()  # the first attempts of an endpoint take turns by this value

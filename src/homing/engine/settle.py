@@ -217,8 +217,8 @@ class Settler:
         core, now = self._core, self._clock.now()
         endpoint = self._dispatcher.queues[attempt.endpoint_id].endpoint
         subscription = set_gone(before, now=now)
-        notice = core.notices.gone(endpoint, subscription, now=now)
-        for_people = core.people.gone(endpoint, subscription, now=now)
+        notice = core.notices.gone(endpoint, subscription.id, now=now)
+        for_people = core.people.gone(endpoint, subscription.id, now=now)
         try:
             with acting(THE_RECEIVER, "subscriptions.gone"):
                 await core.admin.subscription_gone(

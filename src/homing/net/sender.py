@@ -267,6 +267,8 @@ class HttpSender:
             prefix = self._prefix(request.target)
         if request.body_bytes_max:
             connection.reader.keep(request.body_bytes_max)
+        if request.method != b"POST":
+            prefix = prefix.replace(b"POST", request.method, 1)
         length = b"content-length: %d\r\n\r\n" % len(body)
         if len(body) <= JOINED_BODY_BYTES_MAX:
             connection.begin(flight, b"".join((prefix, request.header_block, length, body)))

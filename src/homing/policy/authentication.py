@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 
+from msgspec.structs import replace
+
 from homing.errors import FieldProblem, Invalid
-from homing.model import SPEC, OAuthMethod, SubscriptionSpec, Target
+from homing.model import SPEC, OAuthMethod, Subscription, SubscriptionSpec, Target
 from homing.policy.client_assertion import key_problem
 from homing.policy.networks import kinds_of
 from homing.policy.oauth import basic_line
@@ -26,6 +28,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 _OAUTH = tuple(name for name in SPEC if name.startswith("oauth_"))
 _BASIC = ("basic_user", "basic_password")
 _MASKED = b"****"
+
+
+def without_authentication(subscription: Subscription) -> Subscription:
+    """The subscription without its token, user or client; its own headers stay."""
+    return replace(
+        subscription, **{name: SPEC[name].default for name in ("token", *_BASIC, *_OAUTH)}
+    )
 
 
 def authorization_lines(spec: SubscriptionSpec) -> tuple[bytes, bytes]:

@@ -87,7 +87,11 @@ class Index:
     def add(self, subscription: Subscription) -> None:
         """Add or replace a subscription by its id; one that is inactive or deleted is removed."""
         self.remove(subscription.id)
-        if not subscription.active or subscription.deleted_at is not None:
+        if (
+            not subscription.active
+            or subscription.is_unverified
+            or subscription.deleted_at is not None
+        ):
             return
         self._known[subscription.id] = subscription
         self._by_tenant.setdefault(subscription.tenant, _TenantIndex()).put(subscription)

@@ -191,6 +191,8 @@ def why_unmatched(
         return reason
     if not subscription.active:
         return "It is not active."
+    if subscription.is_unverified:
+        return "Its receiver has not proved that it owns the URL."
     if subscription.updated_at >= event.accepted_at and subscription.updated_at > (
         subscription.created_at
     ):

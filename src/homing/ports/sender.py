@@ -11,7 +11,7 @@ from homing.model import Credentials, Failure, Phases, Target, TlsIdentity
 
 
 class Request(Struct, frozen=True, gc=False):
-    """One POST. The sender adds the request line, host and content-length."""
+    """One request, in general a POST. The sender adds the request line, host and content-length."""
 
     tenant: str  # connections to a host are shared within one tenant only
     target: Target
@@ -21,6 +21,7 @@ class Request(Struct, frozen=True, gc=False):
     tls: TlsIdentity | None = None  # of the subscription; None: that of the tenant, if any
     body_bytes_max: int = 0  # of the response's body, kept as its excerpt; 0: 1 KiB
     credentials: Credentials | None = None  # the sender adds an access token of this client
+    method: bytes = b"POST"
 
     def __repr__(self) -> str:
         return f"Request({self.target.host}, {len(self.body)} bytes)"

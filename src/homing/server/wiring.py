@@ -26,6 +26,7 @@ from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
+from homing.model import Verification
 from homing.net.clock import SystemClock, monotonic
 from homing.net.identity_files import read_identity
 from homing.net.mail import SmtpMailer, SmtpOptions
@@ -139,6 +140,8 @@ async def running(
             tenant_quotas=settings.tenants.quotas,
             settings=_shown(settings, sources or {}),
             mail_problem=settings.notices.mail_problem,
+            verification=Verification(settings.delivery.verification),
+            origin=settings.notices.origin,
             is_draining=bool if shutdown is None else lambda: shutdown.is_draining,
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
@@ -196,6 +199,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         certificates=partial(certificates_in_files, settings),
         fair_by=FairBy(delivery.fair_by),
         tenant_fair_by={name: FairBy(path) for name, path in settings.tenants.fair_by.items()},
+        origin=settings.notices.origin,
     )
 
 

@@ -235,6 +235,21 @@ class CertificateView(Struct, frozen=True):
     expires_at: Time
 
 
+class ReceiverView(Struct, frozen=True):
+    """What the receiver of a subscription has said about it."""
+
+    gone_at: Annotated[
+        Time | None,
+        Meta(description="It responded with 410, so the subscription was set inactive."),
+    ]
+    verified_at: Annotated[Time | None, Meta(description="It proved that it owns the URL.")]
+    asked_at: Annotated[Time | None, Meta(description="When it was last asked for that proof.")]
+    problem: Annotated[str, Meta(description="Why it has not given the proof; empty: it has.")]
+    per_minute_max: Annotated[
+        int | None, Meta(description="Requests a minute that it allows, by CloudEvents' handshake.")
+    ]
+
+
 class SubscriptionView(_SpecView, frozen=True, kw_only=True):
     """A subscription; secrets, among them tokens, keys and header values, are masked."""
 
@@ -249,6 +264,11 @@ class SubscriptionView(_SpecView, frozen=True, kw_only=True):
         Meta(description="The keys of its tenant; empty if its requests are signed with hmac."),
     ]
     workfront: WorkfrontView | None
+    unverified: Annotated[
+        bool,
+        Meta(description="It gets no events: its receiver has not proved that it owns the URL."),
+    ]
+    receiver: ReceiverView | None
     created_at: Time
     updated_at: Time
 

@@ -16,6 +16,7 @@ from homing.model import (
     Event,
     Field,
     Kind,
+    ReceiverState,
     Signature,
     State,
     Status,
@@ -54,6 +55,7 @@ from homing.web.schemas import (
     LedgerView,
     PhasesView,
     PublicKeyView,
+    ReceiverView,
     ReplayFilterView,
     ReplayJobView,
     SecretView,
@@ -154,6 +156,8 @@ def subscription_view(
         public_keys=public_key_views(keys_of(subscription.tenant)) if uses_keys else [],
         workfront=_workfront_view(subscription, in_list=in_list),
         certificate=_certificate_view(subscription),
+        unverified=subscription.is_unverified,
+        receiver=_receiver_view(subscription.receiver),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
         **{name: _field_view(field, getattr(subscription, name)) for name, field in SPEC.items()},
@@ -193,6 +197,18 @@ def _workfront_view(subscription: Subscription, *, in_list: bool) -> WorkfrontVi
     shown = show_uuid(own.twin_of or subscription.id)
     warnings = UNSET if in_list else warnings_of(subscription)
     return WorkfrontView(shown, own.version, own.base64, own.object_id, twin_of, warnings)
+
+
+def _receiver_view(state: ReceiverState | None) -> ReceiverView | None:
+    if state is None:
+        return None
+    return ReceiverView(
+        time_or_none(state.gone_at),
+        time_or_none(state.verified_at),
+        time_or_none(state.asked_at),
+        state.problem,
+        state.per_minute_max,
+    )
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

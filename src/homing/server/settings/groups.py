@@ -239,6 +239,13 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
             "empty, or a path like data.userId",
         ),
     ] = ""
+    verification: Annotated[
+        Literal["none", "challenge", "cloudevents"],
+        _about(
+            "How the receiver of every new URL proves that it owns the URL before it gets events."
+            " A subscription may ask for more, never for less."
+        ),
+    ] = "none"
     memory_bytes_max: Annotated[
         int,
         _number(
@@ -682,6 +689,11 @@ class NoticeSettings(Struct, frozen=True, kw_only=True):
         return (
             frozenset((host_of(parse_url(self.public_url)[0]),)) if self.public_url else frozenset()
         )
+
+    @property
+    def origin(self) -> str:
+        """The name of this sender in the handshake of CloudEvents; empty without a public URL."""
+        return parse_url(self.public_url)[1].host if self.public_url else ""
 
     @property
     def mail_problem(self) -> str:

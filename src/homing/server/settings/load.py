@@ -278,6 +278,12 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise bad("ca_file", "a file that is there")
     _check_certificate(settings, bad)
     _check_notices(settings.notices, bad)
+    _check_origin(settings, bad)
+
+
+def _check_origin(settings: Settings, bad: Callable[[str, str], BadSetting]) -> None:
+    if settings.delivery.verification == "cloudevents" and not settings.notices.public_url:
+        raise bad("public_url", "a URL where verification is cloudevents")
 
 
 def _check_certificate(settings: Settings, bad: Callable[[str, str], BadSetting]) -> None:

@@ -85,8 +85,8 @@ SELECT {cleanup_job} FROM cleanup_job WHERE id = :id;
 SELECT {cleanup_job} FROM cleanup_job WHERE id = :id FOR UPDATE;
 
 -- name: cleanup_job_moves_cancel
--- A subscription was deleted while its deliveries were being moved.
-UPDATE cleanup_job SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind = 'move';
+-- A subscription was deleted while its deliveries were being moved, or cancelled after a 410.
+UPDATE cleanup_job SET kind = 'cancel' WHERE subscription_id = :subscription_id AND kind <> 'cancel';
 
 -- name: cleanup_job_moves_gone
 -- The receiver of a subscription responded with 410 while its deliveries were being moved.

@@ -6,7 +6,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from homing.app.subscriptions import Drafted, Subscriptions
-from homing.errors import BadRequest, Conflict, Invalid, NotFound, StoreUnavailable
+from homing.errors import BadRequest, Conflict, Invalid, NotFound, NotVerified, StoreUnavailable
 from homing.policy.admission import SubscriptionDraft, patched
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
@@ -66,6 +66,11 @@ async def change(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     await call.app.subscriptions.delete(call.caller, call.number(SUBSCRIPTION))
     return Response(204)
+
+
+async def verify(call: Call) -> Response:
+    after = await call.app.subscriptions.verify(call.caller, call.number(SUBSCRIPTION))
+    return json_response(subscription_view(after, call.app.signing_keys.published))
 
 
 async def test(call: Call) -> Response:
@@ -132,12 +137,22 @@ OPERATIONS = (
     ),
     Operation(
         method="POST",
+        path=_ONE + "/verify",
+        id="verifySubscription",
+        use_case=Subscriptions.verify,
+        summary="Ask the receiver now to prove that it owns the URL, as its `verification` says.",
+        handler=verify,
+        response=SubscriptionView,
+        errors=(NotFound, Conflict, NotVerified, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
         path=_ONE + "/test",
         id="testSubscription",
         use_case=Subscriptions.test,
         summary="Send a test event now, in any state of the endpoint; its health is not affected.",
         handler=test,
         response=AttemptView,
-        errors=(NotFound, StoreUnavailable),
+        errors=(NotFound, Conflict, StoreUnavailable),
     ),
 )

@@ -178,6 +178,13 @@ async def rotate_signing_keys(request: PageRequest) -> Response:
     return request.done("Signing key rotated.", to=_at(found.id))
 
 
+async def verify(request: PageRequest) -> Response:
+    after = await request.app.subscriptions.verify(request.caller, request.number(SUBSCRIPTION))
+    if after.is_unverified and after.receiver is not None:
+        return request.done(f"Not verified. {after.receiver.problem}", to=_at(after.id))
+    return request.done("Verified: the receiver owns the URL.", to=_at(after.id))
+
+
 async def test(request: PageRequest) -> Response:
     number = request.number(SUBSCRIPTION)
     attempt = await request.app.subscriptions.test(request.caller, number)
@@ -254,5 +261,6 @@ PAGES = (
         method="POST",
         use_case=SigningKeys.rotate,
     ),
+    Page(path=_ONE + "/verify", handler=verify, method="POST", use_case=Subscriptions.verify),
     Page(path=_ONE + "/test", handler=test, method="POST", use_case=Subscriptions.test),
 )

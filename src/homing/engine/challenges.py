@@ -1,0 +1,125 @@
+"""Asks receivers to prove that they own their URL.
+
+A challenge is sent like an attempt: through the same guard, with the subscription's deadline. It
+carries neither the token nor the headers of the subscription, which an unproved URL must not get.
+Challenges are limited per host, per tenant and in all, so that nobody can flood a URL with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from msgspec.structs import replace
+
+from homing import __version__
+from homing.engine.attempt import RequestTemplate
+from homing.engine.core import Core
+from homing.engine.sample import sample_work
+from homing.errors import TooMany
+from homing.model import Format, Subscription, Verification, Work
+from homing.policy.authentication import without_authentication
+from homing.policy.certificates import identity_of
+from homing.policy.url import parse_url
+from homing.policy.verification import (
+    ALL_PER_MINUTE_MAX,
+    EVENT_TYPE,
+    HOST_PER_MINUTE_MAX,
+    TENANT_PER_MINUTE_MAX,
+    Proof,
+    challenge_body,
+    handshake_headers,
+    judge_echo,
+    judge_handshake,
+)
+from homing.ports import Request, Response
+
+MINUTE_MS = 60_000
+
+
+class Challenges:
+    """Sends challenges and judges their responses."""
+
+    def __init__(self, core: Core) -> None:
+        self._sender, self._clock, self._ids = core.sender, core.clock, core.ids
+        self._options, self._signer_of = core.options, core.catalog.signer_of
+        # The challenges of the last minute: when, to which host, of which tenant. The limit of all
+        # challenges bounds its length.
+        self._sent: deque[tuple[int, str, str]] = deque()
+
+    async def ask(self, subscription: Subscription, challenge: str) -> Proof:
+        """The proof of a receiver, or why there is none; raises TooMany.
+
+        ``challenge`` is a random text that nobody else knows.
+        """
+        self._count(subscription)
+        if subscription.verification is Verification.CLOUDEVENTS:
+            return await self._handshake(subscription)
+        return await self._challenge(subscription, challenge)
+
+    async def _challenge(self, subscription: Subscription, challenge: str) -> Proof:
+        now, wall = self._clock.now(), self._clock.wall()
+        bare = without_authentication(replace(subscription, format=Format.RAW, headers=()))
+        work = sample_work(bare, number=self._ids.take(now), now=now, wall=wall)
+        event = replace(work.event, type=EVENT_TYPE, data=challenge_body(challenge))
+        template = RequestTemplate(
+            bare,
+            deadline_ms=self._options.deadline_of(subscription),
+            signer_of=self._signer_of,
+        )
+        request, _ = template.write(Work(work.delivery, event), number=1, now=now, wall=wall)
+        it = await self._send(request)
+        return judge_echo(
+            challenge, code=it.code, failure=it.failure, detail=it.detail, body=it.excerpt
+        )
+
+    async def _handshake(self, subscription: Subscription) -> Proof:
+        origin = self._options.origin
+        lines = f"user-agent: homing/{__version__}\r\n".encode()
+        request = Request(
+            subscription.tenant,
+            parse_url(subscription.url)[1],
+            lines + handshake_headers(origin, subscription.rate_per_second),
+            b"",
+            self._options.deadline_of(subscription),
+            identity_of(subscription),
+            method=b"OPTIONS",
+        )
+        it = await self._send(request)
+        return judge_handshake(
+            origin, code=it.code, failure=it.failure, detail=it.detail, headers=it.headers
+        )
+
+    async def _send(self, request: Request) -> Response:
+        responded: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def done(response: Response) -> None:
+            if not responded.done():  # The caller may have gone away.
+                responded.set_result(response)
+
+        self._sender.send(request, done)
+        return await responded
+
+    def _count(self, subscription: Subscription) -> None:
+        now, tenant = self._clock.now(), subscription.tenant
+        host = parse_url(subscription.url)[1].host
+        sent = self._sent
+        while sent and sent[0][0] <= now - MINUTE_MS:
+            sent.popleft()
+        if len(sent) >= ALL_PER_MINUTE_MAX:
+            raise self._too_many("in all", sent[0][0], now)
+        for limit, place, name, what in (
+            (HOST_PER_MINUTE_MAX, 1, host, f"to the host {host}"),
+            (TENANT_PER_MINUTE_MAX, 2, tenant, "of this tenant"),
+        ):
+            times = [it[0] for it in sent if it[place] == name]
+            if len(times) >= limit:
+                raise self._too_many(what, times[0], now)
+        sent.append((now, host, tenant))
+
+    @staticmethod
+    def _too_many(what: str, oldest: int, now: int) -> TooMany:
+        return TooMany(
+            f"Too many challenges {what} were sent in the last minute: try again later.",
+            after_ms=max(1_000, oldest + MINUTE_MS - now),
+        )
