@@ -264,6 +264,11 @@ def _draw(seed: int, deliveries: int) -> Mix:
         mix = _with_signatures(mix)
     if seed % 11 == 3 and seed > 11:
         mix = _accepting_failure(mix)
+    return _with_feature(seed, mix) or _with_trouble(seed, mix)
+
+
+def _with_feature(seed: int, mix: Mix) -> Mix | None:
+    """The mix of a seed that tries one feature; None for all others."""
     if seed % 16 == 13:
         return _with_receivers_word(mix, Random(f"receivers {seed}"))
     if seed % 48 == 18:
@@ -274,11 +279,16 @@ def _draw(seed: int, deliveries: int) -> Mix:
         return _with_guard_changes(mix, Random(f"guard {seed}"))
     if seed % 48 == 42:
         return _with_bulk_edits(mix, Random(f"bulk {seed}"))
+    return None
+
+
+def _with_trouble(seed: int, mix: Mix) -> Mix:
+    """The mix of a seed with a kind of trouble of its own, or as it is."""
     if seed % 3 == 1 and seed > 1:
         return _with_cuts(mix, Random(f"cuts {seed}"))
     if seed % 6 == 5:
         return _with_hanging(mix, Random(f"hanging {seed}"))
-    if seed % 9 == 8 and seed > 9 and len(tenants) > 1:
+    if seed % 9 == 8 and seed > 9 and len(mix.tenants) > 1:
         return _with_slow_names(mix, Random(f"slow names {seed}"))
     return mix
 
