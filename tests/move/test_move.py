@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,7 +43,10 @@ def cell(dice: random.Random, table: Table, column: str, kind: str, number: int)
         return number / 8  # exact in both
     if kind == "BLOB":
         return dice.randbytes(dice.randrange(40))
-    return f"{dice.choice(TEXTS)}{number}"
+    text = f"{dice.choice(TEXTS)}{number}"
+    if column == "filter":  # An index reads this JSON.
+        return json.dumps({"tenant": text, "event_id": number})
+    return text
 
 
 async def fill(db: SqliteDb, *, rows: int) -> dict[str, int]:
