@@ -272,7 +272,8 @@ def _with_feature(seed: int, mix: Mix) -> Mix | None:
     if seed % 16 == 13:
         return _with_receivers_word(mix, Random(f"receivers {seed}"))
     if seed % 48 == 18:
-        return replace(mix, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
+        run_for_ms = min(mix.run_for_ms, 70 * HOUR)
+        return replace(mix, run_for_ms=run_for_ms, oauth=Random(f"oauth {seed}").choice((0.5, 1.0)))
     if seed % 25 == 24:
         return _with_egress(mix, Random(f"egress {seed}"))
     if seed % 24 in {12, 21}:

@@ -75,8 +75,9 @@ class Tokens:
         must(since >= SOON_MS, "T3", lambda: f"{tenant} asks again {since} ms after a failure")
         client.asked += 1
         if client.until <= now:
-            client.until = now + rng.choice(SPELLS_MS)
             client.fault = rng.choice((None, rng.choice(FAULTS)))
+            ours = (client.fault or "").startswith("sender_")
+            client.until = now + rng.choice(SPELLS_MS[:2] if ours else SPELLS_MS)
         if client.fault is None or self.healed:
             value, life_s = f"{tenant}-{len(self.issued)}", rng.choice(LIVES_S)
             self.issued[value] = (tenant, life, now + 1000 * life_s)
