@@ -20,7 +20,6 @@ SECRET_FLAGS = frozenset(
         "--database-url",
         "--basic-password",
         "--oauth-client-secret",
-        "--oauth-private-key",
     )
 )
 
