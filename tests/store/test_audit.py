@@ -23,6 +23,7 @@ from homing.store.audit import Audit
 from homing.store.audited import AUDITED, Audited, Auditor
 from homing.store.keys import Keys
 from homing.store.notices import Notices
+from homing.store.pull import Pulls
 from homing.store.tx import Db
 from store.build import Maker
 
@@ -160,7 +161,7 @@ async def test_a_change_outside_of_a_use_case_is_refused(desk: Desk) -> None:
 
 
 def test_every_audited_method_exists_and_takes_an_entry() -> None:
-    methods = {**vars(Admin), **vars(Keys), **vars(Notices)}
+    methods = {**vars(Admin), **vars(Keys), **vars(Notices), **vars(Pulls)}
     for name in AUDITED:
         annotations = methods[name].__wrapped__.__annotations__
         assert annotations["audit"] == "AuditDraft | None", name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +27,8 @@ def run_pull(
     json: bool,
 ) -> None:
     """Show events until Ctrl-C, SIGTERM or the last of ``count`` events."""
+    import asyncio
+
     asyncio.run(_pull(target, types, tenant=tenant, count=count, keep=keep, json=json))
 
 
@@ -67,6 +67,9 @@ async def _pull(
 
 
 async def _until_signal(work: Any) -> None:
+    import asyncio
+    import signal
+
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
