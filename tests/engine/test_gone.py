@@ -322,3 +322,32 @@ def test_a_reply_that_is_lost_leads_to_one_change() -> None:
         assert await world.admin.cleanup_jobs() == []
 
     live(story, options())
+
+
+def test_a_catalog_that_cannot_be_read_after_the_change_delays_no_notice() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(410)
+        await world.subscribe(URL, "a.*")
+        await world.subscribe(OTHER, "homing.*")
+        change, read, failing = world.admin.subscription_gone, world.admin.subscriptions_since, [0]
+
+        async def changing(*args: Any, **more: Any) -> Any:
+            done = await change(*args, **more)
+            failing[0] = 1
+            return done
+
+        async def reading(*args: Any, **more: Any) -> Any:
+            if failing[0] == 1:
+                failing[0] = 2
+                raise StoreUnavailable
+            return await read(*args, **more)
+
+        world.admin.subscription_gone = changing  # type: ignore[method-assign]
+        world.admin.subscriptions_since = reading  # type: ignore[method-assign]
+        await world.publish("a.b")
+        await world.wait(10 * SECOND)
+        assert failing == [2]
+        assert len(world.hits(OTHER)) == 1
+        assert (await world.only_delivery()).reason is Reason.GONE
+
+    live(story, options())

@@ -193,7 +193,7 @@ ACTIONS = (
 ROTATIONS = ("rotate_secret", "rotate_keys", "change_signature")  # of some seeds
 
 FLEET_ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
-_VERIFY = ("verify", "verify", "describe", "describe", "describe")
+_VERIFY = ("verify", "verify", *("describe",) * 4, *("reactivate",) * 4)
 FLEET_TIMES = 3  # as many deliveries: most of them are notices of what people do
 _TIMES = {"enable": 4, "freeze": 3, "cancel": 2}  # as often as the others
 _FLEET_ACTIONS = tuple(it for it in FLEET_ACTIONS for _ in range(_TIMES.get(it, 1)))
@@ -471,6 +471,7 @@ def _with_receivers_word(mix: Mix, rng: Random) -> Mix:
         actions=(*mix.actions, "deactivate", "deactivate", "replay", "change_url", *_VERIFY),
         actions_per_hour=max(mix.actions_per_hour, min(20, 400 * HOUR / mix.run_for_ms)),
         subscriptions_each=max(mix.subscriptions_each, 3),
+        latencies_ms=(0, 40, 900, 4_999),
         challenged=rng.choice((0.0, 0.4, 0.8)),
     )
 
@@ -483,13 +484,17 @@ def _obeying(mix: Mix, rng: Random) -> Mix:
     }
     return replace(
         mix,
-        bad=max(mix.bad, 0.3),
-        gone=rng.choice((0.1, 0.3, 0.6)),
+        bad=max(mix.bad, 0.5),
+        gone=rng.choice((0.3, 0.6, 0.9)),
         obeying=frozenset(own),
         policy="quick",
         tenant_policies={},
         options=msgspec.structs.replace(
-            mix.options, schedules=schedules, policy="quick", tenant_policies={}
+            mix.options,
+            schedules=schedules,
+            policy="quick",
+            tenant_policies={},
+            step_rows=rng.choice((1, 2, 10)),
         ),
     )
 

@@ -314,17 +314,30 @@ class People:
 
     async def _describe(self) -> bool:
         """Change a subscription with an attempt in flight, and nothing that matters for it."""
-        for _ in range(100):
+        for _ in range(1_000):
             if self._reference.flights or self.over:
                 break
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
         flights = sorted(self._reference.flights)
-        if not flights:
-            return False
-        flight = self._reference.flights[self._proofs.choice(flights)]
-        sub = self._reference.subs[self._reference.deliveries[flight.delivery_id].subscription_id]
-        await self._change(sub.now, description=f"by a person, {len(flights)}")
-        return True
+        deliveries = (self._reference.deliveries[it] for it in flights)
+        for number in sorted({it.subscription_id for it in deliveries})[:5]:
+            sub = self._reference.subs[number]
+            if not sub.deleted:
+                await self._change(sub.now, description=f"by a person, {len(flights)}")
+        return bool(flights)
+
+    async def _reactivate(self) -> bool:
+        """Activate a subscription as soon as its receiver says that it is gone."""
+        for _ in range(1_000):
+            gone = [it for it in self._reference.subs.values() if it.gone and not it.deleted]
+            if gone:
+                sub = max(gone, key=lambda it: it.changed.at)
+                await self._change(sub.now, active=True)
+                return True
+            if self.over:
+                break
+            await asyncio.sleep(0.1)
+        return False
 
     async def _verify(self) -> bool:
         unproved = [it for it in self._reference.subs.values() if it.unproved and not it.deleted]

@@ -156,7 +156,7 @@ class Receivers:
             return Reply(code=self._rng.choice((200, 202, 204)), latency_ms=self._latency())
         if self._mix.gone and self._words.random() < self._mix.gone:
             self._fire("receiver_410")
-            return Reply(code=410, latency_ms=self._latency())
+            return Reply(code=410, latency_ms=self._words.choice((3, 900, 900)))
         self._fire(f"receiver_{trouble}")
         return self._bad(hit, trouble)
 

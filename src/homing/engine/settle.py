@@ -235,14 +235,15 @@ class Settler:
                 self._dispatcher.check_store(delivery.endpoint_id)
             await core.catalog.refresh()
             raise
-        await core.catalog.refresh()
-        self._ownership.notify_peers("catalog")
-        self._dispatcher.remove_subscription(subscription.id, endpoint.id)
-        self._dispatcher.check_store(endpoint.id)
+        # Before the catalog is read, which may fail: the change is written.
         self.on_accepted([Work(delivery, notice.event) for delivery in notice.deliveries])
         if for_people:
             self.on_people_notices()
         self.on_gone()
+        self._ownership.notify_peers("catalog")
+        await core.catalog.refresh()
+        self._dispatcher.remove_subscription(subscription.id, endpoint.id)
+        self._dispatcher.check_store(endpoint.id)
         self._log.warning(
             "a receiver responded with 410 and its subscription is inactive now: activate it once "
             "the URL works again",
