@@ -1106,15 +1106,6 @@ BUGS = [
         ),
     ),
     bug(
-        "a subscription that was activated again goes on losing its deliveries",
-        replace(
-            ADMIN,
-            "_change",
-            'await tx.all("cleanup_job_gone_moves", subscription_id=new.id)',
-            "None",
-        ),
-    ),
-    bug(
         "nobody is told that a subscription is gone",
         replace(SETTLE, "Settler._set_one_gone", "(notice,)", "()"),
     ),

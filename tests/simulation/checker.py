@@ -461,7 +461,10 @@ class Checker(Watch):
         )
 
     def _walk_again(self, subscription_id: int) -> None:
-        """Its cleanup jobs start at the first delivery again."""
+        """Its cleanup jobs start at the first delivery again; its deliveries were put back."""
+        for delivery in self.reference.deliveries.values():
+            if delivery.subscription_id == subscription_id and delivery.status == "pending":
+                delivery.moved = True
         for job in self._jobs_of.get(subscription_id, ()):
             self._cleanup_jobs.pop(job, None)
 

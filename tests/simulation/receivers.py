@@ -163,7 +163,7 @@ class Receivers:
     def _challenged(self, hit: Hit) -> Reply:
         """Most return the challenge, some anything else, and some are in trouble."""
         self._fire("challenge")
-        kind = self._words.choice(("echo", "echo", "echo", "ok", "body", "500"))
+        kind = self._words.choice(("echo", "echo", "ok", "body", "500"))
         match kind:
             case "echo":
                 self.proved(hit.url)
