@@ -59,9 +59,9 @@ def test_a_person_subscribes_publishes_and_watches_it_delivered(
     page.get_by_role("link", name="Subscriptions", exact=True).click()
     person.sees("No subscriptions yet")
     page.get_by_role("link", name="New subscription").first.click()
-    page.get_by_label("URL").fill("ftp://nowhere")
+    page.get_by_label("URL", exact=True).fill("ftp://nowhere")
     expect(page.locator("[data-problem=url]")).not_to_be_empty()  # as one types
-    page.get_by_label("URL").fill(receiver.url)
+    page.get_by_label("URL", exact=True).fill(receiver.url)
     expect(page.locator("[data-problem=url]")).to_be_empty()
     page.get_by_label("Types").fill("invoice.*")
     page.get_by_role("button", name="Create").click()

@@ -120,7 +120,7 @@ def test_without_fields_no_data_is_read_and_nothing_is_written(
 
     monkeypatch.setattr(payload_fields, "read_data", refuse)
     monkeypatch.setattr(PayloadFields, "steps", refuse)
-    monkeypatch.setattr(publish_module.Publisher, "_steps_with_fields", refuse)
+    monkeypatch.setattr(publish_module.Publisher, "_steps_with_data", refuse)
 
     async def story(world: World) -> None:
         await world.engine.publish([draft({"id": n}, key=f"k{n}") for n in range(9)])

@@ -57,6 +57,7 @@ ROWS: dict[str, Row] = {
     "deleteSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}", None, 204),
     "rotateSecret": Row(MANAGE, "/v1/subscriptions/{subscription}/secret/rotate"),
     "testSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/test"),
+    "verifySubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/verify", good=409),
     "readEvents": Row(READ, "/v1/subscriptions/{stream}/events"),
     # One that is sent is refused; the other one would have no end.
     "streamEvents": Row(READ, "/v1/subscriptions/{subscription}/stream", good=409),

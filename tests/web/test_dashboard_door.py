@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from homing.app.sessions import SESSION_LIFE_MS as LIFE_MS
 from homing.ports import KeySession
+from homing.web.api.signing_keys import JWKS_PATH
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.security_headers import WrongHost, check_host
@@ -157,7 +158,12 @@ def test_every_route_has_the_headers() -> None:
                 policy = got.headers["content-security-policy"]
                 assert policy.startswith("default-src 'none'"), path
                 assert "unsafe" not in policy
-                assert got.headers["cache-control"] == "no-store", path
+                kept = (
+                    "public, max-age=300"
+                    if address == JWKS_PATH and method == "GET"
+                    else "no-store"
+                )
+                assert got.headers["cache-control"] == kept, path
                 if got.headers.get("content-type", "").startswith("text/html"):
                     assert got.headers["x-frame-options"] == "DENY", path
                 assert got.status < 500, path

@@ -63,7 +63,7 @@ def test_an_admin_learns_the_rule_and_a_tenant_only_that_it_is_not_allowed(way: 
         with capture_logs() as logged:
             for_tenant = await way(house, await a_key(house))
         assert REFUSED in for_tenant
-        for word in (RULE, "private", "allow_", "10.1.2.3 is"):
+        for word in (RULE, "special-use", "allow_", "10.1.2.3 is"):
             assert word not in for_tenant
         lines = [it for it in logged if it["event"] == "URL refused"]
         assert lines

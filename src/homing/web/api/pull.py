@@ -235,7 +235,7 @@ OPERATIONS = (
         summary="The readers of a subscription without a URL, and how far each is.",
         handler=list_readers,
         response=ReaderList,
-        errors=(Conflict, NotFound),
+        errors=(Conflict, Invalid, NotFound),
     ),
     Operation(
         method="DELETE",
@@ -246,6 +246,6 @@ OPERATIONS = (
         handler=remove_reader,
         status=204,
         params=(_READER,),
-        errors=(Conflict, NotFound, StoreUnavailable),
+        errors=(Conflict, Invalid, NotFound, StoreUnavailable),
     ),
 )
