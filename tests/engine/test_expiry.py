@@ -66,6 +66,32 @@ def test_a_look_for_what_has_expired_goes_on_where_it_failed() -> None:
     live(story, msgspec.structs.replace(QUICK, step_rows=2))
 
 
+def test_many_deliveries_that_expire_one_after_the_other_are_not_read_again_for_each() -> None:
+    """A policy with a short window must not make searches of a long one read every row."""
+    quick = next(iter(QUICK.schedules.values()))
+    short = msgspec.structs.replace(quick, name="short", delays_ms=(), window_ms=MINUTE)
+    schedules = QUICK.schedules | {"short": short}
+
+    async def story(world: World) -> None:
+        one = await world.subscribe(URL)
+        await world.engine.freeze(one.endpoint_id, by="bob")
+        for _ in range(60):
+            await world.publish()
+            await world.wait(SECOND)
+        real, asked = world.flow.expired, list[int]()
+
+        async def counted(*given: Any, after_id: int, **named: Any) -> Any:
+            asked.append(after_id)
+            return await real(*given, after_id=after_id, **named)
+
+        world.flow.expired = counted  # type: ignore[method-assign]
+        await world.wait(QUICK.schedule_of(one, tenant=one.tenant).window_ms + HOUR)
+        assert {row.status for row in await world.deliveries()} == {Status.DROPPED}
+        assert len(asked) < 10 * 60  # 60 × 60 / 2, if each one that expires took a search
+
+    live(story, msgspec.structs.replace(QUICK, step_rows=1, schedules=schedules))
+
+
 def test_expiry_goes_on_under_a_steady_load_that_never_lets_the_settler_rest() -> None:
     """Each commit takes a while, and meanwhile other attempts always finish."""
 

@@ -338,6 +338,7 @@ class Balance:
         )
         hours = 1 + hours_of(asyncio.get_running_loop().time())
         most = 3_000 + 40 * work + 30 * hours * (len(reference.endpoints) + 2)
+        most *= max(1, 10 // reference.mix.options.step_rows)  # A step of one row is an operation.
         reference.must(
             faults.operations <= most,
             "S14",

@@ -28,6 +28,7 @@ from homing.ports import CleanupJob
 log = structlog.get_logger("homing.maintenance")
 
 RETENTION_EVERY_MS = HOUR_MS
+FEW_PAGES = 10
 SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, where no row says when that will be
 PAGES_MAX = 4  # pages of expired deliveries in memory; their endpoints take turns
 
@@ -94,6 +95,14 @@ class _Page:
             await self._done.wait()
 
 
+def _pause_ms(pages: int) -> int:
+    """How long a search for expired deliveries that read so many pages is not repeated, at least.
+
+    Many deliveries whose windows end one after the other would be read again for each of them.
+    """
+    return 1 if pages <= FEW_PAGES else min(pages * 1_000, 300_000)
+
+
 class Maintenance:
     """Expiry by endpoint, retention by the hour, cleanup jobs when they arise."""
 
@@ -151,7 +160,9 @@ class Maintenance:
             return self.quiet_until()
         young = id_floor(now - self._options.window_min_ms)  # later ids cannot have expired
         after, soonest = queue.take_expiry_position() or (0, now + SEARCH_AGAIN_MS)
+        pages = 0
         while True:
+            pages += 1
             try:
                 async with self._places.one(queue.endpoint.tenant):
                     last, next_at = await self._expire_page(queue, after, now)
@@ -160,9 +171,10 @@ class Maintenance:
                 raise
             soonest = min(soonest, next_at)
             if last is None:
-                return max(soonest, now + 1)
+                return max(soonest, now + _pause_ms(pages))
             if last >= young:
-                return max(min(soonest, id_time(last) + self._options.window_min_ms), now + 1)
+                again_at = min(soonest, id_time(last) + self._options.window_min_ms)
+                return max(again_at, now + _pause_ms(pages))
             after = last
 
     async def _expire_page(
