@@ -151,6 +151,9 @@ class Run:
         await world.wait(1_000)
         for endpoint in await world.endpoints():
             await world.call(world.engine.enable(endpoint.id, by="ada"))
+        await world.wait(2 * MINUTE)
+        if running := await world.stores()[1].running_erasures(limit=100):
+            return [*self.model.wrong, f"erasures never end: {running}"]
         await world.wait(60 * HOUR)
         return [*self.model.wrong, *await self._judge()]
 

@@ -15,7 +15,6 @@ KNOWN = {
     "a probe that was chosen before is sent": 25,
     "an interrupted erasure is never finished": 25,
     "a replay is made of an erased event": 25,
-    "the subscriptions of an erased tenant are still used": 4,
 }
 ERASE, STORE = "homing.engine.erase", "homing.store.erasures"
 
@@ -55,12 +54,6 @@ BUGS: dict[str, Change] = {
     "replays are not erased": replace(STORE, "remove", "[(it,) for it in event_of]", "[]"),
     "an interrupted erasure is never finished": remove(
         "homing.engine.engine", "Engine._recover", "self.erasures.take_up()"
-    ),
-    "the subscriptions of an erased tenant are still used": replace(
-        "homing.engine.catalog",
-        "Catalog._forget_erased",
-        "erased.everything.get(subscription.tenant, 0)",
-        "0",
     ),
     "a replay is made of an erased event": replace(
         "homing.store.replays",

@@ -79,6 +79,7 @@ class Prober:
                 found = await self._choose(queue)
         except StaleEndpoints:
             self._dispatcher.reload_endpoint(queue.endpoint.id)
+            await asyncio.sleep(AGAIN_MS / 1000)  # If its row is gone, nothing else ends the loop.
         except HomingError as error:
             log.warning("no delivery could be chosen for a probe; trying again", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
